@@ -1,0 +1,46 @@
+"""Canonical JSON and content hashes.
+
+Owns: the one byte form that hashes are taken over. The form is: UTF-8, keys sorted by code point, no insignificant
+white space, no floats (two writers would print the same float differently), no NaN.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""Any JSON value as Python sees it."""
+
+JsonObject: TypeAlias = Mapping[str, Json]
+"""A JSON object."""
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode `value` in the canonical form.
+
+    Raises:
+        TypeError: `value` holds a float, which has no single spelling.
+    """
+    _refuse_floats(value)
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # A lone surrogate cannot be UTF-8; it can reach us inside a model's escaped output.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def sha256_hex(data: bytes) -> str:
+    """The SHA-256 of `data` as 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _refuse_floats(value: Json) -> None:
+    if isinstance(value, float):
+        raise TypeError("Canonical JSON holds no floats; store an integer of a smaller unit instead.")
+    if isinstance(value, str) or value is None:
+        return
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _refuse_floats(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            _refuse_floats(item)

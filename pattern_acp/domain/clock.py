@@ -1,0 +1,28 @@
+"""The clock port and the system's clock."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time. Readings that decide something enter a session as recorded events (rule R4)."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; for durations only."""
+        ...
+
+
+class SystemClock:
+    """`Clock` over the operating system."""
+
+    def now_ms(self) -> int:
+        """See `Clock.now_ms`."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return time.monotonic()

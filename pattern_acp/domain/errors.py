@@ -1,0 +1,56 @@
+"""The error tree. Each layer raises its own branch and translates the layer below once.
+
+    PatternError
+    ├── ConfigError            a setting that cannot be used
+    ├── DatabaseError          the constellation file (db/errors.py refines it)
+    ├── JournalError           a broken chain, an unknown session, a held lease
+    ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
+    ├── PolicyError            a grant that cannot be stored
+    ├── ProviderError          a model request (providers/errors.py refines it)
+    ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
+    └── SessionError           a request that a session cannot serve
+
+The message of every one is a full sentence for a person: what is wrong, and what to do. It never holds a key or a
+prompt.
+"""
+
+
+class PatternError(Exception):
+    """Root of all errors that pattern-acp raises on purpose."""
+
+    @property
+    def sentence(self) -> str:
+        """The message as one sentence for a person."""
+        return str(self)
+
+
+class ConfigError(PatternError):
+    """A setting cannot be used."""
+
+
+class DatabaseError(PatternError):
+    """The constellation file cannot be read or written."""
+
+
+class JournalError(PatternError):
+    """The journal refuses: a broken chain, an unknown session, a lease held elsewhere."""
+
+
+class BlockError(PatternError):
+    """A memory block cannot be read or changed as asked; nothing was changed."""
+
+
+class PolicyError(PatternError):
+    """A grant or refusal cannot be stored or read."""
+
+
+class ProviderError(PatternError):
+    """A model request failed."""
+
+
+class WorkspaceError(PatternError):
+    """A file, a command or a path cannot be used as asked."""
+
+
+class SessionError(PatternError):
+    """A session cannot serve the request."""

@@ -1,0 +1,95 @@
+"""Tool calls as the person sees them, in ACP's words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+
+
+class ToolKind(StrEnum):
+    """ACP's tool kinds."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class ToolCallStatus(StrEnum):
+    """ACP's tool call states. There is no state for cancelled: such a call is `FAILED`."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file: an absolute path and a 1-based line."""
+
+    path: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextContent:
+    """Text shown in a tool call."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageContent:
+    """An image shown in a tool call (base64 data)."""
+
+    media_type: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiffContent:
+    """A change of one file: absolute path, whole old text (None for a new file), whole new text."""
+
+    path: str
+    old_text: str | None
+    new_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalContent:
+    """A command's terminal.
+
+    `terminal_id` names a live terminal of the client, or one that we show ourselves; a replay shows `output` as text
+    instead, since clients drop updates that name a dead terminal (zed#64538).
+    """
+
+    terminal_id: str
+    command: str
+    cwd: str = ""
+    output: str = ""
+    client_owned: bool = False
+
+
+ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalContent
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallView:
+    """What the person is shown of one call."""
+
+    call_id: ToolCallId
+    name: str
+    title: str
+    kind: ToolKind
+    raw_input: JsonObject
+    locations: tuple[Location, ...] = ()
+    content: tuple[ToolContent, ...] = ()

@@ -1,0 +1,36 @@
+"""Token counts and cost."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model request; counts that the provider did not give are 0."""
+
+    input_tokens: int = 0
+    """Tokens read fresh, without those served from or written to a cache."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that are in the model's context after the request."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """The sum, count by count."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """An amount of money in millionths of a unit, so that it is exact and needs no float."""
+
+    micro_units: int
+    currency: str = "USD"

@@ -1,0 +1,265 @@
+"""Durable facts. One frozen dataclass a kind; `journal/codec.py` gives each its name, version and JSON form.
+
+Events are what a replay shows and what the next request is built from, so each holds everything needed for both.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import ImagePart, Message
+from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
+from pattern_acp.domain.usage import Cost, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCreated:
+    """A session began. `persona_identity` is the content hash of the persona it runs (rule R5)."""
+
+    cwd: str
+    additional_directories: tuple[str, ...]
+    persona: str
+    persona_identity: str
+    model: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A session was loaded or resumed by a process. `how` is `load` or `resume`."""
+
+    how: str
+    cwd: str
+    additional_directories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfigured:
+    """An option took a new value. `option` is `mode`, `model` or `thought_level`; `by` is `client` or `agent`."""
+
+    option: str
+    value: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTitled:
+    """The session has a title."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The client closed the session; it can be loaded again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeleted:
+    """The person deleted the session; it is no longer listed or loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionsCompiled:
+    """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix."""
+
+    system: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """The person sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
+
+    turn_id: TurnId
+    message: Message
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """A request is about to be sent; `digest` is the SHA-256 of its canonical form."""
+
+    turn_id: TurnId
+    number: int
+    provider: str
+    model: str
+    digest: str
+    message_count: int
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePartial:
+    """Text of an unfinished message, committed at least once a second (rule R2).
+
+    Superseded by its `MessageRecorded`.
+    """
+
+    turn_id: TurnId
+    message_id: MessageId
+    text: str
+    thinking: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecorded:
+    """An assistant message ended. `complete` is False when it was cut (cancel, broken stream)."""
+
+    turn_id: TurnId
+    message: Message
+    complete: bool = True
+    for_model: bool = True
+    """False for what only the person sees (answers to slash commands, notices)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """A call was announced, with what the person was shown of it."""
+
+    turn_id: TurnId
+    call: ToolCallView
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionDecided:
+    """Policy decided on a call: verdict, the rule that gave it, the reason (invariant 7)."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    verdict: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAsked:
+    """The person was asked."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    reason: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAnswered:
+    """The person answered, or the client did in their place. `answer` is a policy `Answer` value."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    """A call reached its final status, exactly once. `result_text` is what the model reads."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    status: ToolCallStatus
+    result_text: str
+    content: tuple[ToolContent, ...] = ()
+    locations: tuple[Location, ...] = ()
+    images: tuple[ImagePart, ...] = ()
+    full_output: str = ""
+    duration_ms: int = 0
+    interrupted: bool = False
+    """True when nobody saw it end: the process died, or the turn was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUpdated:
+    """The plan was replaced."""
+
+    turn_id: TurnId
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far."""
+
+    turn_id: TurnId
+    usage: Usage
+    used: int
+    size: int
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReported:
+    """Something failed in a way the person was told. `kind` names the error class."""
+
+    turn_id: TurnId | None
+    kind: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The turn is over; the last event of a turn."""
+
+    turn_id: TurnId
+    stop_reason: StopReason
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCommitted:
+    """A memory block was created or changed.
+
+    Hashes are SHA-256 of the rendered text; `peer_version` is Loro's frontier, hex.
+    """
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    operation: str
+    reason: str
+    before_hash: str
+    after_hash: str
+    frontiers_before: str
+    frontiers_after: str
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantStored:
+    """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
+
+    effect: str
+    kind: str
+    pattern: str
+    lifetime: str
+    call_id: ToolCallId | None = None
+
+
+Event: TypeAlias = (
+    SessionCreated
+    | SessionOpened
+    | SessionConfigured
+    | SessionTitled
+    | SessionClosed
+    | SessionDeleted
+    | InstructionsCompiled
+    | TurnStarted
+    | ModelRequested
+    | MessagePartial
+    | MessageRecorded
+    | ToolCallStarted
+    | PermissionDecided
+    | PermissionAsked
+    | PermissionAnswered
+    | ToolCallFinished
+    | PlanUpdated
+    | UsageReported
+    | ErrorReported
+    | TurnEnded
+    | BlockCommitted
+    | GrantStored
+)

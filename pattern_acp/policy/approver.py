@@ -1,0 +1,51 @@
+"""The `Approver` port: ask the person."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from pattern_acp.domain.tool_calls import ToolCallView
+
+
+class Answer(StrEnum):
+    """The four answers of an ACP permission request, and what stands for no answer. Values equal ACP's option kinds.
+
+    Option ids equal their kinds: avante takes any other id for a refusal (reference: interop rule 1).
+    """
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+    CANCELLED = "cancelled"
+    """The client withdrew the question. A turn that was not cancelled takes it for a refusal."""
+
+    @property
+    def allows(self) -> bool:
+        """Whether the call may run."""
+        return self in {Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS}
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalOption:
+    """One button: an answer and its label, which says how far an always reaches."""
+
+    answer: Answer
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """One question: the call as shown, the reason why it is asked, and the buttons."""
+
+    call: ToolCallView
+    reason: str
+    options: tuple[ApprovalOption, ...]
+
+
+class Approver(Protocol):
+    """Asks the person."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """The person's answer. An error or an unknown option of the client is `REJECT_ONCE`."""
+        ...

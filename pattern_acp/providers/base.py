@@ -1,0 +1,172 @@
+"""The `Provider` port: a request in, a stream of events out."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.usage import Cost, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it. `input_schema` is a JSON Schema object."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+
+
+class ThoughtLevel(StrEnum):
+    """How much a model that can think is asked to."""
+
+    OFF = "off"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest:
+    """One request, in three segments (architecture.md, the way of a prompt, step 5).
+
+    `system` and `tools` are byte-stable for a session; `messages` only ever grows; `volatile` is current memory and
+    other state, sent last so that its changes never break the cached prefix.
+    """
+
+    model: str
+    """The provider's own name of the model, without the provider."""
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[Message, ...]
+    volatile: str = ""
+    max_output_tokens: int = 8192
+    thought_level: ThoughtLevel = ThoughtLevel.OFF
+    cache_key: str = ""
+    """Names the conversation, for wires that route caches by a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEnded:
+    """The end of one reasoning block, with what must go back unchanged."""
+
+    signature: str = ""
+    redacted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallBegun:
+    """A call starts; its arguments follow as fragments. `index` tells parallel calls apart."""
+
+    index: int
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFragment:
+    """More of a call's argument text."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageKnown:
+    """Token counts of this request so far; the last one counts."""
+
+    usage: Usage
+    cost: Cost | None = None
+
+
+class ProviderStop(StrEnum):
+    """Why the model stopped."""
+
+    END = "end"
+    TOOL_CALLS = "tool_calls"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    INTERRUPTED = "interrupted"
+    """The stream was cut after content had come; what came is kept and marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The last event of every stream. `detail` is a sentence when there is more to say."""
+
+    reason: ProviderStop
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The request failed before any content and is tried again after `delay_ms`."""
+
+    attempt: int
+    delay_ms: int
+    sentence: str
+
+
+ProviderEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | ThinkingEnded | ToolCallBegun | ToolCallFragment | UsageKnown | Retrying | Stopped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of one model.
+
+    `context_window` in tokens; prices in micro-units a million tokens, 0 when unknown.
+    """
+
+    provider: str
+    name: str
+    context_window: int = 128_000
+    max_output_tokens: int = 8192
+    sees_images: bool = False
+    thought_levels: tuple[ThoughtLevel, ...] = ()
+    input_price: int = 0
+    output_price: int = 0
+    cache_read_price: int = 0
+    cache_write_price: int = 0
+    calls_tools: bool = True
+
+    @property
+    def qualified(self) -> str:
+        """`PROVIDER/MODEL`, as `--model` takes it."""
+        return f"{self.provider}/{self.name}"
+
+
+class Provider(Protocol):
+    """Streams one model request."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name in configuration and in `PROVIDER/MODEL`."""
+        ...
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """Open the request; iterate its events; leaving the context cuts the connection.
+
+        Iterating raises:
+            ProviderError: a branch of it (providers/errors.py) when nothing usable came.
+        """
+        ...

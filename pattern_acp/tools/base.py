@@ -1,0 +1,192 @@
+"""The shape of a tool.
+
+A call goes through three steps, so that policy and the person see what would happen before anything happens:
+`Tool.prepare` parses the arguments, looks at the current state and states accesses, title, locations and a preview;
+policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
+from pattern_acp.policy.access import Access
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.workspace.files import FileSystem
+from pattern_acp.workspace.terminal import Terminal
+
+
+class ToolInputError(PatternError):
+    """The arguments are not usable: the sentence names the field and what was expected. Goes back to the model."""
+
+
+class ToolFailedError(PatternError):
+    """The tool could not do it: the sentence goes back to the model as the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The result of one call.
+
+    `text` is what the model reads (already cut), `content` what the person sees, `full_output` what the journal keeps
+    whole when `text` was cut. `plan` replaces the shown plan.
+    """
+
+    text: str
+    is_error: bool = False
+    content: tuple[ToolContent, ...] = ()
+    locations: tuple[Location, ...] = ()
+    images: tuple[ImagePart, ...] = ()
+    full_output: str = ""
+    raw_output: JsonObject = field(default_factory=dict[str, str])
+    origin: Origin = Origin.WORKSPACE
+    plan: Plan | None = None
+
+
+class Progress(Protocol):
+    """Where a running tool reports."""
+
+    async def show(self, content: tuple[ToolContent, ...]) -> None:
+        """Replace the call's shown content."""
+        ...
+
+    async def terminal_output(self, terminal_id: str, data: str) -> None:
+        """More output of a terminal that we run ourselves."""
+        ...
+
+    async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
+        """A terminal that we run ourselves ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may use. `roots` are absolute and resolved; the first is the session's cwd."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    cwd: str
+    roots: tuple[str, ...]
+    files: FileSystem
+    terminal: Terminal
+    memory: "MemoryAccess"
+    read_fingerprints: dict[str, str] = field(default_factory=dict[str, str])
+    """Path to fingerprint of the text the model last saw: what an edit is based on."""
+    result_limit: int = 40_000
+    """Characters of one result that the model reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call that is understood but has not run."""
+
+    title: str
+    accesses: tuple[Access, ...]
+    run: Callable[[Progress], Awaitable[ToolOutcome]]
+    locations: tuple[Location, ...] = ()
+    preview: tuple[ToolContent, ...] = ()
+
+
+class Tool(Protocol):
+    """One tool."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Name, description and schema for the model."""
+        ...
+
+    @property
+    def kind(self) -> ToolKind:
+        """ACP's kind."""
+        ...
+
+    @property
+    def changes_things(self) -> bool:
+        """Whether a call can change anything; others run side by side and are offered in plan mode."""
+        ...
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """Understand the call.
+
+        Raises:
+            ToolInputError: an argument is missing, unknown or wrong.
+            ToolFailedError: the call cannot work on the current state (no such file, passage not found).
+            WorkspaceError: the state could not be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlockView:
+    """A block as tools and context see it."""
+
+    label: str
+    scope: str
+    description: str
+    text: str
+    limit: int
+    updated_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdit:
+    """One edit. `operation` is `append`, `replace` (exact passage `old_text` by `text`) or `rewrite`."""
+
+    label: str
+    operation: str
+    text: str
+    old_text: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """A committed edit: the block's text before and after."""
+
+    label: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHit:
+    """One thing found: where it is from, its text (excerpt) and when it was written."""
+
+    source: str
+    text: str
+    at_ms: int
+    score: float = 0.0
+
+
+class MemoryAccess(Protocol):
+    """Memory as this session may use it; every write is journaled in the same transaction."""
+
+    async def blocks(self) -> tuple[MemoryBlockView, ...]:
+        """All blocks of this session's persona and project, in a stable order."""
+        ...
+
+    async def preview(self, edit: MemoryEdit) -> MemoryChange:
+        """What the edit would change.
+
+        Raises:
+            BlockError: with a sentence for the model.
+        """
+        ...
+
+    async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
+        """Apply and record the edit in one transaction; visible to every process afterwards.
+
+        Raises:
+            BlockError: nothing was changed, and why.
+        """
+        ...
+
+    async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
+        """Best hits over blocks and past messages, best first; any input is safe."""
+        ...

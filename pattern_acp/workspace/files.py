@@ -1,0 +1,54 @@
+"""The `FileSystem` port: text of files, as the person sees them."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pattern_acp.domain.canonical import sha256_hex
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """The text of one file.
+
+    `source` says whether the editor's buffer or the disk gave it; `warning` is a sentence for the person when the
+    source is not the one that was asked first (an editor that did not answer, a stale buffer).
+    """
+
+    path: str
+    text: str
+    source: Literal["editor", "disk"]
+    warning: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the text: what an edit is based on."""
+        return fingerprint(self.text)
+
+
+def fingerprint(text: str) -> str:
+    """SHA-256 of a file's text."""
+    return sha256_hex(text.encode("utf-8", "surrogatepass"))
+
+
+class FileSystem(Protocol):
+    """Whole text files by absolute path. Line windows, globs, binary files and directories are read from the disk."""
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """The whole text of the file.
+
+        Raises:
+            FileMissingError: there is no such file.
+            NotTextError: the file is not text in a known encoding.
+            WorkspaceError: anything else, with a sentence.
+        """
+        ...
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """Write the whole text through exactly one of editor and disk, creating the file and its folders if missing.
+
+        Returns what a read gives afterwards (an editor may have formatted it).
+
+        Raises:
+            WorkspaceError: nothing was written, and why.
+        """
+        ...
