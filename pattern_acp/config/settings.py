@@ -1,0 +1,70 @@
+"""The effective settings of one process, frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A key. Never printed, logged, compared by content in errors, or stored in the constellation."""
+
+    value: str = field(repr=False)
+    source: str = ""
+    """The variable or file it came from, for error sentences."""
+
+    def __str__(self) -> str:
+        """A fixed mask."""
+        return "••••"
+
+
+Wire = Literal["anthropic", "openai", "offline", "scripted"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """One provider: built in (`anthropic`, `openai`, `ollama`, `offline`, `scripted`) or from `[providers.NAME]`."""
+
+    name: str
+    wire: Wire
+    base_url: str = ""
+    """Without the wire's own path; `https://api.example.com/v1` for the OpenAI wire."""
+    api_key: Secret | None = None
+    api_key_env: str = ""
+    """The variable that would hold the key, named in error sentences."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    models: tuple[str, ...] = ()
+    """Models offered without asking the server; empty: ask its model list."""
+    configured: bool = False
+    """True when the person set it up (a key, a base URL or a table), so that it may be chosen by default."""
+    script: str = ""
+    """Path of the event script of the `scripted` wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """Limits of one turn."""
+
+    max_model_requests: int = 100
+    max_wall_seconds: int = 3600
+    tool_result_chars: int = 40_000
+    command_timeout_seconds: int = 120
+    max_output_tokens: int = 8192
+    provider_idle_seconds: int = 90
+    """Longest wait between two bytes of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that was decided at start."""
+
+    model: str = ""
+    """`PROVIDER/MODEL`, or empty to choose (providers/choose.py)."""
+    constellation: str = "default"
+    persona: str = "default"
+    mode: Literal["ask", "edit", "plan", "auto"] = "ask"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    editor_deadline_seconds: int = 20
+    """Longest wait for one answer of the editor to a file or terminal request."""
+    turn: TurnSettings = field(default_factory=TurnSettings)
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
