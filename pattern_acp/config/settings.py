@@ -32,13 +32,21 @@ class ProviderSettings:
     api_key: Secret | None = None
     api_key_env: str = ""
     """The variable that would hold the key, named in error sentences."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Sent with every request. A header may carry a key, so the values are kept out of the repr and of the logs."""
     models: tuple[str, ...] = ()
     """Models offered without asking the server; empty: ask its model list."""
     configured: bool = False
     """True when the person set it up (a key, a base URL or a table), so that it may be chosen by default."""
     script: str = ""
     """Path of the event script of the `scripted` wire."""
+
+
+Mode = Literal["ask", "edit", "plan", "auto"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
+"""The modes from the one that may do least to the one that may do most (issue 2, section 9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,17 @@ class TurnSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says about settings; None where it says nothing."""
+
+    model: str | None = None
+    constellation: str | None = None
+    persona: str | None = None
+    mode: Mode | None = None
+    log_level: LogLevel | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that was decided at start."""
 
@@ -62,8 +81,8 @@ class Settings:
     """`PROVIDER/MODEL`, or empty to choose (providers/choose.py)."""
     constellation: str = "default"
     persona: str = "default"
-    mode: Literal["ask", "edit", "plan", "auto"] = "ask"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    mode: Mode = "ask"
+    log_level: LogLevel = "info"
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)

@@ -1,0 +1,186 @@
+"""Every setting there is: its key, what it may hold, where it may be set.
+
+Owns: the table of keys and the check of one value. Must not know: files, precedence, or what a setting does. Providers
+are described in config/providers.py, since their keys repeat for each name.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from pattern_acp.config.paths import NAME_RULE, is_valid_name
+from pattern_acp.config.settings import MODES_BY_REACH, Settings, TurnSettings
+
+Value: TypeAlias = str | int
+"""What a scalar setting holds."""
+
+
+class ProjectRule(Enum):
+    """What a project's file may do with a key; a cloned repository must never widen what the agent may do."""
+
+    NEVER = "never"
+    LOWER = "lower"
+    """Only a number below the person's own."""
+    NARROWER = "narrower"
+    """Only a mode that may do less than the person's own, or as much."""
+    CONFIGURED = "configured"
+    """Only a model of a provider that the person has set up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One scalar setting."""
+
+    name: str
+    """Dotted, as in the file."""
+    summary: str
+    allowed: str
+    """For error sentences: completes "it must be …"."""
+    check: Callable[[object], Value | None]
+    """The value when it is allowed, otherwise None."""
+    default: Value
+    variable: str = ""
+    flag: str = ""
+    project: ProjectRule = ProjectRule.NEVER
+
+
+_MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
+
+
+def _choice(*allowed: str) -> Callable[[object], Value | None]:
+    def check(raw: object) -> Value | None:
+        text = raw.strip().lower() if isinstance(raw, str) else ""
+        return text if text in allowed else None
+
+    return check
+
+
+def _number(low: int, high: int) -> Callable[[object], Value | None]:
+    def check(raw: object) -> Value | None:
+        # A TOML boolean is an int in Python; `true` is no number of seconds.
+        if isinstance(raw, bool) or not isinstance(raw, int):
+            return None
+        return raw if low <= raw <= high else None
+
+    return check
+
+
+def _model(raw: object) -> Value | None:
+    is_model = isinstance(raw, str) and len(raw) <= 200 and (not raw or _MODEL.fullmatch(raw))
+    return raw if is_model and isinstance(raw, str) else None
+
+
+def _name(raw: object) -> Value | None:
+    return raw if isinstance(raw, str) and is_valid_name(raw) else None
+
+
+def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> Key:
+    return Key(
+        name=f"turn.{field}",
+        summary=summary,
+        allowed=f"a whole number from {low} to {high}",
+        check=_number(low, high),
+        default=default,
+        project=ProjectRule.LOWER,
+    )
+
+
+_SETTINGS = Settings()
+_TURN = TurnSettings()
+_LEVELS = ("debug", "info", "warning", "error")
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        name="model",
+        summary="The model that answers; empty to choose the first one that is set up.",
+        allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
+        check=_model,
+        default=_SETTINGS.model,
+        variable="PATTERN_ACP_MODEL",
+        flag="--model",
+        project=ProjectRule.CONFIGURED,
+    ),
+    Key(
+        name="constellation",
+        summary="The memory to use.",
+        allowed=f"a name of {NAME_RULE}",
+        check=_name,
+        default=_SETTINGS.constellation,
+        variable="PATTERN_ACP_CONSTELLATION",
+        flag="--constellation",
+    ),
+    Key(
+        name="persona",
+        summary="Who answers.",
+        allowed=f"a name of {NAME_RULE}",
+        check=_name,
+        default=_SETTINGS.persona,
+        flag="--persona",
+    ),
+    Key(
+        name="mode",
+        summary="What runs without a question in a new session.",
+        allowed="one of ask, edit, plan, auto",
+        check=_choice(*MODES_BY_REACH),
+        default=_SETTINGS.mode,
+        flag="--mode",
+        project=ProjectRule.NARROWER,
+    ),
+    Key(
+        name="log_level",
+        summary="The least serious message that the log keeps.",
+        allowed="one of debug, info, warning, error",
+        check=_choice(*_LEVELS),
+        default=_SETTINGS.log_level,
+        variable="PATTERN_ACP_LOG",
+        flag="--log-level",
+    ),
+    Key(
+        name="editor_deadline_seconds",
+        summary="Longest wait for one answer of the editor to a file or terminal request.",
+        allowed="a whole number from 1 to 600",
+        check=_number(1, 600),
+        default=_SETTINGS.editor_deadline_seconds,
+        project=ProjectRule.LOWER,
+    ),
+    _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
+    _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),
+    _turn_limit(
+        "tool_result_chars", "Length of one tool result for the model.", 1000, 1_000_000, _TURN.tool_result_chars
+    ),
+    _turn_limit(
+        "command_timeout_seconds",
+        "Duration of a command that names no other.",
+        1,
+        86_400,
+        _TURN.command_timeout_seconds,
+    ),
+    _turn_limit("max_output_tokens", "Tokens of one answer of the model.", 1, 1_000_000, _TURN.max_output_tokens),
+    _turn_limit(
+        "provider_idle_seconds",
+        "Longest wait between two bytes of a model's stream.",
+        1,
+        3600,
+        _TURN.provider_idle_seconds,
+    ),
+)
+
+
+_TYPE_WORDS: tuple[tuple[type, str], ...] = (
+    (str, "text"),
+    (bool, "a boolean"),  # before int, of which it is one in Python
+    (int, "a number"),
+    (float, "a decimal number"),
+    (list, "a list"),
+    (dict, "a table"),
+)
+
+
+def describe_type(raw: object) -> str:
+    """What `raw` is, in TOML's words and without its content, which may be secret."""
+    for kind, words in _TYPE_WORDS:
+        if isinstance(raw, kind):
+            return words
+    return "a date or time"

@@ -1,0 +1,243 @@
+"""The effective settings: flags over environment over project over the person's file over defaults.
+
+Owns: precedence, what a project's file may do, and reading the process's environment, here and nowhere else. Must not
+know: what any setting does.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from pattern_acp.config.directories import find_paths
+from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
+from pattern_acp.config.paths import Paths, project_config_file
+from pattern_acp.config.problem import EffectiveValue, Problem
+from pattern_acp.config.providers import read_providers
+from pattern_acp.config.settings import MODES_BY_REACH, Flags, ProviderSettings, Settings
+from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
+
+_Found: TypeAlias = tuple[Value, str]
+"""A value and its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Everything that reading the settings gives."""
+
+    settings: Settings
+    paths: Paths
+    problems: tuple[Problem, ...]
+    """What was not used as written; the agent runs all the same, and shows them."""
+    values: tuple[EffectiveValue, ...]
+    """Each setting as it is in force, and where it came from."""
+
+
+@dataclass(slots=True)
+class _Resolution:
+    """The layers that values are looked for in, and what was found."""
+
+    flags: Flags
+    environ: Mapping[str, str]
+    project: TomlFile
+    user: TomlFile
+    providers: Mapping[str, ProviderSettings]
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+def process_environment() -> Mapping[str, str]:
+    """A copy of this process's environment."""
+    return dict(os.environ)
+
+
+def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -> Loaded:
+    """Read every setting. It never fails: what cannot be used becomes a problem, and the next layer's value counts.
+
+    Args:
+        flags: What the command line says.
+        environ: The environment (`process_environment()`).
+        project_dir: The directory that may hold `.pattern/config.toml`; None to read no project's file.
+    """
+    paths, path_problems = find_paths(environ)
+    user, user_problems = read_toml(paths.config_file)
+    project, project_problems = _read_project(project_dir, user)
+    providers, provider_problems, provider_values = read_providers(environ, user)
+    resolution = _Resolution(flags, environ, project, user, providers)
+    found = {key.name: _resolve(resolution, key) for key in KEYS}
+    problems = (
+        *path_problems,
+        *user_problems,
+        *_unknown_keys(user),
+        *provider_problems,
+        *project_problems,
+        *_unknown_keys(project),
+        *_refused_tables(project),
+        *resolution.problems,
+    )
+    values = (
+        *_path_values(paths),
+        *(EffectiveValue(name, str(value), source) for name, (value, source) in found.items()),
+        *provider_values,
+    )
+    return Loaded(_build(found, providers), paths, problems, values)
+
+
+def known_secrets(settings: Settings) -> tuple[str, ...]:
+    """Every secret the settings hold, for the log's mask (config/logs.py)."""
+    return tuple(_secrets(settings))
+
+
+def _secrets(settings: Settings) -> Iterator[str]:
+    for provider in settings.providers.values():
+        if provider.api_key is not None:
+            yield provider.api_key.value
+        yield from provider.headers.values()
+
+
+def _read_project(project_dir: str | None, user: TomlFile) -> tuple[TomlFile, tuple[Problem, ...]]:
+    if project_dir is None:
+        return TomlFile(""), ()
+    path = project_config_file(project_dir)
+    # A home directory may be opened as a project, and its file must not be taken for both.
+    return (TomlFile(""), ()) if str(path) == user.path else read_toml(path)
+
+
+def _resolve(resolution: _Resolution, key: Key) -> _Found:
+    """The value of `key`: the lowest layer first, so that a project's value can be held against the person's own."""
+    found = _from_file(resolution, key, resolution.user, (key.default, "default"))
+    project = _from_file(resolution, key, resolution.project, found)
+    if project is not found:
+        found = _if_allowed(resolution, key, project, found)
+    found = _from_text(resolution, key, resolution.environ.get(key.variable, ""), f"${key.variable}", found)
+    return _from_text(resolution, key, _flag(resolution.flags, key), key.flag, found)
+
+
+def _from_file(resolution: _Resolution, key: Key, file: TomlFile, below: _Found) -> _Found:
+    table, _, name = key.name.rpartition(".")
+    holder = file.table.get(table) if table else file.table
+    if not is_table(holder) or name not in holder:
+        return below
+    value = key.check(holder[name])
+    if value is None:
+        sentence = f"it must be {key.allowed}{_but_is(key, holder[name])}; {_using(below)}."
+        resolution.problems.append(file.problem(key.name, sentence))
+        return below
+    line = file.line_of(key.name)
+    return value, file.path if line is None else f"{file.path}:{line}"
+
+
+def _if_allowed(resolution: _Resolution, key: Key, project: _Found, below: _Found) -> _Found:
+    refusal = _refusal(resolution, key, project[0], below[0])
+    if refusal is None:
+        return project
+    resolution.problems.append(resolution.project.problem(key.name, f"{refusal}; {_using(below)}."))
+    return below
+
+
+def _refusal(resolution: _Resolution, key: Key, value: Value, own: Value) -> str | None:
+    """Why a project may not set `key` to `value`, or None when it may."""
+    if key.project is ProjectRule.LOWER:
+        is_lower = isinstance(value, int) and isinstance(own, int) and value <= own
+        return None if is_lower else f"a project may only lower it, and your own value is {own}"
+    if key.project is ProjectRule.NARROWER:
+        reach = tuple[Value, ...](MODES_BY_REACH)
+        is_narrower = reach.index(value) <= reach.index(own)
+        return None if is_narrower else f"a project may not choose a mode that may do more than your own, {own}"
+    if key.project is ProjectRule.CONFIGURED:
+        name = str(value).partition("/")[0]
+        provider = resolution.providers.get(name)
+        is_set_up = provider is not None and (provider.configured or provider.wire == "offline")
+        return None if is_set_up else f"a project may only name a provider that you have set up, and {name} is not"
+    return "a project may not set it; put it into your own file"
+
+
+def _from_text(resolution: _Resolution, key: Key, raw: str | None, source: str, below: _Found) -> _Found:
+    """The value of a variable or flag, which always comes as text; empty means that it is not set."""
+    if not raw:
+        return below
+    value = key.check(raw.strip())
+    if value is None:
+        sentence = f"it must be {key.allowed}{_but_is(key, raw)}; {_using(below)}."
+        resolution.problems.append(Problem(source, None, key.name, sentence))
+        return below
+    return value, source
+
+
+def _flag(flags: Flags, key: Key) -> str | None:
+    by_key = {
+        "model": flags.model,
+        "constellation": flags.constellation,
+        "persona": flags.persona,
+        "mode": flags.mode,
+        "log_level": flags.log_level,
+    }
+    return by_key.get(key.name)
+
+
+def _but_is(key: Key, raw: object) -> str:
+    """What was written. Only choices and numbers are repeated; other text could be a key pasted into the wrong line."""
+    if isinstance(raw, int):
+        return f", not {str(raw).lower()}"
+    if isinstance(raw, str) and key.allowed.startswith("one of") and len(raw) <= 20 and raw.isprintable():
+        return f', not "{raw}"'
+    return f", not {describe_type(raw)}" if not isinstance(raw, str) or isinstance(key.default, int) else ""
+
+
+def _using(below: _Found) -> str:
+    value, source = below
+    shown = value if value != "" else "automatic choice"
+    return f"{shown} is used ({source})"
+
+
+def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
+    tables = sorted({key.name.partition(".")[0] for key in KEYS if "." in key.name})
+    for name, raw in file.table.items():
+        if name == "providers" or name in {key.name for key in KEYS}:
+            continue
+        if name not in tables:
+            allowed = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
+            yield _unknown(file, name, (*allowed, "[providers.NAME]"))
+        elif not is_table(raw):
+            yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")
+        else:
+            yield from _unknown_in_table(file, name, raw)
+
+
+def _unknown_in_table(file: TomlFile, table: str, content: Mapping[str, object]) -> Iterator[Problem]:
+    allowed = tuple(key.name.partition(".")[2] for key in KEYS if key.name.startswith(f"{table}."))
+    for name in content:
+        if name not in allowed:
+            yield _unknown(file, f"{table}.{name}", allowed)
+
+
+def _unknown(file: TomlFile, key: str, allowed: tuple[str, ...]) -> Problem:
+    return file.problem(key, f"there is no such key; allowed are {', '.join(allowed)}. It is not used.")
+
+
+def _refused_tables(project: TomlFile) -> Iterator[Problem]:
+    if "providers" in project.table:
+        sentence = "a project may not set up providers, since that could send your work elsewhere; it is not used."
+        yield project.problem("providers", sentence)
+
+
+def _path_values(paths: Paths) -> Iterator[EffectiveValue]:
+    source = "platform's directories" if paths.source == "platform" else paths.source
+    yield EffectiveValue("data directory", str(paths.data), source)
+    yield EffectiveValue("config file", str(paths.config_file), source)
+    yield EffectiveValue("log file", str(paths.log_file), source)
+    yield EffectiveValue("cache directory", str(paths.cache), source)
+
+
+def _build(found: Mapping[str, _Found], providers: Mapping[str, ProviderSettings]) -> Settings:
+    tree: dict[str, object] = {"providers": providers}
+    turn: dict[str, Value] = {}
+    for name, (value, _) in found.items():
+        table, _, short = name.rpartition(".")
+        if table == "turn":
+            turn[short] = value
+        else:
+            tree[name] = value
+    # The table of keys has checked every value, so this can only fail when it and the dataclass disagree.
+    return msgspec.convert({**tree, "turn": turn}, Settings)

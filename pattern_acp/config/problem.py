@@ -1,0 +1,36 @@
+"""What was wrong with a setting, and where every effective value came from.
+
+Owns: the two records that `doctor` and the log show. Must not know: how settings are read.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A setting that was not used as written. The agent runs all the same (issue 2, section 2)."""
+
+    place: str
+    """The file, `$VARIABLE` or `--flag` that holds it."""
+    line: int | None
+    """1-based line in the file; None outside files or where it is not known."""
+    key: str
+    """The dotted key, such as `turn.max_wall_seconds`; empty when the whole file is meant."""
+    sentence: str
+    """What is wrong, what is allowed, and what is used instead. Never a key's secret value."""
+
+    def __str__(self) -> str:
+        """One line: place, line, key and sentence."""
+        where = self.place if self.line is None else f"{self.place}:{self.line}"
+        return f"{where}: {self.key}: {self.sentence}" if self.key else f"{where}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveValue:
+    """One setting as it is in force."""
+
+    key: str
+    shown: str
+    """The value for a person; secrets are masked."""
+    source: str
+    """`default`, `$VARIABLE`, `--flag`, or `FILE:LINE`."""

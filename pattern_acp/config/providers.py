@@ -1,0 +1,265 @@
+"""Providers: those built in, those the environment sets up, and those of `[providers.NAME]`.
+
+Owns: the variables of providers, the keys of their tables, and base URLs. Must not know: how a provider is spoken to,
+or which one is chosen.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from typing import TypeGuard
+from urllib.parse import urlsplit
+
+from pattern_acp.config.keys import describe_type
+from pattern_acp.config.problem import EffectiveValue, Problem
+from pattern_acp.config.settings import ProviderSettings, Secret, Wire
+from pattern_acp.config.toml_file import TomlFile, is_table
+
+MASK = str(Secret(""))
+SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"
+OLLAMA_PORT = 11434
+"""Where Ollama listens unless told otherwise."""
+
+BUILT_IN: tuple[ProviderSettings, ...] = (
+    ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY"),
+    ProviderSettings("openai", "openai", "https://api.openai.com/v1", api_key_env="OPENAI_API_KEY"),
+    ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
+    ProviderSettings("offline", "offline"),
+    ProviderSettings("scripted", "scripted"),
+)
+
+_BASE_URL_VARIABLES = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+_TABLE_WIRES: tuple[Wire, ...] = ("anthropic", "openai")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""A token of RFC 9110, section 5.6.2."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    """What reading the providers gives, while it is being read."""
+
+    providers: dict[str, ProviderSettings]
+    problems: list[Problem] = field(default_factory=list[Problem])
+    values: dict[str, EffectiveValue] = field(default_factory=dict[str, EffectiveValue])
+
+    def set(self, key: str, shown: str, source: str) -> None:
+        self.values[key] = EffectiveValue(key, shown, source)
+
+
+def read_providers(
+    environ: Mapping[str, str], user: TomlFile
+) -> tuple[Mapping[str, ProviderSettings], tuple[Problem, ...], tuple[EffectiveValue, ...]]:
+    """All providers by name: the built-in ones, then those of the person's file in its order.
+
+    The environment beats the file key by key. A key that cannot be used is left at its default and reported.
+    """
+    collected = _Collected({provider.name: provider for provider in BUILT_IN})
+    raw = user.table.get("providers", {})
+    if is_table(raw):
+        for name, table in raw.items():
+            _read_table(collected, user, environ, name, table)
+    else:
+        collected.problems.append(user.problem("providers", "it must be tables [providers.NAME], so it is not used."))
+    for provider in tuple(collected.providers.values()):
+        collected.providers[provider.name] = _with_environment(collected, provider, environ)
+    return collected.providers, tuple(collected.problems), tuple(collected.values.values())
+
+
+def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str], name: str, table: object) -> None:
+    key = f"providers.{name}"
+    known = collected.providers.get(name)
+    if not _NAME.fullmatch(name) or not is_table(table):
+        sentence = "a provider is a table [providers.NAME] with a NAME of letters, digits, - and _; it is left out."
+        collected.problems.append(user.problem(key, sentence))
+        return
+    if known is not None and known.wire not in _TABLE_WIRES:
+        collected.problems.append(user.problem(key, f"the provider {name} has no settings; the table is not used."))
+        return
+    provider = replace(known or ProviderSettings(name, "openai"), configured=True)
+    for field_name, raw in table.items():
+        provider = _read_field(collected, user, provider, field_name, raw)
+    if not provider.base_url:
+        collected.problems.append(user.problem(key, "it needs a base_url, so the provider is left out."))
+        return
+    collected.providers[name] = _with_key(collected, provider, environ)
+
+
+def _read_field(
+    collected: _Collected, user: TomlFile, provider: ProviderSettings, field_name: str, raw: object
+) -> ProviderSettings:
+    key = f"providers.{provider.name}.{field_name}"
+    reader = _FIELDS.get(field_name)
+    if reader is None:
+        allowed = ", ".join(_FIELDS)
+        collected.problems.append(user.problem(key, f"there is no such key; allowed are {allowed}. It is not used."))
+        return provider
+    changed = reader.apply(provider, raw)
+    if changed is None:
+        sentence = f"it must be {reader.allowed}, not {describe_type(raw)} as written; the default is used."
+        collected.problems.append(user.problem(key, sentence))
+        return provider
+    line = user.line_of(key)
+    collected.set(key, reader.show(raw), user.path if line is None else f"{user.path}:{line}")
+    return changed
+
+
+def _with_environment(
+    collected: _Collected, provider: ProviderSettings, environ: Mapping[str, str]
+) -> ProviderSettings:
+    """Apply the variables that belong to a built-in provider."""
+    if provider.name == "scripted" and environ.get(SCRIPT_VARIABLE):
+        script = environ[SCRIPT_VARIABLE]
+        collected.set("providers.scripted.script", script, f"${SCRIPT_VARIABLE}")
+        return replace(provider, script=script, configured=True)
+    provider = _with_key(collected, provider, environ)
+    variable = "OLLAMA_HOST" if provider.name == "ollama" else _BASE_URL_VARIABLES.get(provider.name, "")
+    raw = environ.get(variable, "").strip() if variable else ""
+    if not raw:
+        return provider
+    url = ollama_base_url(raw) if provider.name == "ollama" else normal_base_url(raw)
+    key = f"providers.{provider.name}.base_url"
+    if url is None:
+        form = "a host, host:port or URL" if provider.name == "ollama" else "an http:// or https:// URL"
+        sentence = f"it must be {form}; {provider.base_url} is used."
+        collected.problems.append(Problem(f"${variable}", None, key, sentence))
+        return provider
+    collected.set(key, show_url(url), f"${variable}")
+    return replace(provider, base_url=url, configured=True)
+
+
+def _with_key(collected: _Collected, provider: ProviderSettings, environ: Mapping[str, str]) -> ProviderSettings:
+    secret = environ.get(provider.api_key_env, "").strip() if provider.api_key_env else ""
+    if not secret:
+        return provider
+    source = f"${provider.api_key_env}"
+    collected.set(f"providers.{provider.name}.api_key", MASK, source)
+    return replace(provider, api_key=Secret(secret, source), configured=True)
+
+
+def normal_base_url(raw: object) -> str | None:
+    """An http or https URL with a host and without a trailing slash, query or fragment; None for anything else."""
+    text = raw.strip() if isinstance(raw, str) else ""
+    if any(character.isspace() or not character.isprintable() for character in text):
+        return None
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not has_host or parts.query or parts.fragment:
+        return None
+    return text.rstrip("/")
+
+
+def ollama_base_url(raw: str) -> str | None:
+    """The base URL for `OLLAMA_HOST`, which may be a host, `host:port`, `:port` or a URL; None when it is none of them.
+
+    As Ollama reads it: without a scheme the port is 11434, with one it is the scheme's own. Addresses that a server
+    listens on (`0.0.0.0`, `::`) are reached on loopback.
+    """
+    bare = "://" not in raw
+    text = f"http://{raw}" if bare else raw
+    if bare and raw.startswith(":"):
+        text = f"http://127.0.0.1{raw}"
+    url = normal_base_url(text)
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    host = _reachable(parts.hostname or "")
+    port = parts.port or (OLLAMA_PORT if bare else None)
+    authority = f"[{host}]" if ":" in host else host
+    if port is not None:
+        authority = f"{authority}:{port}"
+    path = parts.path if parts.path.endswith("/v1") else f"{parts.path}/v1"
+    return f"{parts.scheme}://{authority}{path}"
+
+
+def _reachable(host: str) -> str:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def show_url(url: str) -> str:
+    """`url` without a password that it may carry."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return url.replace(parts.netloc, f"{MASK}@{parts.netloc.rpartition('@')[2]}", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One key of a provider's table."""
+
+    allowed: str
+    apply: Callable[[ProviderSettings, object], ProviderSettings | None]
+    show: Callable[[object], str] = str
+
+
+def _set_wire(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    for wire in _TABLE_WIRES:
+        if raw == wire:
+            return replace(provider, wire=wire)
+    return None
+
+
+def _set_base_url(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    url = normal_base_url(raw)
+    return None if url is None else replace(provider, base_url=url)
+
+
+def _set_api_key_env(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    # A key pasted here by mistake is no variable's name in most forms, and is refused without being shown.
+    is_variable = isinstance(raw, str) and _VARIABLE.fullmatch(raw) is not None
+    return replace(provider, api_key_env=raw) if is_variable and isinstance(raw, str) else None
+
+
+def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    if not is_table(raw):
+        return None
+    headers: dict[str, str] = {}
+    for name, value in raw.items():
+        if not isinstance(value, str) or not _HEADER_NAME.fullmatch(name) or not _is_header_value(value):
+            return None
+        headers[name] = value
+    return replace(provider, headers=headers)
+
+
+def _is_header_value(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _set_models(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    if not _is_list(raw):
+        return None
+    models = tuple(item for item in raw if isinstance(item, str) and item.strip())
+    return replace(provider, models=models) if len(models) == len(raw) else None
+
+
+def _is_list(raw: object) -> TypeGuard[list[object]]:
+    return isinstance(raw, list)
+
+
+def _show_headers(raw: object) -> str:
+    return ", ".join(f"{name}: {MASK}" for name in raw) if is_table(raw) else ""
+
+
+def _show_models(raw: object) -> str:
+    return ", ".join(str(item) for item in raw) if _is_list(raw) else ""
+
+
+_FIELDS: Mapping[str, _Field] = {
+    "wire": _Field("one of anthropic, openai", _set_wire),
+    "base_url": _Field("an http:// or https:// URL", _set_base_url, lambda raw: show_url(str(raw))),
+    "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
+    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers),
+    "models": _Field("a list of text", _set_models, _show_models),
+}
