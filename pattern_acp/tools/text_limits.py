@@ -1,0 +1,107 @@
+"""Cutting and cleaning text for the model and for one-line places.
+
+Owns: how much is left out and how that is said. Must not know: any tool.
+"""
+
+import difflib
+import re
+import unicodedata
+from dataclasses import dataclass
+
+MARKER_ROOM = 60
+"""Characters kept free for the marker that stands for what was cut."""
+
+TITLE_LIMIT = 500
+"""Characters of a title. Long, since some clients show nothing but the title when they ask (zed#54819)."""
+
+DIFF_LIMIT = 4_000
+"""Characters of a diff that the model reads; it wrote most of what the diff shows."""
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Text that fits, and how many UTF-8 bytes of the original it leaves out."""
+
+    text: str
+    bytes_cut: int
+
+
+def cut_middle(text: str, limit: int) -> Cut:
+    """Keep the beginning and the end of `text`, at most `limit` characters with the marker between them.
+
+    The ends matter most: a command names itself first and fails last. Cuts fall on line ends where one is near.
+    """
+    if len(text) <= limit:
+        return Cut(text, 0)
+    room = max(limit - MARKER_ROOM, 0)
+    head = _whole_lines_at_start(text[: room - room // 2])
+    tail = _whole_lines_at_end(text[len(text) - room // 2 :])
+    cut = text[len(head) : len(text) - len(tail)]
+    size = len(cut.encode("utf-8", "surrogatepass"))
+    marker = f"\n[... {size:,} bytes cut ...]\n"[: max(limit, 0)]
+    return Cut(head.removesuffix("\n") + marker + tail, size)
+
+
+def cut_line(line: str, limit: int) -> str:
+    """One line of at most `limit` characters; says how many were left out."""
+    if len(line) <= limit:
+        return line
+    return f"{line[:limit]} [... {len(line) - limit:,} characters cut]"
+
+
+def one_line(text: str, limit: int = TITLE_LIMIT) -> str:
+    """Text for a title: one line, invisible and control characters spelled out so that nothing hides in it."""
+    flat = " ↵ ".join(part for part in (line.strip() for line in text.splitlines()) if part)
+    visible = "".join(_visible(character) for character in flat)
+    return visible if len(visible) <= limit else visible[: limit - 1] + "…"
+
+
+def plain_output(text: str) -> str:
+    """What a terminal would show of `text`: no escape sequences, lines that were overwritten in place kept once."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\r" not in text:
+        return text
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def numbered(lines: list[str], first: int) -> str:
+    """Lines with their 1-based numbers, as read_file shows them: number, tab, text."""
+    return "\n".join(f"{first + offset}\t{line}" for offset, line in enumerate(lines))
+
+
+def short_diff(before: str, after: str, limit: int = DIFF_LIMIT) -> str:
+    """A unified diff of two texts, cut in the middle at `limit` characters."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", n=2, lineterm="")
+    return cut_middle("\n".join(lines), limit).text
+
+
+def plural(count: int, word: str, words: str = "") -> str:
+    """The count and the word in the right number."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A Markdown code block whose fence is longer than any in `text`."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _visible(character: str) -> str:
+    # Bidirectional controls can make a command read as another one (CVE-2021-42574).
+    if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"}:
+        return f"\\u{ord(character):04x}"
+    return character
+
+
+def _whole_lines_at_start(text: str) -> str:
+    at = text.rfind("\n")
+    return text[: at + 1] if at + 1 > len(text) // 2 else text
+
+
+def _whole_lines_at_end(text: str) -> str:
+    at = text.find("\n")
+    return text[at + 1 :] if 0 <= at < len(text) // 2 else text
