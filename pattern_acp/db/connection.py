@@ -1,0 +1,184 @@
+"""The database as the rest of the program sees it: one function is one transaction.
+
+Owns: the two connections of a constellation and their threads, shielding from cancellation, bounded closing. Must not
+know: any table. Why one function: cancelling a task that awaits `BEGIN IMMEDIATE` leaves the lock held (memory.md
+section 0, item 4), so a transaction never spans two awaits.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import aiosqlite
+import anyio
+import apsw
+
+from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.errors import DatabaseClosedError
+from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
+from pattern_acp.db.raw import Params, Row, SqlValue
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.clock import Clock
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database"]
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 1.0
+"""Longest wait for a connection to close; the whole program has 2 s after its stdin ends (invariant 9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """What `doctor` tells about the database."""
+
+    path: Path
+    sqlite_version: str
+    vector_version: str | None
+    """Version of sqlite-vec; None when it is not installed or does not load."""
+    fts5: bool
+    schema_version: int
+    read_only: bool
+
+
+class WorkerConnection(aiosqlite.Connection):
+    """aiosqlite's thread and queue around an `ApswConnection`, with one call that runs a function there.
+
+    aiosqlite's own statement methods are not used: each of them is a step of its own between two awaits.
+    """
+
+    def __init__(self, driver: ApswConnection) -> None:
+        super().__init__(cast("Callable[[], sqlite3.Connection]", lambda: driver), iter_chunk_size=64)
+        # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290).
+        self._thread.daemon = True
+        self._driver = driver
+
+    async def run(self, function: Callable[[ApswConnection], T]) -> T:
+        """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
+
+        Raises:
+            DatabaseClosedError: the connection was closed before.
+        """
+        if not self._running or self._connection is None:
+            raise DatabaseClosedError(
+                f"The constellation {self._driver.path} is already closed; start pattern-acp again to use it."
+            )
+        with anyio.CancelScope(shield=True):
+            # aiosqlite leaves the type of the function open.
+            call = cast("Callable[..., Awaitable[T]]", self._execute)  # pyright: ignore[reportUnknownMemberType]
+            return await call(function, self._driver)
+        raise AssertionError("a shielded scope is never cancelled")
+
+    async def close_within(self, seconds: float) -> bool:
+        """Close after what is queued, stopping a running statement when time is up. False: it did not close."""
+        with anyio.move_on_after(seconds / 2, shield=True):
+            await self.close()
+            return True
+        self._driver.interrupt()
+        with anyio.move_on_after(seconds / 2, shield=True):
+            await anyio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
+            return True
+        return False
+
+
+class Database:
+    """An open constellation: one connection that writes and one that reads, so that a reader never waits."""
+
+    def __init__(self, writer: WorkerConnection, reader: WorkerConnection, facts: DatabaseFacts) -> None:
+        self._writer = writer
+        self._reader = reader
+        self.facts = facts
+
+    @property
+    def path(self) -> Path:
+        """The constellation's file."""
+        return self.facts.path
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` as one write transaction and return what it returns, after the commit.
+
+        It runs on another thread, so it must touch nothing that other tasks change, and it should take less than 5 ms.
+        Any exception rolls back. Cancellation does not reach it: a caller that is cancelled meanwhile has still
+        written.
+
+        Raises:
+            DatabaseError: the lock was not free within 15 s, or a statement or the commit failed; nothing was written.
+        """
+        return await self._writer.run(lambda driver: driver.write(function))
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` on one snapshot, which holds every write that was awaited before.
+
+        Raises:
+            DatabaseError: the file cannot be read, or `function` tried to write.
+        """
+        return await self._reader.run(lambda driver: driver.read(function))
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, as far as that needs no waiting.
+
+        Raises:
+            DatabaseError: the file cannot be written.
+        """
+        await self._writer.run(ApswConnection.checkpoint)
+
+    async def close(self) -> bool:
+        """Close both connections; harmless when closed. False: one did not close in time and was abandoned."""
+        reader_closed = await self._reader.close_within(_CLOSE_SECONDS / 2)
+        writer_closed = await self._writer.close_within(_CLOSE_SECONDS)
+        return reader_closed and writer_closed
+
+
+@asynccontextmanager
+async def open_database(
+    path: Path,
+    *,
+    clock: Clock,
+    read_only: bool = False,
+    migrations: Sequence[Migration] | None = None,
+) -> AsyncGenerator[Database, None]:
+    """Open the constellation at `path`, creating or migrating it unless `read_only`, and close it at the end.
+
+    `migrations` replaces the shipped ones, for their tests.
+
+    Raises:
+        DatabaseError: a subclass that says what is wrong and what to do.
+    """
+    steps = load_migrations() if migrations is None else migrations
+    now_ms = clock.now_ms()
+
+    def prepare(driver: ApswConnection) -> int:
+        driver.open()
+        if read_only:
+            return schema_version(driver, steps)
+        return migrate(driver, steps, now_ms=now_ms)
+
+    writer = WorkerConnection(ApswConnection(path, read_only=read_only))
+    reader = WorkerConnection(ApswConnection(path, read_only=read_only, query_only=True))
+    database: Database | None = None
+    try:
+        await writer
+        version = await writer.run(prepare)
+        await reader
+        await reader.run(ApswConnection.open)
+        database = Database(writer, reader, await reader.run(lambda driver: _facts(driver, version)))
+        yield database
+    finally:
+        await reader.close_within(_CLOSE_SECONDS / 2)
+        await writer.close_within(_CLOSE_SECONDS)
+
+
+def _facts(driver: ApswConnection, version: int) -> DatabaseFacts:
+    return DatabaseFacts(
+        path=driver.path,
+        sqlite_version=apsw.sqlite_lib_version(),
+        vector_version=driver.vector_version,
+        fts5="ENABLE_FTS5" in apsw.compile_options,
+        schema_version=version,
+        read_only=driver.read_only,
+    )

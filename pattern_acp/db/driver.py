@@ -1,0 +1,245 @@
+"""One apsw connection, set up the way a constellation needs it, with the few methods that aiosqlite calls.
+
+Owns: opening the file (created private to the user), pragmas, the vector extension, the bounds of a transaction. Must
+not know: tables, threads or the event loop. Every method runs on the connection's own thread.
+"""
+
+import contextlib
+import errno
+import importlib.util
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from pattern_acp.db.errors import translate
+from pattern_acp.db.raw import RawConnection, connect
+from pattern_acp.db.transaction import Transaction, open_transaction
+
+T = TypeVar("T")
+
+BUSY_BUDGET_SECONDS = 15.0
+"""Longest wait for another process's lock. Four processes under load waited up to 4.2 s (memory.md section 3)."""
+
+_BUSY_TIMEOUT_MS = 250
+"""SQLite's own wait before each of our retries; its back-off is unfair over long waits (memory.md section 3)."""
+
+_FIRST_PAUSE_SECONDS = 0.001
+_LONGEST_PAUSE_SECONDS = 0.05
+_BURST_WRITES = 16
+_BURST_GAP_SECONDS = 0.002
+
+_PRAGMAS: tuple[tuple[str, int | str], ...] = (
+    ("foreign_keys", 1),
+    ("trusted_schema", 0),
+    ("synchronous", "FULL"),
+    ("cache_size", -65_536),
+    # Together with the cache, halves the time of a vector search (memory.md section 0, item 7).
+    ("mmap_size", 1 << 30),
+    ("journal_size_limit", 8 << 20),
+    ("temp_store", "MEMORY"),
+)
+
+
+class ApswConnection:
+    """A connection that opens late, so that a failure to open is an ordinary error of an ordinary call.
+
+    `open`, `write`, `read` and `close` are all that is used; aiosqlite itself only ever calls `close`.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool, query_only: bool = False) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.query_only = query_only or read_only
+        self.vector_version: str | None = None
+        self._raw: RawConnection | None = None
+        self._burst = 0
+        self._last_commit = 0.0
+
+    @property
+    def raw(self) -> RawConnection:
+        """The driver's connection; for `db/` only."""
+        if self._raw is None:
+            raise apsw.ConnectionClosedError("the connection is closed")
+        return self._raw
+
+    def open(self) -> None:
+        """Open the file, creating it and its folder for this user alone when it may be created.
+
+        Raises:
+            DatabaseError: the file cannot be opened or is not a database.
+        """
+        try:
+            if not self.read_only:
+                _create_private(self.path)
+            self._raw = _open_file(self.path, read_only=self.read_only)
+            self._configure(self._raw)
+        except apsw.Error as error:
+            self.close()
+            raise translate(error, self.path) from error
+        except OSError as error:
+            detail = error.strerror or type(error).__name__
+            driver_error = apsw.FullError if error.errno == errno.ENOSPC else apsw.CantOpenError
+            raise translate(driver_error(detail), self.path) from error
+
+    def _configure(self, raw: RawConnection) -> None:
+        raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        for name, value in _PRAGMAS:
+            raw.pragma(name, value)
+        raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self.vector_version = _load_vectors(raw)
+        # The first statement that reads the header: a file that is no database fails here, not in a store.
+        raw.pragma("schema_version")
+        if not self.read_only and raw.pragma("journal_mode") != "wal":
+            # Two processes that create one file both want this; SQLite does not wait for a change of the mode.
+            self._retry_while_busy(lambda: raw.pragma("journal_mode", "WAL"))
+        if self.query_only:
+            raw.pragma("query_only", 1)
+
+    def write(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` inside BEGIN IMMEDIATE … COMMIT; roll back on any exception.
+
+        Raises:
+            DatabaseError: the lock was not free in time, or a statement or the commit failed.
+        """
+        self._give_way()
+        self._retry_while_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
+        result = self._finish(function)
+        self._last_commit = time.monotonic()
+        return result
+
+    def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` on one snapshot of the file.
+
+        Raises:
+            DatabaseError: the file cannot be read, or `function` tried to write.
+        """
+        self._retry_while_busy(self._begin_snapshot)
+        return self._finish(function)
+
+    def _begin_snapshot(self) -> None:
+        self.raw.execute("BEGIN")
+        try:
+            # A deferred transaction has no snapshot, and can still be refused, until its first read.
+            self.raw.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _finish(self, function: Callable[[Transaction], T]) -> T:
+        try:
+            with open_transaction(self.raw, self.path) as transaction:
+                result = function(transaction)
+            self.raw.execute("COMMIT")
+        except apsw.Error as error:
+            self._roll_back()
+            raise translate(error, self.path) from error
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _roll_back(self) -> None:
+        # A full disk or a failed read has already rolled back inside SQLite.
+        if self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
+
+    def _give_way(self) -> None:
+        """Pause after a burst of writes, since SQLite's lock goes to whoever asks again soonest."""
+        if time.monotonic() - self._last_commit > _BURST_GAP_SECONDS:
+            self._burst = 0
+            return
+        self._burst += 1
+        if self._burst % _BURST_WRITES == 0:
+            time.sleep(random.uniform(0.001, 0.002))  # noqa: S311  # spreads processes in time, guards nothing
+
+    def _retry_while_busy(self, step: Callable[[], object]) -> None:
+        deadline = time.monotonic() + BUSY_BUDGET_SECONDS
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                step()
+            except (apsw.BusyError, apsw.LockedError) as error:
+                if time.monotonic() >= deadline:
+                    raise translate(error, self.path) from error
+            except apsw.Error as error:
+                raise translate(error, self.path) from error
+            else:
+                return
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # spreads processes in time, guards nothing
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the file, as far as readers allow.
+
+        Raises:
+            DatabaseError: the file cannot be written.
+        """
+        try:
+            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def close(self) -> None:
+        """Close; harmless when closed. A failing last optimisation is no reason to keep the file open."""
+        raw, self._raw = self._raw, None
+        if raw is None:
+            return
+        if not self.query_only:
+            with contextlib.suppress(apsw.Error):
+                raw.pragma("optimize")
+        raw.close()
+
+    def interrupt(self) -> None:
+        """Stop the running statement; the one method that any thread may call."""
+        if self._raw is not None:
+            self._raw.interrupt()
+
+
+def _create_private(path: Path) -> None:
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        # Only ever a new file: closing a second descriptor of an open database would drop SQLite's POSIX locks.
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except FileExistsError:
+        return
+    os.close(descriptor)
+
+
+def _open_file(path: Path, *, read_only: bool) -> RawConnection:
+    if not read_only:
+        return connect(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    raw = connect(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        raw.pragma("schema_version")
+    except apsw.CantOpenError:
+        # A write-ahead log needs a shared-memory file; without one and without leave to make one, nobody is writing.
+        raw.close()
+        uri = f"{path.absolute().as_uri()}?immutable=1"
+        return connect(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return raw
+
+
+def _load_vectors(raw: RawConnection) -> str | None:
+    """Load sqlite-vec when its package is installed; its version, or None.
+
+    Its path is looked up and not imported: the package's own import costs 81 ms (memory.md section 2.1).
+    """
+    spec = importlib.util.find_spec("sqlite_vec")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    library = Path(spec.submodule_search_locations[0]) / "vec0"
+    raw.enable_load_extension(enable=True)
+    try:
+        raw.load_extension(str(library))
+        rows = raw.execute("SELECT vec_version()").fetchall()
+    except apsw.Error:
+        return None
+    finally:
+        raw.enable_load_extension(enable=False)
+    return str(rows[0][0])

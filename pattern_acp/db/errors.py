@@ -1,0 +1,135 @@
+"""What can go wrong with a constellation file, and the one place that translates the driver's errors.
+
+Owns: the refinement of `DatabaseError` and the sentence of each. Must not know: what the tables mean.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from pattern_acp.domain.errors import DatabaseError
+
+
+class DatabaseBusyError(DatabaseError):
+    """Another process kept the file locked for longer than we wait."""
+
+
+class DatabaseReadOnlyError(DatabaseError):
+    """The file, or the transaction, allows no writing."""
+
+
+class DatabaseCorruptError(DatabaseError):
+    """The file is damaged, or is not a database."""
+
+
+class DatabaseForeignError(DatabaseError):
+    """The file is a sound database that belongs to another program."""
+
+
+class DatabaseUnreachableError(DatabaseError):
+    """The file cannot be opened, or the system failed to read or write it."""
+
+
+class DiskFullError(DatabaseError):
+    """There is no room to write; the transaction was rolled back whole."""
+
+
+class ConstraintError(DatabaseError):
+    """A row breaks a rule of the schema (rule R1's foreign key among them); nothing was written."""
+
+
+class DatabaseClosedError(DatabaseError):
+    """The database was used after it was closed: the program is ending."""
+
+
+class DatabaseNewerError(DatabaseError):
+    """The file was written by a newer pattern-acp."""
+
+    def __init__(self, path: Path, *, found: int, known: int) -> None:
+        super().__init__(
+            f"The constellation {path} has schema version {found}, but this pattern-acp knows versions up to {known}; "
+            "upgrade pattern-acp, or choose another one with --constellation."
+        )
+        self.found = found
+        self.known = known
+
+
+Sentence = Callable[[str, str], tuple[type[DatabaseError], str]]
+
+
+def _busy(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DatabaseBusyError, (
+        f"The constellation {path} is locked by another process ({detail}); "
+        "end the program that holds it, or try again in a moment."
+    )
+
+
+def _read_only(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DatabaseReadOnlyError, (
+        f"The constellation {path} cannot be written ({detail}); make the file and its folder writable for this user."
+    )
+
+
+def _corrupt(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DatabaseCorruptError, (
+        f"The constellation {path} is damaged or not a database ({detail}); "
+        "move it away, or put a backup from the same folder in its place."
+    )
+
+
+def _unreachable(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DatabaseUnreachableError, (
+        f"The constellation {path} cannot be opened or read ({detail}); "
+        "check that its folder exists and belongs to this user, and that the disk works."
+    )
+
+
+def _full(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DiskFullError, (
+        f"Nothing was saved, because there is no room for the constellation {path} ({detail}); "
+        "free some space on that disk."
+    )
+
+
+def _constraint(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return ConstraintError, (
+        f"Nothing was saved, because a row breaks a rule of the constellation {path} ({detail}); "
+        "report this as a fault of pattern-acp."
+    )
+
+
+def _fault(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DatabaseError, (
+        f"The constellation {path} refused a statement ({detail}); report this as a fault of pattern-acp."
+    )
+
+
+_SENTENCES: dict[type[apsw.Error], Sentence] = {
+    apsw.BusyError: _busy,
+    apsw.LockedError: _busy,
+    apsw.ProtocolError: _busy,
+    apsw.ReadOnlyError: _read_only,
+    apsw.PermissionsError: _read_only,
+    apsw.AuthError: _read_only,
+    apsw.CorruptError: _corrupt,
+    apsw.NotADBError: _corrupt,
+    apsw.FormatError: _corrupt,
+    apsw.CantOpenError: _unreachable,
+    apsw.IOError: _unreachable,
+    apsw.NoLFSError: _unreachable,
+    apsw.FullError: _full,
+    apsw.ConstraintError: _constraint,
+    apsw.MismatchError: _constraint,
+    apsw.TooBigError: _constraint,
+}
+
+
+def translate(error: apsw.Error, path: Path) -> DatabaseError:
+    """The error of ours that stands for `error` of the driver; raise it from `error`.
+
+    The driver's message names tables, columns and system errors, never the values of a row.
+    """
+    sentence = _SENTENCES.get(type(error), _fault)
+    kind, text = sentence(str(path), str(error) or type(error).__name__)
+    return kind(text)

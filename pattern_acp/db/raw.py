@@ -1,0 +1,109 @@
+"""The part of apsw that we use, with types of our own.
+
+Owns: the types of values and rows, and how a connection is made. Must not know: pragmas, transactions or tables. apsw's
+own annotations are partly unknown to a type checker on Python 3.11, so its connection is used through a Protocol.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias, cast
+
+import apsw
+
+SqlValue: TypeAlias = int | float | str | bytes | None
+"""A value that SQLite stores."""
+
+Row: TypeAlias = tuple[SqlValue, ...]
+"""One result row, columns in the order of the statement."""
+
+Params: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue]
+"""Values for `?` placeholders in order, or for `:name` placeholders by name. A name that is missing is an error."""
+
+
+class RawCursor(Protocol):
+    """The result of one call of `RawConnection.execute`."""
+
+    def fetchall(self) -> list[Row]:
+        """Run to the end and give every row."""
+        ...
+
+
+class RawConnection(Protocol):
+    """apsw's connection, method by method as apsw documents it."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def execute(self, statements: str, bindings: Params | None = None) -> RawCursor:
+        """Run every statement of the text, up to the first row."""
+        ...
+
+    def pragma(self, name: str, value: SqlValue = None) -> SqlValue:
+        """Read or set a pragma; the first value of its first row."""
+        ...
+
+    def changes(self) -> int:
+        """Rows changed by the newest INSERT, UPDATE or DELETE."""
+        ...
+
+    def last_insert_rowid(self) -> int:
+        """Rowid of the newest INSERT."""
+        ...
+
+    def set_busy_timeout(self, milliseconds: int) -> None:
+        """How long SQLite itself waits for a lock."""
+        ...
+
+    def config(self, op: int, *args: int) -> int:
+        """Set one of SQLite's per-connection switches."""
+        ...
+
+    def enable_load_extension(self, enable: bool) -> None:  # noqa: FBT001  # apsw's signature
+        """Allow or forbid loading extensions."""
+        ...
+
+    def load_extension(self, filename: str) -> None:
+        """Load an extension; the system's file ending may be left out."""
+        ...
+
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]:
+        """Move the write-ahead log into the file."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop what another thread runs on this connection."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+def connect(name: str, *, flags: int) -> RawConnection:
+    """Open a database file, or a `file:` address with `SQLITE_OPEN_URI`.
+
+    Raises:
+        apsw.Error: see its subclasses.
+    """
+    return cast("RawConnection", apsw.Connection(name, flags=flags))
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy the committed state of `source` over the database `target`, page by page.
+
+    Raises:
+        apsw.Error: one of them cannot be read or written.
+    """
+    from_file = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        to_file = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with to_file.backup("main", from_file, "main") as copy:
+                while not copy.done:
+                    copy.step(1024)
+        finally:
+            to_file.close()
+    finally:
+        from_file.close()

@@ -1,0 +1,96 @@
+"""What a function may do inside one transaction.
+
+Owns: running statements on the connection's own thread, and that they stop working when it ends. Must not know: when a
+transaction begins or ends (`db/connection.py`), or what any table means.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import LiteralString
+
+import apsw
+
+from pattern_acp.db.errors import translate
+from pattern_acp.db.raw import Params, RawConnection, Row
+
+
+def storable(text: str) -> str:
+    """`text` with each lone surrogate replaced, since SQLite's text is UTF-8; models write them in escapes."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class Handle:
+    """The connection while its transaction lasts, then None. Kept by whoever begins and ends the transaction."""
+
+    connection: RawConnection | None
+
+
+class Transaction:
+    """Statements of one transaction. Valid only inside the function it is handed to, and only on that thread."""
+
+    __slots__ = ("_handle", "_path")
+
+    def __init__(self, handle: Handle, path: Path) -> None:
+        self._handle = handle
+        self._path = path
+
+    def execute(self, sql: LiteralString, params: Params = ()) -> int:
+        """Run an INSERT, UPDATE or DELETE and return how many rows it changed itself (not its triggers).
+
+        Raises:
+            DatabaseError: a subclass from `db/errors.py`; the transaction is then rolled back as a whole unless the
+                function handles it.
+        """
+        self._rows(sql, params)
+        return self._live().changes()
+
+    def insert(self, sql: LiteralString, params: Params = ()) -> int:
+        """Run one INSERT and return the rowid of the new row.
+
+        Raises:
+            DatabaseError: see `execute`.
+        """
+        self._rows(sql, params)
+        return self._live().last_insert_rowid()
+
+    def one(self, sql: LiteralString, params: Params = ()) -> Row | None:
+        """The first row of a query, or None.
+
+        Raises:
+            DatabaseError: see `execute`.
+        """
+        rows = self._rows(sql, params)
+        return rows[0] if rows else None
+
+    def all(self, sql: LiteralString, params: Params = ()) -> list[Row]:
+        """Every row of a query.
+
+        Raises:
+            DatabaseError: see `execute`.
+        """
+        return self._rows(sql, params)
+
+    def _rows(self, sql: str, params: Params) -> list[Row]:
+        try:
+            return self._live().execute(sql, params).fetchall()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+
+    def _live(self) -> RawConnection:
+        connection = self._handle.connection
+        if connection is None:
+            raise RuntimeError("A transaction was used after its function had returned; keep its rows instead.")
+        return connection
+
+
+@contextmanager
+def open_transaction(connection: RawConnection, path: Path) -> Generator[Transaction]:
+    """A `Transaction` that stops working when the block ends; beginning and ending is the caller's part."""
+    handle = Handle(connection)
+    try:
+        yield Transaction(handle, path)
+    finally:
+        handle.connection = None
