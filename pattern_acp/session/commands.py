@@ -1,0 +1,167 @@
+"""Slash commands. They arrive as the prompt's text, `/name argument`; the model never sees them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.canonical import canonical_json
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.tools.base import MemoryEdit
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+Run = Callable[["Session", str], Awaitable[str]]
+"""Answers in Markdown."""
+
+RECALL_LIMIT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as it was typed."""
+
+    name: str
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A command as it is advertised; `hint` tells what to type behind it, empty when it takes nothing."""
+
+    name: str
+    description: str
+    hint: str
+    run: Run
+
+
+def command_in(text: str) -> Command | None:
+    """The command that `text` is, or None; only known names count, so that a path like /etc stays a prompt."""
+    stripped = text.strip()
+    if not stripped.startswith("/"):
+        return None
+    name, _, argument = stripped[1:].partition(" ")
+    first, newline, rest = name.partition("\n")
+    if newline:
+        name, argument = first, f"{rest} {argument}"
+    return Command(name, argument.strip()) if name in COMMANDS else None
+
+
+async def run_help(session: "Session", argument: str) -> str:
+    """List the commands."""
+    del session, argument
+    lines = ["| Command | What it does |", "| --- | --- |"]
+    for spec in COMMANDS.values():
+        usage = f"/{spec.name} {spec.hint}".strip()
+        lines.append(f"| `{usage}` | {spec.description} |")
+    return "\n".join(lines)
+
+
+async def run_status(session: "Session", argument: str) -> str:
+    """Tell the session's state."""
+    del argument
+    state, shared = session.state, session.constellation
+    stable = session.stable()
+    tools = canonical_json([{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools])
+    size = len(stable.system.encode("utf-8", "surrogatepass")) + len(tools)
+    rows = [
+        ("Session", f"`{state.session_id}`"),
+        ("Title", state.title or "(none yet)"),
+        ("Model", f"`{state.model.qualified}`" + (f", {shared.model_reason}" if shared.model_reason else "")),
+        ("Mode", state.policy.mode.value),
+        ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
+        ("Constellation", f"{shared.name}, `{shared.database.path}`"),
+        ("Persona", shared.persona.name),
+        ("Messages", str(len(state.history))),
+        ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
+        ("Grants in this session", str(len(state.policy.grants))),
+    ]
+    lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]
+    lines += [f"\n> {problem}" for problem in shared.problems]
+    return "\n".join(lines)
+
+
+async def run_memory(session: "Session", argument: str) -> str:
+    """Show all memory blocks, or the one that is named."""
+    blocks = await session.memory.blocks()
+    if argument:
+        blocks = tuple(block for block in blocks if block.label == argument)
+        if not blocks:
+            raise InvalidRequestError(f"There is no memory block {argument!r}; /memory lists them.")
+    parts: list[str] = []
+    for block in blocks:
+        head = f"### {block.label} ({block.scope}, {len(block.text):,} of {block.limit:,} characters"
+        changed = f", changed {day(block.updated_at_ms)})" if block.updated_at_ms else ")"
+        parts.append(f"{head}{changed}\n\n*{block.description}*\n\n{block.text or '(empty)'}")
+    return "\n\n".join(parts)
+
+
+async def run_remember(session: "Session", argument: str) -> str:
+    """Append the text to the `human` block as the person's own words; `project:` in front chooses the project."""
+    if not argument:
+        raise InvalidRequestError("Say what to remember: /remember TEXT.")
+    label, text = "human", argument
+    for prefix in ("persona", "human", "project"):
+        if argument.lower().startswith(f"{prefix}:"):
+            label, text = prefix, argument[len(prefix) + 1 :].strip()
+    edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
+    change = await session.memory.commit_as_person(edit)
+    added = len(change.after) - len(change.before)
+    return f"Remembered in `{change.label}` ({added:+,} characters): {text}"
+
+
+async def run_recall(session: "Session", argument: str) -> str:
+    """Search memory and past messages."""
+    if not argument:
+        raise InvalidRequestError("Say what to look for: /recall QUERY.")
+    hits = await session.memory.search(argument, RECALL_LIMIT)
+    if not hits:
+        return f"Nothing in memory or past sessions matches “{argument}”."
+    return "\n".join(f"- **{hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}" for hit in hits)
+
+
+async def run_model(session: "Session", argument: str) -> str:
+    """Show the models, or switch to the one that is named."""
+    if argument:
+        options = await session.set_option(MODEL_OPTION, argument, by="agent")
+        await session.view.show_options(options)
+        return f"The model is now `{session.state.model.qualified}`."
+    current = session.state.model.qualified
+    names = sorted({info.qualified for info in session.constellation.providers.available()} | {current})
+    lines = [f"- `{name}`{' ← in use' if name == current else ''}" for name in names]
+    return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
+
+
+async def run_doctor(session: "Session", argument: str) -> str:
+    """Check what this agent needs."""
+    del argument
+    diagnose = session.constellation.diagnose
+    return await diagnose() if diagnose is not None else "Run `pattern-acp doctor` in a terminal."
+
+
+def day(at_ms: int) -> str:
+    """A moment as `2026-11-27 14:05` UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def one_line(text: str, limit: int = 240) -> str:
+    """`text` on one line, cut to `limit` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+COMMANDS: dict[str, CommandSpec] = {
+    spec.name: spec
+    for spec in (
+        CommandSpec("help", "List the commands", "", run_help),
+        CommandSpec("status", "Model, mode, folders, memory file, prompt size", "", run_status),
+        CommandSpec("memory", "Show what is remembered", "[LABEL]", run_memory),
+        CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
+        CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
+        CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),
+    )
+}
+"""All slash commands, in the order they are advertised."""

@@ -1,0 +1,239 @@
+"""Opens sessions: a new one, or a recorded one with what was left open closed."""
+
+import platform as platform_module
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from pattern_acp.context.history import history_of
+from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.usage import Cost
+from pattern_acp.journal import leases, sessions
+from pattern_acp.journal.events import Event, InstructionsCompiled, SessionCreated, SessionOpened, UsageReported
+from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.sessions import NewSession, SessionRow
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.project import project_key
+from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.grants import Grant, load_grants
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.errors import InvalidRequestError, UnknownSessionError
+from pattern_acp.session.ports import Client
+from pattern_acp.session.projections import SessionProjections
+from pattern_acp.session.session import Session, SessionState
+from pattern_acp.tools.memory_access import ConstellationMemory
+from pattern_acp.turn.gate import PolicyState
+from pattern_acp.turn.sink import JournalSink
+from pattern_acp.workspace.git import GitFacts, git_facts
+from pattern_acp.workspace.paths import is_absolute, resolve_path
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a client says when it opens a session."""
+
+    cwd: str
+    additional_directories: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    """Names of MCP servers that the client passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A session's folders, looked at on the disk."""
+
+    cwd: str
+    additional_directories: tuple[str, ...]
+    roots: tuple[str, ...]
+    git: GitFacts
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Reopened:
+    row: SessionRow
+    events: tuple[Event, ...]
+    grants: tuple[Grant, ...]
+
+
+async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
+    """A new session in the client's folder; its system prompt is compiled and recorded once."""
+    place = await look_at(opening)
+    system = await anyio.to_thread.run_sync(compile_system, shared, client, place)
+    session_id = SessionId(shared.ids.new("ses"))
+    mode = Mode(shared.settings.mode)
+    model = shared.default_model
+    created = SessionCreated(
+        place.cwd, place.additional_directories, shared.persona.name, shared.persona.identity, model.qualified, mode
+    )
+    now = shared.clock.now_ms()
+
+    def write(tx: Transaction) -> None:
+        first = append(tx, session_id, created, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+        new = NewSession(
+            session_id=session_id,
+            cwd=place.cwd,
+            additional_directories=place.additional_directories,
+            persona=shared.persona.name,
+            persona_identity=shared.persona.identity,
+            model=model.qualified,
+            mode=mode,
+        )
+        sessions.create_session(tx, new, seq=first.seq, at_ms=now)
+        compiled = InstructionsCompiled(system, shared.persona.identity)
+        append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
+        leases.acquire(tx, session_id, shared.holder, now)
+
+    await shared.database.write(write)
+    state = SessionState(
+        session_id,
+        place.cwd,
+        place.additional_directories,
+        place.project,
+        title="",
+        model=model,
+        thought_level=ThoughtLevel.OFF,
+        policy=PolicyState(mode, place.roots),
+        system=system,
+        notices=server_notices(opening),
+    )
+    return _session(shared, client, state)
+
+
+async def reopen_session(
+    shared: Constellation, client: Client, session_id: str, opening: Opening, how: str
+) -> tuple[Session, Sequence[Event]]:
+    """A recorded session, taken over from a dead process if need be, and what it did so far."""
+    place = await look_at(opening)
+    reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
+    row, events = reopened.row, reopened.events
+    model, notices = model_of(shared, row.model)
+    state = SessionState(
+        row.session_id,
+        place.cwd,
+        place.additional_directories,
+        place.project,
+        title=row.title,
+        model=model,
+        thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
+        policy=PolicyState(Mode(row.mode), place.roots, list(reopened.grants)),
+        system=await _system_of(shared, client, events, place),
+        history=history_of(events),
+        cost=cost_of_session(events),
+        notices=[*notices, *server_notices(opening)],
+    )
+    return _session(shared, client, state), events
+
+
+def _take(
+    tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str
+) -> _Reopened:
+    row = sessions.get_session(tx, session_id)
+    if row is None:
+        raise UnknownSessionError(f"Session not found: {str(session_id)[:80]}")
+    now = shared.clock.now_ms()
+    leases.acquire(tx, session_id, shared.holder, now)
+    close_interrupted(tx, session_id, at_ms=now)
+    opened = SessionOpened(how, place.cwd, place.additional_directories)
+    appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+    sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq, at_ms=now)
+    events = tuple(item.event for item in read_stream(tx, session_id))
+    return _Reopened(row, events, tuple(load_grants(tx, session_id)))
+
+
+def _session(shared: Constellation, client: Client, state: SessionState) -> Session:
+    memory = ConstellationMemory(
+        shared.database,
+        clock=shared.clock,
+        ids=shared.ids,
+        peer=shared.peer,
+        persona=shared.persona.name,
+        project_key=state.project_key,
+        session_id=state.session_id,
+    )
+    projections = SessionProjections(state.session_id, state.project_key, shared.clock)
+    sink = JournalSink(
+        shared.database,
+        state.session_id,
+        client.view(state.session_id),
+        clock=shared.clock,
+        projections=(projections.apply,),
+    )
+    return Session(shared, state, client, memory, sink)
+
+
+async def look_at(opening: Opening) -> Place:
+    """Check and resolve the client's folders.
+
+    Raises:
+        InvalidRequestError: a folder is not absolute, or `cwd` is no folder.
+    """
+    for folder in (opening.cwd, *opening.additional_directories):
+        if not is_absolute(folder):
+            raise InvalidRequestError(f"The folder {folder!r} is not absolute; send absolute paths.")
+    return await anyio.to_thread.run_sync(_look_at, opening)
+
+
+def _look_at(opening: Opening) -> Place:
+    if not Path(opening.cwd).is_dir():
+        raise InvalidRequestError(f"The folder {opening.cwd!r} does not exist; open a session in an existing one.")
+    git = git_facts(opening.cwd)
+    roots = tuple(resolve_path(folder) for folder in (opening.cwd, *opening.additional_directories))
+    project = project_key(git.common_dir, roots[0])
+    return Place(opening.cwd, opening.additional_directories, roots, git, project)
+
+
+def compile_system(shared: Constellation, client: Client, place: Place) -> str:
+    """The session's system prompt. Reads AGENTS.md files, so it runs in a worker thread."""
+    description = client.description
+    environment = Environment(
+        cwd=place.cwd,
+        additional_directories=place.additional_directories,
+        platform=shared.platform or f"{platform_module.system()} {platform_module.release()}",
+        date=datetime.fromtimestamp(shared.clock.now_ms() / 1000, UTC).strftime("%Y-%m-%d"),
+        git_branch=place.git.branch,
+        editor=description.name,
+        capabilities=description.capabilities,
+    )
+    return system_prompt(shared.persona, environment, project_instructions(place.cwd, place.git.root))
+
+
+async def _system_of(shared: Constellation, client: Client, events: Sequence[Event], place: Place) -> str:
+    for event in reversed(events):
+        if isinstance(event, InstructionsCompiled):
+            return event.system
+    return await anyio.to_thread.run_sync(compile_system, shared, client, place)
+
+
+def model_of(shared: Constellation, qualified: str) -> tuple[ModelInfo, list[str]]:
+    """The model a session used, or the default and a sentence when it is gone."""
+    try:
+        return shared.providers.resolve(qualified)[1], []
+    except PatternError:
+        default = shared.default_model
+        return default, [f"The model {qualified} is no longer available; this session now uses {default.qualified}."]
+
+
+def cost_of_session(events: Sequence[Event]) -> Cost | None:
+    """What the session has cost so far, from its last usage."""
+    for event in reversed(events):
+        if isinstance(event, UsageReported) and event.cost is not None:
+            return event.cost
+    return None
+
+
+def server_notices(opening: Opening) -> list[str]:
+    """What the person is told of MCP servers: they are named, and never fail a session."""
+    if not opening.servers:
+        return []
+    names = ", ".join(opening.servers)
+    return [f"This version does not connect to MCP servers yet; not used: {names}."]

@@ -1,0 +1,82 @@
+"""Modes and options that a client can show and set.
+
+Ids are stable between releases: people save them in their editor's settings (agent-shell#733).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pattern_acp.policy.decide import Mode
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+
+MODE_OPTION = "mode"
+MODEL_OPTION = "model"
+THOUGHT_OPTION = "thought_level"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value of an option."""
+
+    value: str
+    name: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option with its current value and all choices; `category` is ACP's."""
+
+    option_id: str
+    name: str
+    category: str
+    current: str
+    choices: tuple[Choice, ...]
+    description: str = ""
+
+
+MODES: tuple[Choice, ...] = (
+    Choice(Mode.ASK, "Ask", "Reads files in the project; asks before edits, commands and anything outside."),
+    Choice(Mode.EDIT, "Edit", "Reads and edits files in the project; asks before commands and anything outside."),
+    Choice(Mode.PLAN, "Plan", "Only reads and thinks; nothing that changes anything is offered."),
+    Choice(Mode.AUTO, "Auto", "Works in the project without asking; destructive commands and outside paths still ask."),
+)
+
+_THOUGHT_NAMES = {
+    ThoughtLevel.OFF: "Off",
+    ThoughtLevel.LOW: "Low",
+    ThoughtLevel.MEDIUM: "Medium",
+    ThoughtLevel.HIGH: "High",
+}
+
+
+def session_options(
+    mode: Mode, model: ModelInfo, models: Sequence[ModelInfo], thought_level: ThoughtLevel
+) -> tuple[Option, ...]:
+    """The complete options, in order of priority: mode, model, and thought level where the model has one."""
+    known = {info.qualified: info for info in (model, *models)}
+    options = [
+        Option(MODE_OPTION, "Mode", "mode", mode, MODES, "How much runs without asking."),
+        Option(
+            MODEL_OPTION,
+            "Model",
+            "model",
+            model.qualified,
+            tuple(Choice(name, name) for name in sorted(known)),
+            "The model that answers.",
+        ),
+    ]
+    if model.thought_levels:
+        levels = tuple(dict.fromkeys((ThoughtLevel.OFF, *model.thought_levels)))
+        current = thought_level if thought_level in levels else ThoughtLevel.OFF
+        options.append(
+            Option(
+                THOUGHT_OPTION,
+                "Thinking",
+                "thought_level",
+                current,
+                tuple(Choice(level, _THOUGHT_NAMES[level]) for level in levels),
+                "How much the model thinks before it answers.",
+            )
+        )
+    return tuple(options)

@@ -1,0 +1,80 @@
+"""What sessions need of the connected client."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.events import Event
+from pattern_acp.policy.approver import Approver
+from pattern_acp.session.options import Option
+from pattern_acp.turn.events import Transient
+from pattern_acp.workspace.files import FileSystem
+from pattern_acp.workspace.terminal import Terminal
+
+
+class SessionView(Protocol):
+    """Where the person sees one session. A `TurnView` that can also replay."""
+
+    async def show(self, event: Event | Transient) -> None:
+        """Show a live event."""
+        ...
+
+    async def replay(self, events: Sequence[Event]) -> None:
+        """Show what a session did before, in few large pieces; returns when all of it is on its way."""
+        ...
+
+    async def show_options(self, options: Sequence[Option]) -> None:
+        """Show the complete options after the agent changed one."""
+        ...
+
+    async def settle(self) -> None:
+        """Return when everything shown so far is on its way: before a turn's answer."""
+        ...
+
+
+class Workbench(Protocol):
+    """Files and commands of one session, through the client or locally."""
+
+    @property
+    def files(self) -> FileSystem:
+        """Text files."""
+        ...
+
+    @property
+    def terminal(self) -> Terminal:
+        """Commands."""
+        ...
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """Sentences about fallbacks since the last call, for the person."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDescription:
+    """What is known of the client: its name, and sentences for the model about what it can do."""
+
+    name: str = ""
+    capabilities: tuple[str, ...] = ()
+
+
+class Client(Protocol):
+    """The connected client."""
+
+    @property
+    def description(self) -> ClientDescription:
+        """Its name and abilities."""
+        ...
+
+    def view(self, session_id: SessionId) -> SessionView:
+        """Where the person sees the session."""
+        ...
+
+    def approver(self, session_id: SessionId) -> Approver:
+        """Asks the person."""
+        ...
+
+    def workbench(self, session_id: SessionId) -> Workbench:
+        """Files and commands of a session; one object for the session's life."""
+        ...

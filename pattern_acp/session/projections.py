@@ -1,0 +1,54 @@
+"""Rows that follow from a session's events, changed in the event's own transaction (rule R1)."""
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.messages import Message
+from pattern_acp.journal import sessions
+from pattern_acp.journal.events import GrantStored, MessageRecorded, SessionConfigured, SessionTitled, TurnStarted
+from pattern_acp.memory.recall import index_message
+from pattern_acp.policy.grants import Grant, store_grant
+from pattern_acp.turn.sink import Fact
+
+
+class SessionProjections:
+    """Keeps the session row, the search index and the grants in step with the journal."""
+
+    def __init__(self, session_id: SessionId, search_owner: str, clock: Clock) -> None:
+        self._session_id = session_id
+        self._search_owner = search_owner
+        self._clock = clock
+
+    def apply(self, tx: Transaction, fact: Fact, seq: int) -> None:
+        """Change the rows that follow from `fact`, whose event has the number `seq`."""
+        now = self._clock.now_ms()
+        match fact.event:
+            case TurnStarted(message=message, command=command):
+                sessions.note_prompt(tx, self._session_id, seq=seq, at_ms=now)
+                if not command:
+                    self._index(tx, "user", message, now, seq)
+            case MessageRecorded(message=message, for_model=for_model):
+                sessions.touch(tx, self._session_id, seq=seq, at_ms=now)
+                if for_model:
+                    self._index(tx, "assistant", message, now, seq)
+            case SessionTitled(title):
+                sessions.set_title(tx, self._session_id, title, seq=seq, at_ms=now)
+            case SessionConfigured(option, value):
+                sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
+            case GrantStored(effect, kind, pattern):
+                store_grant(tx, self._session_id, Grant(effect, kind, pattern), seq=seq, at_ms=now)
+            case _:
+                pass
+
+    def _index(self, tx: Transaction, kind: str, message: Message, now: int, seq: int) -> None:
+        if message.text.strip():
+            index_message(
+                tx,
+                session_id=self._session_id,
+                owner=self._search_owner,
+                kind=kind,
+                message_id=message.message_id,
+                text=message.text,
+                at_ms=now,
+                seq=seq,
+            )

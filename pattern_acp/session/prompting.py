@@ -1,0 +1,169 @@
+"""What a session does for one prompt: a slash command, or a turn of the model."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.builder import MemoryView, Stable, build_request
+from pattern_acp.context.history import history_of
+from pattern_acp.domain.errors import DatabaseError, PatternError, ProviderError
+from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import ErrorReported, TurnEnded
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.policy.decide import Mode
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.session.commands import COMMANDS, Command
+from pattern_acp.session.errors import CredentialsError
+from pattern_acp.tools.base import Tool, ToolContext
+from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import ToolRunner
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+
+async def run_command(session: "Session", turn_id: TurnId, command: Command) -> TurnEnd:
+    """Answer a slash command with a message that the model does not see."""
+    run = COMMANDS[command.name].run
+    try:
+        answer = await run(session, command.argument)
+    except DatabaseError:
+        raise
+    except PatternError as error:
+        answer = error.sentence
+    await show_sentence(session.sink, turn_id, session.constellation.ids, answer)
+    return TurnEnd(StopReason.END_TURN)
+
+
+async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
+    """Run the loop; a provider's failure becomes a visible message and an ordinary end.
+
+    Raises:
+        CredentialsError: the key is missing or was refused; editors then offer to sign in.
+    """
+    await show_notices(session, turn_id)
+    try:
+        return await _run_loop(session, turn_id)
+    except ProviderAuthError as error:
+        await _report(session, turn_id, error)
+        await session.sink.record(Fact(TurnEnded(turn_id, StopReason.END_TURN, error.sentence), Actor.SYSTEM))
+        raise CredentialsError(error.sentence) from error
+    except ProviderError as error:
+        await _report(session, turn_id, error)
+        await session.reload_history()
+        return TurnEnd(StopReason.END_TURN, error.sentence)
+
+
+async def show_notices(session: "Session", turn_id: TurnId) -> None:
+    """Show sentences that wait for the person: settings that could not be used, fallbacks."""
+    waiting = [*session.constellation.notices, *session.state.notices]
+    session.constellation.notices.clear()
+    session.state.notices.clear()
+    if waiting:
+        text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
+        await show_sentence(session.sink, turn_id, session.constellation.ids, text)
+
+
+async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
+    shared = session.constellation
+    provider, info = shared.providers.resolve(session.state.model.qualified)
+    session.state.model = info
+    gate = Gate(session.state.policy, session.approver, session.sink)
+    runner = ToolRunner(offered_tools(session), tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
+
+    async def build(history: Sequence[Message]) -> ProviderRequest:
+        return await _build(session, history)
+
+    loop = TurnLoop(
+        model=ModelInUse(provider, info),
+        build=build,
+        runner=runner,
+        sink=session.sink,
+        ids=shared.ids,
+        clock=shared.clock,
+        limits=shared.settings.turn,
+        cost_so_far=session.state.cost,
+    )
+    try:
+        return await loop.run(turn_id, session.state.history)
+    finally:
+        session.state.cost = loop.cost
+        session.state.notices.extend(session.workbench.take_warnings())
+
+
+async def _build(session: "Session", history: Sequence[Message]) -> ProviderRequest:
+    blocks = await session.memory.blocks()
+    return build_request(
+        session_id=session.session_id,
+        stable=stable_part(session),
+        model=session.state.model,
+        thought_level=session.state.thought_level,
+        history=history,
+        memory=[MemoryView(b.label, b.description, b.text, b.limit) for b in blocks],
+        notes=mode_notes(session.state.policy.mode),
+        max_output_tokens=session.constellation.settings.turn.max_output_tokens,
+    )
+
+
+def mode_notes(mode: Mode) -> tuple[str, ...]:
+    """What the model should know of the mode."""
+    if mode is Mode.PLAN:
+        return ("Plan mode: read, search and think, then present a plan. Nothing that changes anything is available.",)
+    return ()
+
+
+def offered_tools(session: "Session") -> tuple[Tool, ...]:
+    """The tools of this session's mode."""
+    plan = session.state.policy.mode is Mode.PLAN
+    return tuple(tool for tool in session.constellation.tools if not (plan and tool.changes_things))
+
+
+def stable_part(session: "Session") -> Stable:
+    """System prompt and tools, the cached prefix of every request."""
+    return Stable(session.state.system, tuple(tool.spec for tool in offered_tools(session)))
+
+
+def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
+    """What tools of this turn may use."""
+    return ToolContext(
+        session_id=session.session_id,
+        turn_id=turn_id,
+        cwd=session.state.cwd,
+        roots=session.state.policy.roots,
+        files=session.workbench.files,
+        terminal=session.workbench.terminal,
+        memory=session.memory,
+        read_fingerprints=session.state.fingerprints,
+        result_limit=session.constellation.settings.turn.tool_result_chars,
+    )
+
+
+async def recorded_history(session: "Session") -> list[Message]:
+    """The conversation as the journal has it."""
+    recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    return history_of(item.event for item in recorded)
+
+
+async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:
+    """Tell the person that the constellation could not be written; the text is shown but cannot be recorded."""
+    sentence = f"Nothing more was saved and the turn stopped: {error.sentence}"
+    message_id = MessageId(session.constellation.ids.new("msg"))
+    await session.view.show(TextStreamed(message_id, sentence))
+    await session.view.settle()
+    return TurnEnd(StopReason.END_TURN, sentence)
+
+
+async def _report(session: "Session", turn_id: TurnId, error: ProviderError) -> None:
+    logger.warning("model request failed: %s", type(error).__name__)
+    await session.sink.record(Fact(ErrorReported(turn_id, type(error).__name__, error.sentence), Actor.SYSTEM))
+
+

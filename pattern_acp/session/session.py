@@ -1,0 +1,217 @@
+"""One session: its state, and the single active turn."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from pattern_acp.context.builder import Stable
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.messages import Message, Part, Role
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.usage import Cost
+from pattern_acp.journal.events import SessionConfigured, SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.policy.decide import Mode
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.session import prompting
+from pattern_acp.session.commands import Command, command_in
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
+from pattern_acp.session.ports import Client, SessionView, Workbench
+from pattern_acp.session.titles import title_of
+from pattern_acp.tools.base import MemoryAccess
+from pattern_acp.turn.gate import PolicyState
+from pattern_acp.turn.loop import TurnEnd, show_sentence
+from pattern_acp.turn.sink import Fact, JournalSink
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 1.5
+"""Longest that recording a turn's end may take after a cancel; the answer is due within 2 s (invariant 3)."""
+
+
+@dataclass(slots=True)
+class PromptTicket:
+    """A prompt that was received. Exists before its first await, so that a cancel in the next line finds it."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    before: "PromptTicket | None" = None
+
+    def cancel(self) -> None:
+        """Stop this prompt, whether it runs, waits or was only just received. Idempotent."""
+        self.scope.cancel()
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What a session knows of itself."""
+
+    session_id: SessionId
+    cwd: str
+    additional_directories: tuple[str, ...]
+    project_key: str
+    title: str
+    model: ModelInfo
+    thought_level: ThoughtLevel
+    policy: PolicyState
+    system: str
+    history: list[Message] = field(default_factory=list[Message])
+    fingerprints: dict[str, str] = field(default_factory=dict[str, str])
+    cost: Cost | None = None
+    notices: list[str] = field(default_factory=list[str])
+
+
+class Session:
+    """One conversation. Independent of every other: own cwd, history, options and cancel state."""
+
+    def __init__(
+        self, constellation: Constellation, state: SessionState, client: Client, memory: MemoryAccess, sink: JournalSink
+    ) -> None:
+        self.constellation = constellation
+        self.state = state
+        self.memory = memory
+        self.sink = sink
+        self.view: SessionView = client.view(state.session_id)
+        self.workbench: Workbench = client.workbench(state.session_id)
+        self.approver = client.approver(state.session_id)
+        self._ticket: PromptTicket | None = None
+
+    @property
+    def session_id(self) -> SessionId:
+        """The ACP session id."""
+        return self.state.session_id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt was received and is not answered."""
+        return self._ticket is not None
+
+    def register_prompt(self) -> PromptTicket:
+        """Take a prompt, in wire order and without waiting; one that runs is cancelled and will be waited for."""
+        before = self._ticket
+        if before is not None:
+            before.cancel()
+        self._ticket = PromptTicket(before=before)
+        return self._ticket
+
+    def cancel(self) -> None:
+        """Cancel every prompt that is not answered. No-op when idle."""
+        ticket = self._ticket
+        while ticket is not None:
+            ticket.cancel()
+            ticket = ticket.before
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no prompt is unanswered."""
+        while self._ticket is not None:
+            await self._ticket.done.wait()
+
+    async def prompt(self, ticket: PromptTicket, parts: Sequence[Part]) -> TurnEnd:
+        """Run the prompt of `ticket` once the one before has ended.
+
+        Raises:
+            CredentialsError: the provider's key is missing or was refused.
+        """
+        turn_id = TurnId(self.constellation.ids.new("turn"))
+        end = TurnEnd(StopReason.CANCELLED)
+        try:
+            with ticket.scope:
+                if ticket.before is not None:
+                    await ticket.before.done.wait()
+                    ticket.before = None
+                end = await self._turn(turn_id, tuple(parts))
+            if ticket.scope.cancelled_caught:
+                end = TurnEnd(StopReason.CANCELLED)
+                await self._end_cancelled(turn_id)
+            return end
+        finally:
+            if self._ticket is ticket:
+                self._ticket = None
+            ticket.done.set()
+
+    async def _turn(self, turn_id: TurnId, parts: tuple[Part, ...]) -> TurnEnd:
+        message = Message(MessageId(self.constellation.ids.new("msg")), Role.USER, parts)
+        command = command_in(message.text)
+        self.sink.begin(turn_id)
+        try:
+            await self._record_start(turn_id, message, command)
+            if command is not None:
+                end = await prompting.run_command(self, turn_id, command)
+            else:
+                self.state.history.append(message)
+                end = await prompting.run_model_turn(self, turn_id)
+            if end.sentence:
+                await show_sentence(self.sink, turn_id, self.constellation.ids, end.sentence)
+            await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))
+        except DatabaseError as error:
+            logger.exception("a turn could not be recorded")
+            return await prompting.nothing_saved(self, error)
+        except PatternError:
+            await self.reload_history()
+            raise
+        await self.view.settle()
+        return end
+
+    async def _record_start(self, turn_id: TurnId, message: Message, command: Command | None) -> None:
+        name = command.name if command is not None else ""
+        facts = [Fact(TurnStarted(turn_id, message, name), Actor.HUMAN, Origin.PERSON)]
+        if not self.state.title and command is None:
+            self.state.title = title_of(message)
+            facts.append(Fact(SessionTitled(self.state.title), Actor.SYSTEM, Origin.PERSON))
+        await self.sink.record(*facts)
+
+    async def _end_cancelled(self, turn_id: TurnId) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
+            try:
+                await self.sink.record(Fact(TurnEnded(turn_id, StopReason.CANCELLED), Actor.HUMAN, Origin.PERSON))
+                await self.reload_history()
+                await self.view.settle()
+            except PatternError:
+                logger.exception("the end of a cancelled turn could not be recorded")
+
+    async def reload_history(self) -> None:
+        """Take the conversation afresh from the journal, after a turn that did not end by itself."""
+        self.state.history = await prompting.recorded_history(self)
+
+    def options(self) -> tuple[Option, ...]:
+        """The complete options with their current values."""
+        models = self.constellation.providers.available()
+        return session_options(self.state.policy.mode, self.state.model, models, self.state.thought_level)
+
+    async def set_option(self, option_id: str, value: str, *, by: str = "client") -> tuple[Option, ...]:
+        """Set an option and return the complete list.
+
+        Raises:
+            InvalidRequestError: there is no such option, or it has no such value.
+        """
+        chosen = next((option for option in self.options() if option.option_id == option_id), None)
+        if chosen is None:
+            known = ", ".join(option.option_id for option in self.options())
+            raise InvalidRequestError(f"There is no option {option_id!r}; this session has {known}.")
+        if option_id == MODEL_OPTION:
+            self.state.model = self._model_named(value)
+        elif value not in {choice.value for choice in chosen.choices}:
+            allowed = ", ".join(choice.value for choice in chosen.choices)
+            raise InvalidRequestError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
+        elif option_id == MODE_OPTION:
+            self.state.policy.mode = Mode(value)
+        elif option_id == THOUGHT_OPTION:
+            self.state.thought_level = ThoughtLevel(value)
+        actor = Actor.HUMAN if by == "client" else Actor.PERSONA
+        await self.sink.record(Fact(SessionConfigured(option_id, value, by), actor, Origin.EDITOR))
+        return self.options()
+
+    def stable(self) -> Stable:
+        """The part of every request that stays byte-identical while mode and model stay."""
+        return prompting.stable_part(self)
+
+    def _model_named(self, value: str) -> ModelInfo:
+        try:
+            return self.constellation.providers.resolve(value)[1]
+        except PatternError as error:
+            raise InvalidRequestError(error.sentence) from error

@@ -1,0 +1,65 @@
+"""What a turn shows while it runs and what is not durable by itself.
+
+Durable facts are `journal.events`; these are their live companions. A replay never has them.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.tool_calls import ToolContent
+
+
+@dataclass(frozen=True, slots=True)
+class TextStreamed:
+    """More text of an assistant message."""
+
+    message_id: MessageId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingStreamed:
+    """More reasoning of an assistant message."""
+
+    message_id: MessageId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallRunning:
+    """An announced call was allowed and starts."""
+
+    call_id: ToolCallId
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallShows:
+    """A running call replaces what it shows."""
+
+    call_id: ToolCallId
+    content: tuple[ToolContent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalStreamed:
+    """More output of a terminal that we run ourselves."""
+
+    call_id: ToolCallId
+    terminal_id: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalEnded:
+    """A terminal that we run ourselves ended."""
+
+    call_id: ToolCallId
+    terminal_id: str
+    exit_code: int | None
+    signal: str | None
+
+
+Transient: TypeAlias = (
+    TextStreamed | ThinkingStreamed | ToolCallRunning | ToolCallShows | TerminalStreamed | TerminalEnded
+)

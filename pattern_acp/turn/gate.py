@@ -1,0 +1,86 @@
+"""The one way to an effect: policy decides, the person is asked when it says so, and both are recorded.
+
+Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
+"""
+
+from dataclasses import dataclass, field
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
+from pattern_acp.policy.access import Access
+from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
+from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
+from pattern_acp.policy.grants import Grant
+from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.turn.sink import Fact, TurnSink
+
+
+@dataclass(slots=True)
+class PolicyState:
+    """What decisions of one session depend on. The mode may change while a turn runs; the next call sees it."""
+
+    mode: Mode
+    roots: tuple[str, ...]
+    grants: list[Grant] = field(default_factory=list[Grant])
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A call that does not run, and the sentence that tells the model why."""
+
+    sentence: str
+
+
+class Gate:
+    """Admits or refuses the calls of one turn."""
+
+    def __init__(self, state: PolicyState, approver: Approver, sink: TurnSink) -> None:
+        self._state = state
+        self._approver = approver
+        self._sink = sink
+
+    def decide(self, accesses: tuple[Access, ...]) -> Decision:
+        """What policy says now."""
+        return decide(accesses, mode=self._state.mode, roots=self._state.roots, grants=self._state.grants)
+
+    async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *facts: Fact) -> None:
+        """Record `facts` and the decision in one transaction."""
+        decided = PermissionDecided(turn_id, call_id, decision.verdict.value, decision.rule, decision.reason)
+        await self._sink.record(*facts, Fact(decided, Actor.SYSTEM))
+
+    async def admit(
+        self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
+    ) -> Refusal | None:
+        """None when the call may run."""
+        if decision.verdict is Verdict.ALLOW:
+            return None
+        if decision.verdict is Verdict.DENY:
+            return Refusal(
+                f"Not allowed: {decision.reason} Do not try to get round this; tell the person if it matters."
+            )
+        answer = await self._ask(turn_id, decision, accesses, view)
+        if answer.allows:
+            return None
+        return Refusal(
+            "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
+            "continue without it or ask the person what they prefer."
+        )
+
+    async def _ask(
+        self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
+    ) -> Answer:
+        options = approval_options(decision, accesses)
+        asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
+        await self._sink.record(Fact(asked, Actor.SYSTEM))
+        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
+        facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
+        grant = grant_for(answer, decision)
+        if grant is not None:
+            stored = GrantStored(grant.effect, grant.kind, grant.pattern, "session", view.call_id)
+            facts.append(Fact(stored, Actor.HUMAN, Origin.PERSON))
+        await self._sink.record(*facts)
+        if grant is not None:
+            self._state.grants.append(grant)
+        return answer

@@ -1,0 +1,194 @@
+"""Build, stream, run tools, repeat, until a stop reason."""
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from pattern_acp.config.settings import TurnSettings
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
+from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
+from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.limits import REPEATS_STOP, REPEATS_TOLD, RepeatGuard, repeat_notice
+from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallResult, ToolRunner
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended; `sentence` says why when that is not plain."""
+
+    stop_reason: StopReason
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInUse:
+    """The provider and model that a request goes to."""
+
+    provider: Provider
+    info: ModelInfo
+
+
+BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
+"""Builds the request from the history so far; asked anew for every request, since memory may have changed."""
+
+
+class TurnLoop:
+    """Runs one turn. `history` is the session's conversation; the loop appends what the model must remember."""
+
+    def __init__(
+        self,
+        *,
+        model: ModelInUse,
+        build: BuildRequest,
+        runner: ToolRunner,
+        sink: TurnSink,
+        ids: IdFactory,
+        clock: Clock,
+        limits: TurnSettings,
+        cost_so_far: Cost | None = None,
+    ) -> None:
+        self._model = model
+        self._build = build
+        self._runner = runner
+        self._sink = sink
+        self._ids = ids
+        self._clock = clock
+        self._limits = limits
+        self._repeats = RepeatGuard()
+        self.cost = cost_so_far
+
+    async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
+        """Go on until the turn ends.
+
+        Raises:
+            ProviderError: the model could not be used.
+            DatabaseError: the journal could not be written; nothing more was shown.
+        """
+        deadline = self._clock.monotonic() + self._limits.max_wall_seconds
+        for number in range(1, self._limits.max_model_requests + 1):
+            assembly = await self._ask_model(turn_id, number, history)
+            end = await self._after_stream(turn_id, assembly, history)
+            if end is not None:
+                return end
+            if self._clock.monotonic() > deadline:
+                return TurnEnd(
+                    StopReason.MAX_TURN_REQUESTS,
+                    f"This turn reached its limit of {self._limits.max_wall_seconds} seconds; "
+                    "send another prompt to go on.",
+                )
+        return TurnEnd(
+            StopReason.MAX_TURN_REQUESTS,
+            f"This turn reached its limit of {self._limits.max_model_requests} model requests; "
+            "send another prompt to go on.",
+        )
+
+    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
+        request = await self._build(history)
+        digest, size = digest_of(request)
+        requested = ModelRequested(
+            turn_id, number, self._model.provider.name, request.model, digest, len(request.messages), size
+        )
+        await self._sink.record(Fact(requested, Actor.SYSTEM))
+        assembly = new_assembly(self._ids, self._model.provider.name)
+        try:
+            await read_stream(self._model.provider, request, assembly, self._sink)
+        except BaseException:
+            # Cancelled or failed: what came is kept and marked, then the error goes on.
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                await self._record_cut(turn_id, assembly, history)
+            raise
+        return assembly
+
+    async def _record_cut(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> None:
+        message = assembly.message(with_calls=False)
+        if message.parts:
+            history.append(message)
+            await self._sink.record(Fact(MessageRecorded(turn_id, message, complete=False)))
+
+    async def _after_stream(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> TurnEnd | None:
+        interrupted = assembly.stop is ProviderStop.INTERRUPTED
+        message = assembly.message(with_calls=not interrupted and assembly.stop is not ProviderStop.MAX_TOKENS)
+        facts = [Fact(MessageRecorded(turn_id, message, complete=not interrupted))]
+        if assembly.usage != Usage():
+            facts.append(Fact(self._usage(turn_id, assembly), Actor.SYSTEM))
+        await self._sink.record(*facts)
+        history.append(message)
+        if message.tool_calls:
+            return await self._run_tools(turn_id, message.tool_calls, history)
+        return end_of(assembly.stop, assembly.detail)
+
+    def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
+        if assembly.cost is not None:
+            before = self.cost.micro_units if self.cost is not None else 0
+            self.cost = Cost(before + assembly.cost.micro_units, assembly.cost.currency)
+        usage = assembly.usage
+        return UsageReported(turn_id, usage, usage.context_tokens, self._model.info.context_window, self.cost)
+
+    async def _run_tools(
+        self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
+    ) -> TurnEnd | None:
+        results = await self._runner.run(turn_id, calls)
+        worst = 0
+        parts = [result.part for result in results]
+        for position, (call, result) in enumerate(zip(calls, results, strict=True)):
+            count = self._repeats.note(call, failed=result.failed)
+            if count >= REPEATS_TOLD:
+                parts[position] = with_notice(result, repeat_notice(call.name, count))
+            worst = max(worst, count)
+        history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(parts)))
+        if worst >= REPEATS_STOP:
+            return TurnEnd(
+                StopReason.END_TURN,
+                f"Stopped: the model made the same failing call {worst} times in a row. "
+                "Tell it what to change and prompt again.",
+            )
+        return None
+
+
+def with_notice(result: CallResult, notice: str) -> ToolResultPart:
+    """The result's part with a notice for the model at its end."""
+    return replace(result.part, text=result.part.text + notice)
+
+
+def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
+    """The turn's end for a message without calls."""
+    match stop:
+        case ProviderStop.MAX_TOKENS:
+            return TurnEnd(StopReason.MAX_TOKENS, detail or "The answer reached the model's output limit.")
+        case ProviderStop.REFUSAL:
+            return TurnEnd(StopReason.REFUSAL, detail or "The model refused to answer this.")
+        case ProviderStop.CONTENT_FILTER:
+            return TurnEnd(StopReason.REFUSAL, detail or "The provider's content filter stopped the answer.")
+        case ProviderStop.INTERRUPTED:
+            return TurnEnd(
+                StopReason.END_TURN,
+                detail or "The connection to the model broke; the answer above is incomplete. Prompt again to go on.",
+            )
+        case ProviderStop.END | ProviderStop.TOOL_CALLS:
+            return TurnEnd(StopReason.END_TURN)
+
+
+def digest_of(request: ProviderRequest) -> tuple[str, int]:
+    """SHA-256 and size in bytes of a request's stable textual form, recorded before it is sent (rule R4)."""
+    data = repr(request).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest(), len(data)
+
+
+async def show_sentence(sink: TurnSink, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:
+    """Show a sentence of our own as a message that the model does not see."""
+    message = Message(MessageId(ids.new("msg")), Role.ASSISTANT, (TextPart(sentence),))
+    await sink.show(TextStreamed(message.message_id, sentence))
+    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))

@@ -1,0 +1,133 @@
+"""Journal first, person second.
+
+`TurnSink` is the port that the loop writes to; `JournalSink` implements it over the journal and a `TurnView`. A durable
+event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed when the message
+ends, on cancel, and at least once a second.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import Event, MessagePartial
+from pattern_acp.journal.writer import append
+from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
+
+PARTIAL_COMMIT_SECONDS = 1.0
+"""Rule R2: a kill loses at most the last second of an unfinished message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event with who caused it and where its content came from."""
+
+    event: Event
+    actor: Actor = Actor.PERSONA
+    origin: Origin = Origin.MODEL
+
+
+class TurnView(Protocol):
+    """Where the person sees a turn."""
+
+    async def show(self, event: Event | Transient) -> None:
+        """Show an event that is already durable, or a transient one. Waits while the client does not keep up."""
+        ...
+
+
+class TurnSink(Protocol):
+    """Where a turn reports."""
+
+    async def record(self, *facts: Fact) -> None:
+        """Commit the facts in one transaction, then show them in order.
+
+        Raises:
+            DatabaseError: nothing was saved and nothing was shown.
+        """
+        ...
+
+    async def show(self, event: Transient) -> None:
+        """Show something that is not durable by itself."""
+        ...
+
+    async def commit_partial(self) -> None:
+        """Commit streamed text that is not committed yet, when the last commit is a second old or older."""
+        ...
+
+
+Projection = Callable[[Transaction, Fact, int], None]
+"""Rows that must change in the same transaction as an event: (transaction, fact, the event's seq)."""
+
+
+class JournalSink:
+    """`TurnSink` over the journal of one session.
+
+    `projections` update the rows that follow from an event (session row, search index, grants), in its own transaction.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        session_id: SessionId,
+        view: TurnView,
+        *,
+        clock: Clock,
+        projections: Sequence[Projection] = (),
+    ) -> None:
+        self._database = database
+        self._session_id = session_id
+        self._view = view
+        self._clock = clock
+        self._projections = tuple(projections)
+        self._turn_id = TurnId("")
+        self._message_id = MessageId("")
+        self._text = ""
+        self._thinking = ""
+        self._dirty = False
+        self._committed_at = clock.monotonic()
+
+    def begin(self, turn_id: TurnId) -> None:
+        """Name the turn that streamed text belongs to."""
+        self._turn_id = turn_id
+
+    async def record(self, *facts: Fact) -> None:
+        """See `TurnSink.record`."""
+        now = self._clock.now_ms()
+
+        def commit(tx: Transaction) -> None:
+            for fact in facts:
+                appended = append(tx, self._session_id, fact.event, actor=fact.actor, origin=fact.origin, at_ms=now)
+                for project in self._projections:
+                    project(tx, fact, appended.seq)
+
+        await self._database.write(commit)
+        for fact in facts:
+            await self._view.show(fact.event)
+
+    async def show(self, event: Transient) -> None:
+        """See `TurnSink.show`."""
+        if isinstance(event, TextStreamed | ThinkingStreamed):
+            self._remember(event)
+        await self._view.show(event)
+
+    async def commit_partial(self) -> None:
+        """See `TurnSink.commit_partial`."""
+        if not self._dirty or self._clock.monotonic() - self._committed_at < PARTIAL_COMMIT_SECONDS:
+            return
+        self._dirty = False
+        self._committed_at = self._clock.monotonic()
+        partial = MessagePartial(self._turn_id, self._message_id, self._text, self._thinking)
+        await self.record(Fact(partial))
+
+    def _remember(self, event: TextStreamed | ThinkingStreamed) -> None:
+        if event.message_id != self._message_id:
+            self._message_id, self._text, self._thinking = event.message_id, "", ""
+            self._committed_at = self._clock.monotonic()
+        if isinstance(event, TextStreamed):
+            self._text += event.text
+        else:
+            self._thinking += event.text
+        self._dirty = True

@@ -1,0 +1,145 @@
+"""From a provider's events to one message, shown while it comes."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import anyio
+
+from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId
+from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import (
+    Provider,
+    ProviderEvent,
+    ProviderRequest,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolCallBegun,
+    ToolCallFragment,
+    UsageKnown,
+)
+from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
+from pattern_acp.turn.groups import single_error
+from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, TurnSink
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    call_id: str
+    name: str
+    arguments: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class MessageAssembly:
+    """Collects one message. Text and reasoning keep the order in which they came."""
+
+    message_id: MessageId
+    provider: str
+    parts: list[Part] = field(default_factory=list[Part])
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost | None = None
+    stop: ProviderStop = ProviderStop.INTERRUPTED
+    detail: str = ""
+    _text: list[str] = field(default_factory=list[str])
+    _thinking: list[str] = field(default_factory=list[str])
+    _calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])
+
+    def take(self, event: ProviderEvent) -> None:
+        """Take one event of the stream."""
+        match event:
+            case TextDelta(text):
+                self._end_thinking(ThinkingEnded())
+                self._text.append(text)
+            case ThinkingDelta(text):
+                self._end_text()
+                self._thinking.append(text)
+            case ThinkingEnded():
+                self._end_thinking(event)
+            case ToolCallBegun(index, call_id, name):
+                self._calls[index] = _OpenCall(call_id, name)
+            case ToolCallFragment(index, text):
+                if index in self._calls:
+                    self._calls[index].arguments.append(text)
+            case UsageKnown(usage, cost):
+                self.usage, self.cost = usage, cost
+            case Stopped(reason, detail):
+                self.stop, self.detail = reason, detail
+            case Retrying():
+                pass
+
+    def message(self, *, with_calls: bool) -> Message:
+        """The message so far. Without calls when the stream was cut, since their arguments may be cut too."""
+        self._end_thinking(ThinkingEnded())
+        self._end_text()
+        calls: tuple[Part, ...] = ()
+        if with_calls:
+            calls = tuple(
+                ToolCallPart(ToolCallId(call.call_id), call.name, "".join(call.arguments) or "{}")
+                for _, call in sorted(self._calls.items())
+            )
+        return Message(self.message_id, Role.ASSISTANT, (*self.parts, *calls))
+
+    def _end_text(self) -> None:
+        if self._text:
+            self.parts.append(TextPart("".join(self._text)))
+            self._text.clear()
+
+    def _end_thinking(self, event: ThinkingEnded) -> None:
+        if self._thinking or event.signature or event.redacted:
+            self._end_text()
+            text = "".join(self._thinking)
+            self.parts.append(ThinkingPart(text, event.signature, event.redacted, self.provider))
+            self._thinking.clear()
+
+
+async def read_stream(
+    provider: Provider,
+    request: ProviderRequest,
+    assembly: MessageAssembly,
+    sink: TurnSink,
+) -> None:
+    """Stream `request` into `assembly`, showing text as it comes and committing it once a second.
+
+    Raises:
+        ProviderError: nothing usable came.
+        DatabaseError: a commit failed.
+    """
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_commit_every_second, sink)
+            async with provider.stream(request) as events:
+                await _consume(events, assembly, sink)
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as group_error:
+        # A task group wraps what its body raises; the turn's boundary wants the error itself.
+        raise single_error(group_error) from group_error
+
+
+async def _consume(events: AsyncIterator[ProviderEvent], assembly: MessageAssembly, sink: TurnSink) -> None:
+    async for event in events:
+        assembly.take(event)
+        match event:
+            case TextDelta(text) if text:
+                await sink.show(TextStreamed(assembly.message_id, text))
+            case ThinkingDelta(text) if text:
+                await sink.show(ThinkingStreamed(assembly.message_id, text))
+            case Retrying(sentence=sentence):
+                await sink.show(ThinkingStreamed(assembly.message_id, f"{sentence}\n"))
+            case _:
+                pass
+
+
+async def _commit_every_second(sink: TurnSink) -> None:
+    while True:
+        await anyio.sleep(PARTIAL_COMMIT_SECONDS)
+        await sink.commit_partial()
+
+
+def new_assembly(ids: IdFactory, provider: str) -> MessageAssembly:
+    """An empty assembly with a fresh message id."""
+    return MessageAssembly(MessageId(ids.new("msg")), provider)

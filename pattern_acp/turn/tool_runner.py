@@ -1,0 +1,278 @@
+"""Runs the tool calls of one message.
+
+Every announced call reaches `completed` or `failed` exactly once, also on cancel; every call, announced or not, has
+exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four; anything
+else runs alone and in order.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import (
+    TerminalContent,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    ToolKind,
+)
+from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted
+from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputError, ToolOutcome
+from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
+from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.groups import single_error
+from pattern_acp.turn.sink import Fact, TurnSink
+
+logger = logging.getLogger(__name__)
+
+SIDE_BY_SIDE = 4
+"""Most calls that run at once (issue 2, section 5)."""
+
+CLEANUP_SECONDS = 1.0
+"""Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
+
+CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """One call's end: the part for the model and whether it failed."""
+
+    part: ToolResultPart
+    failed: bool
+
+
+class CallProgress:
+    """`tools.base.Progress` of one call."""
+
+    def __init__(self, call_id: ToolCallId, sink: TurnSink) -> None:
+        self._call_id = call_id
+        self._sink = sink
+        self.content: tuple[ToolContent, ...] = ()
+
+    async def show(self, content: tuple[ToolContent, ...]) -> None:
+        """See `Progress.show`."""
+        self.content = content
+        await self._sink.show(ToolCallShows(self._call_id, content))
+
+    async def terminal_output(self, terminal_id: str, data: str) -> None:
+        """See `Progress.terminal_output`."""
+        await self._sink.show(TerminalStreamed(self._call_id, terminal_id, data))
+
+    async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
+        """See `Progress.terminal_exit`."""
+        await self._sink.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
+
+
+class ToolRunner:
+    """Runs calls of one turn."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        context: ToolContext,
+        gate: Gate,
+        sink: TurnSink,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._context = context
+        self._gate = gate
+        self._sink = sink
+        self._clock = clock
+
+    async def run(self, turn_id: TurnId, calls: Sequence[ToolCallPart]) -> list[CallResult]:
+        """The results of `calls`, in their order.
+
+        Raises:
+            DatabaseError: a result could not be recorded; the turn must stop.
+        """
+        results: dict[int, CallResult] = {}
+        index = 0
+        while index < len(calls):
+            batch = self._next_batch(calls, index)
+            await self._run_batch(turn_id, calls, batch, results)
+            index = batch[-1] + 1
+        return [results[position] for position in range(len(calls))]
+
+    def _next_batch(self, calls: Sequence[ToolCallPart], start: int) -> list[int]:
+        batch = [start]
+        if not self._only_reads(calls[start]):
+            return batch
+        for position in range(start + 1, len(calls)):
+            if not self._only_reads(calls[position]):
+                break
+            batch.append(position)
+        return batch
+
+    def _only_reads(self, call: ToolCallPart) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is not None and not tool.changes_things
+
+    async def _run_batch(
+        self, turn_id: TurnId, calls: Sequence[ToolCallPart], batch: list[int], results: dict[int, CallResult]
+    ) -> None:
+        if len(batch) == 1:
+            results[batch[0]] = await self._run_one(turn_id, calls[batch[0]])
+            return
+        limiter = anyio.CapacityLimiter(SIDE_BY_SIDE)
+
+        async def one(position: int) -> None:
+            async with limiter:
+                results[position] = await self._run_one(turn_id, calls[position])
+
+        try:
+            async with anyio.create_task_group() as group:
+                for position in batch:
+                    group.start_soon(one, position)
+        except BaseExceptionGroup as group_error:
+            raise single_error(group_error) from group_error
+
+    async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> CallResult:
+        tool = self._tools.get(call.name)
+        try:
+            arguments = parse_arguments_text(call.arguments)
+            prepared = await self._named(call.name).prepare(arguments, call.call_id, self._context)
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            return await self._fail_unprepared(turn_id, call, tool, error.sentence)
+        except Exception:
+            logger.exception("preparing a call of %s failed", call.name)
+            return await self._fail_unprepared(
+                turn_id, call, tool, f"The tool {call.name} failed; its log has details."
+            )
+        kind = tool.kind if tool is not None else ToolKind.OTHER
+        view = ToolCallView(
+            call.call_id, call.name, prepared.title, kind, arguments, prepared.locations, prepared.preview
+        )
+        return await self._run_prepared(turn_id, view, prepared)
+
+    def _named(self, name: str) -> Tool:
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools))
+            raise ToolInputError(f"There is no tool named {name!r}; the tools are {names}.")
+        return tool
+
+    async def _run_prepared(self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall) -> CallResult:
+        started = self._clock.monotonic()
+        progress = CallProgress(view.call_id, self._sink)
+        decision = self._gate.decide(prepared.accesses)
+        await self._gate.announce(turn_id, decision, view.call_id, Fact(ToolCallStarted(turn_id, view)))
+        try:
+            refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
+            if refusal is not None:
+                outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content)
+            else:
+                await self._sink.show(ToolCallRunning(view.call_id))
+                outcome = await self._effect(view, prepared, progress)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                cancelled = ToolOutcome(CANCELLED_SENTENCE, is_error=True, content=progress.content or view.content)
+                await self._finish(turn_id, view, cancelled, started, interrupted=True)
+            raise
+        return await self._finish(turn_id, view, outcome, started)
+
+    async def _effect(self, view: ToolCallView, prepared: PreparedCall, progress: CallProgress) -> ToolOutcome:
+        try:
+            return await prepared.run(progress)
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            shown = (*(progress.content or view.content), TextContent(error.sentence))
+            return ToolOutcome(error.sentence, is_error=True, content=shown)
+        except Exception:
+            logger.exception("the tool %s failed", view.name)
+            return ToolOutcome(f"The tool {view.name} failed unexpectedly; the log has details.", is_error=True)
+
+    async def _finish(
+        self, turn_id: TurnId, view: ToolCallView, outcome: ToolOutcome, started: float, *, interrupted: bool = False
+    ) -> CallResult:
+        duration_ms = round((self._clock.monotonic() - started) * 1000)
+        finished = ToolCallFinished(
+            turn_id,
+            view.call_id,
+            ToolCallStatus.FAILED if outcome.is_error else ToolCallStatus.COMPLETED,
+            outcome.text,
+            shown_content(outcome),
+            outcome.locations,
+            outcome.images,
+            outcome.full_output,
+            duration_ms,
+            interrupted,
+        )
+        facts = [Fact(finished, Actor.TOOL, outcome.origin)]
+        if outcome.plan is not None:
+            facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
+        await self._sink.record(*facts)
+        return CallResult(
+            ToolResultPart(view.call_id, outcome.text, outcome.is_error, outcome.images), outcome.is_error
+        )
+
+    async def _fail_unprepared(
+        self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str
+    ) -> CallResult:
+        kind = tool.kind if tool is not None else ToolKind.OTHER
+        view = ToolCallView(call.call_id, call.name, title_of_failed(call), kind, lenient_arguments(call.arguments))
+        outcome = ToolOutcome(sentence, is_error=True, content=(TextContent(sentence),), origin=Origin.WORKSPACE)
+        await self._sink.record(Fact(ToolCallStarted(turn_id, view)))
+        return await self._finish(turn_id, view, outcome, self._clock.monotonic())
+
+
+def parse_arguments_text(text: str) -> JsonObject:
+    """The argument object of a call.
+
+    Raises:
+        ToolInputError: the text is not one JSON object.
+    """
+    try:
+        value: Json = json.loads(text or "{}")
+    except ValueError as error:
+        raise ToolInputError(
+            "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
+        ) from error
+    if not isinstance(value, dict):
+        raise ToolInputError("The arguments must be one JSON object that fits the tool's schema.")
+    return value
+
+
+def lenient_arguments(text: str) -> JsonObject:
+    """The argument object for showing, or the raw text under `arguments` when it is none."""
+    try:
+        return parse_arguments_text(text)
+    except ToolInputError:
+        return {"arguments": text}
+
+
+def title_of_failed(call: ToolCallPart) -> str:
+    """A short title for a call that could not be understood."""
+    arguments = lenient_arguments(call.arguments)
+    for key in ("path", "command", "pattern", "query", "label"):
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return f"{call.name} {value.strip().splitlines()[0]}"[:120]
+    return call.name
+
+
+def shown_content(outcome: ToolOutcome) -> tuple[ToolContent, ...]:
+    """The content to keep: terminals carry their output, so that a replay can show it as text."""
+    if outcome.content or not outcome.is_error:
+        return tuple(
+            replace(item, output=item.output or outcome.full_output or outcome.text)
+            if isinstance(item, TerminalContent)
+            else item
+            for item in outcome.content
+        )
+    return (TextContent(outcome.text),)
