@@ -3,7 +3,7 @@
 Owns: the script's file format and its playing. Must not know: any network or wire.
 
 A script is a list of turns, one turn for each model request; a turn is a list of steps. As a file it is one JSON list
-of turns (a plain list of steps is one turn), or one JSON object `{"turns": [...], "chunk": 12, "repeat": true}`, or JSON
+of turns (a plain list of steps is one turn), one JSON object `{"turns": [...], "chunk": 12, "repeat": true}`, or JSON
 Lines with one turn a line. The steps:
 
     {"text": "…"}                                       answer text
