@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -94,6 +95,9 @@ def _secrets(settings: Settings) -> Iterator[str]:
         if provider.api_key is not None:
             yield provider.api_key.value
         yield from provider.headers.values()
+        password = urlsplit(provider.base_url).password
+        if password:
+            yield password
 
 
 def _read_project(project_dir: str | None, user: TomlFile) -> tuple[TomlFile, tuple[Problem, ...]]:

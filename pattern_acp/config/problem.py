@@ -22,7 +22,9 @@ class Problem:
     def __str__(self) -> str:
         """One line: place, line, key and sentence."""
         where = self.place if self.line is None else f"{self.place}:{self.line}"
-        return f"{where}: {self.key}: {self.sentence}" if self.key else f"{where}: {self.sentence}"
+        key = f"{self.key[:80]}: " if self.key else ""
+        # A quoted key may hold anything, and a path too; neither may break the line or steer a terminal.
+        return "".join(each if each.isprintable() else "?" for each in f"{where}: {key}{self.sentence}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ def _read_field(
         return provider
     changed = reader.apply(provider, raw)
     if changed is None:
-        sentence = f"it must be {reader.allowed}, not {describe_type(raw)} as written; the default is used."
+        written = "" if isinstance(raw, str) else f", not {describe_type(raw)}"
+        sentence = f"it must be {reader.allowed}{written}; the default is used."
         collected.problems.append(user.problem(key, sentence))
         return provider
     line = user.line_of(key)

@@ -1,0 +1,286 @@
+"""The command line.
+
+Owns: which commands and flags there are, their help, and their errors. Must not know: what the commands do. It prints
+nothing: whoever calls it shows the text that comes back.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+
+from pattern_acp.config.settings import Flags
+
+if TYPE_CHECKING:
+    import argparse
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_CANCELLED = 130
+"""128 + SIGINT, as shells have it."""
+
+PROGRAM = "pattern-acp"
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Speak ACP on stdin and stdout."""
+
+    flags: Flags = field(default_factory=Flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Be a client of our own agent, in a terminal."""
+
+    flags: Flags = field(default_factory=Flags)
+    prompt: str | None = None
+    """One turn with this prompt; None to ask for prompts, or to read one from a stdin that is no terminal."""
+    answer: Literal["ask", "allow", "deny"] = "ask"
+    """What permission questions are answered."""
+    json: bool = False
+    session: str = ""
+    """The session to resume; empty for a new one."""
+    latest: bool = False
+    """Resume the newest session of the directory."""
+    cwd: str = ""
+    """The session's directory; empty for the current one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """List, show or delete sessions."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: Literal["list", "show", "delete"] = "list"
+    session: str = ""
+    """The session to show or delete; empty for `list`."""
+    json: bool = False
+    everywhere: bool = False
+    """List the sessions of every directory instead of the current one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """Report what works and what does not."""
+
+    flags: Flags = field(default_factory=Flags)
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowText:
+    """Print `text` on stdout and exit 0: help or the version."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadUsage:
+    """Print `sentence` on stderr, one line, and exit 2."""
+
+    sentence: str
+
+
+Arguments: TypeAlias = Serve | Chat | Sessions | Doctor | ShowText | BadUsage
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """What the command line (without the program's name) asks for."""
+    if list(argv) in ([], ["acp"], ["--acp"]):
+        # What editors send; argparse would cost them 2 to 10 ms at every spawn.
+        return Serve()
+    if list(argv) in (["--version"], ["-V"]):
+        return ShowText(_version())
+    try:
+        return _parse(argv)
+    except _ShownError as shown:
+        return ShowText(str(shown))
+    except _UsageError as error:
+        one_line = " ".join(str(error).split())
+        return BadUsage(f"{PROGRAM}: {one_line} (see {PROGRAM} --help)")
+
+
+class _UsageError(Exception):
+    """The command line cannot be understood."""
+
+
+class _ShownError(Exception):
+    """Carries help text out of argparse, which would print it and exit."""
+
+
+def _version() -> str:
+    from pattern_acp import __version__
+
+    return f"{PROGRAM} {__version__}"
+
+
+def _parse(argv: Sequence[str]) -> Arguments:
+    found = vars(_build_parser().parse_args(list(argv)))
+    if found.get("version"):
+        return ShowText(_version())
+    flags = Flags(
+        model=found.get("model"),
+        constellation=found.get("constellation"),
+        persona=found.get("persona"),
+        mode=found.get("mode"),
+        log_level=found.get("log_level"),
+    )
+    command = found.get("command")
+    if found.get("acp") and command not in (None, "acp"):
+        raise _UsageError(f"--acp and {command} are two commands; give one of them.")
+    if command == "chat":
+        return _chat(flags, found)
+    if command == "sessions":
+        return _sessions(flags, found)
+    if command == "doctor":
+        return Doctor(flags, json=bool(found.get("json")))
+    return Serve(flags)
+
+
+def _chat(flags: Flags, found: dict[str, object]) -> Chat:
+    prompt = found.get("prompt")
+    return Chat(
+        flags=flags,
+        prompt=prompt if isinstance(prompt, str) else None,
+        answer="allow" if found.get("yes") else "deny" if found.get("deny") else "ask",
+        json=bool(found.get("json")),
+        session=str(found.get("session", "")),
+        latest=bool(found.get("latest")),
+        cwd=str(found.get("cwd", "")),
+    )
+
+
+def _sessions(flags: Flags, found: dict[str, object]) -> Sessions:
+    json, everywhere, session = bool(found.get("json")), bool(found.get("all")), str(found.get("session") or "")
+    action = found.get("action")
+    if action not in ("show", "delete"):
+        if session:
+            raise _UsageError("sessions list takes no session; did you mean sessions show?")
+        return Sessions(flags, "list", "", json, everywhere)
+    if not session:
+        raise _UsageError(f"sessions {action} needs the id of a session; sessions list shows them.")
+    return Sessions(flags, "show" if action == "show" else "delete", session, json, everywhere)
+
+
+def _build_parser() -> "argparse.ArgumentParser":
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        """argparse prints and exits; only overriding its methods makes it return."""
+
+        def print_help(self, file: object = None) -> NoReturn:
+            del file  # where help goes is the caller's to say
+            raise _ShownError(self.format_help().rstrip())
+
+        def error(self, message: str) -> NoReturn:
+            raise _UsageError(f"{message}.")
+
+    common = Parser(add_help=False, allow_abbrev=False)
+    _add_common(common)
+    parser = Parser(
+        prog=PROGRAM,
+        description="An agent for editors that speak ACP. Without a command it serves ACP on stdin and stdout.",
+        epilog="Settings also come from PATTERN_ACP_MODEL, PATTERN_ACP_CONSTELLATION, PATTERN_ACP_HOME, "
+        "PATTERN_ACP_LOG and config.toml; 'pattern-acp doctor' shows each value and where it came from.",
+        parents=[common],
+        allow_abbrev=False,
+    )
+    parser.add_argument("--acp", action="store_true", help="serve ACP, as without any argument")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    commands.add_parser(
+        "acp",
+        help="serve ACP on stdin and stdout",
+        description="Serve ACP on stdin and stdout.",
+        parents=[common],
+        allow_abbrev=False,
+    )
+    _add_chat(
+        commands.add_parser(
+            "chat",
+            help="talk to the agent in a terminal",
+            description="Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn "
+            "runs and the exit code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
+            parents=[common],
+            allow_abbrev=False,
+        )
+    )
+    _add_sessions(
+        commands.add_parser(
+            "sessions",
+            help="list, show or delete sessions",
+            description="List, show or delete sessions.",
+            parents=[common],
+            allow_abbrev=False,
+        )
+    )
+    doctor = commands.add_parser(
+        "doctor",
+        help="report what works and what does not",
+        description="Report versions, files, providers and every setting with its source. Exits 1 when something that "
+        "is needed is broken.",
+        parents=[common],
+        allow_abbrev=False,
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    _without_colour(parser, *commands.choices.values())
+    return parser
+
+
+def _without_colour(*parsers: "argparse.ArgumentParser") -> None:
+    """Python 3.14 colours help; ours goes through pipes, logs and tests."""
+    if sys.version_info >= (3, 14):
+        for parser in parsers:
+            parser.color = False
+
+
+def _add_common(parser: "argparse.ArgumentParser") -> None:
+    """The flags that every command takes. Their defaults are suppressed: a command's would hide the main one's."""
+    import argparse
+
+    absent = argparse.SUPPRESS
+    group = parser.add_argument_group("settings")
+    group.add_argument("--constellation", metavar="NAME", default=absent, help="the memory to use")
+    group.add_argument("--persona", metavar="NAME", default=absent, help="who answers")
+    group.add_argument("--model", metavar="PROVIDER/MODEL", default=absent, help="the model that answers")
+    group.add_argument(
+        "--mode",
+        choices=("ask", "edit", "plan", "auto"),
+        default=absent,
+        help="what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and "
+        "nothing else at all), auto (everything inside the directory)",
+    )
+    group.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default=absent,
+        help="the least serious message that the log file keeps",
+    )
+
+
+def _add_chat(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt and exit")
+    answers = parser.add_mutually_exclusive_group()
+    answers.add_argument("--yes", action="store_true", help="allow whatever the agent asks permission for")
+    answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")
+    parser.add_argument("--json", action="store_true", help="print the session's updates as JSON lines")
+    parser.add_argument("--cwd", metavar="DIR", default="", help="the session's directory instead of the current one")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="ID", default="", help="go on with this session")
+    which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
+
+
+def _add_sessions(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "show", "delete"),
+        default="list",
+        metavar="ACTION",
+        help="list (the default), show or delete",
+    )
+    parser.add_argument("session", nargs="?", metavar="ID", help="the session, for show and delete")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--all", action="store_true", help="list the sessions of every directory")

@@ -1,0 +1,69 @@
+"""Plain output of commands that draw nothing.
+
+Owns: writing lines to a terminal or pipe that may be gone, may not know every character, and must not be steered by
+what a model or a file says. Must not know: what is written. The serving process never uses it: its stdout is the
+protocol's (jsonrpc/stdio.py).
+"""
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from pattern_acp.domain.canonical import Json
+
+
+class OutputClosed(Exception):  # noqa: N818 - an event of the other side, not a fault
+    """Nobody reads stdout any more; the command ends quietly, as `head` expects."""
+
+
+def write_line(text: str = "") -> None:
+    """Write one line, or several, to stdout.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    _write(sys.stdout, text)
+
+
+def write_json(value: Json) -> None:
+    """Write `value` as one line of JSON to stdout, flushed at once.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    _write(sys.stdout, json.dumps(value, ensure_ascii=True, separators=(",", ":")))
+
+
+def write_error(sentence: str) -> None:
+    """Write one line to stderr; a closed stderr is no reason to fail."""
+    try:
+        _write(sys.stderr, printable(" ".join(sentence.split())))
+    except OutputClosed:
+        return
+
+
+def printable(text: str) -> str:
+    """`text` without characters that steer a terminal; line ends and tabs stay."""
+    return "".join(each for each in text if each in "\n\t" or each.isprintable())
+
+
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns two blanks apart, without trailing blanks. Cells must be single lines."""
+    lines = [tuple(headings), *(tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        # A Windows console in a legacy code page, or LANG=C: show what it can, never fail.
+        stream.reconfigure(errors="backslashreplace")
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except (BrokenPipeError, ValueError) as error:
+        # ValueError: the stream was closed on our side.
+        raise OutputClosed from error

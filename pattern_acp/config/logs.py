@@ -1,0 +1,226 @@
+"""The log: one rotating file under the state directory, and warnings as single lines on stderr.
+
+Owns: handlers, rotation, and keeping secrets and prompt text out. Must not know: what is logged. Nothing here writes to
+stdout, which belongs to the protocol.
+
+A record that carries text of the person or the model is logged with `extra=CONTENT`; it is kept at level debug only,
+and never goes to stderr.
+"""
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
+from pattern_acp.config.settings import LogLevel
+
+CONTENT: Final[Mapping[str, object]] = {"holds_content": True}
+"""Marks a record that holds words of the person or the model."""
+
+MAX_FILE_BYTES = 5_000_000
+KEPT_FILES = 3
+MAX_MESSAGE_CHARS = 4000
+"""A longer message is somebody's data rather than a message; what is past this is cut."""
+MAX_STDERR_CHARS = 400
+"""Zed shows each line of stderr as a warning; reference/acp.md, Part 1, section 1."""
+
+_SHORTEST_SECRET = 8
+"""Masking shorter texts would garble the log, and they protect nothing."""
+
+_MASK = "••••"
+_KEY_FORMS = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|hf|AIza)[-_][A-Za-z0-9_-]{16,}"
+    r"|(?i:(?<=bearer )|(?<=x-api-key: )|(?<=api_key=))[^\s\"',;]{8,}"
+)
+"""Forms of keys that are masked although no setting holds them."""
+
+_OUR_LOGGER = "pattern_acp"
+"""Only our own records follow the chosen level; those of libraries are kept from warning on, since their debug records
+hold headers and bodies."""
+
+
+class Redactor:
+    """Masks known secrets and whatever looks like a key."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        # The longest first: a secret may contain another one.
+        known = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def mask(self, text: str) -> str:
+        """`text` with every secret replaced."""
+        if self._known is not None:
+            text = self._known.sub(_MASK, text)
+        return _KEY_FORMS.sub(_MASK, text)
+
+
+class _FileFormatter(logging.Formatter):
+    """Time in UTC, level, logger, message and traceback, masked. The standard library asks for a subclass."""
+
+    converter = time.gmtime
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__(
+            "%(asctime)s.%(msecs)03dZ %(process)d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
+        )
+        self._redactor = redactor
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
+        record.message = _cut(record.message, MAX_MESSAGE_CHARS)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.mask(super().format(record))
+
+
+class _LineFormatter(logging.Formatter):
+    """One short masked line without a traceback, for stderr."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = " ".join(self._redactor.mask(record.getMessage()).split())
+        shown = "".join(each if each.isprintable() else "?" for each in _cut(line, MAX_STDERR_CHARS))
+        return f"pattern-acp: {record.levelname.lower()}: {shown}"
+
+
+class RotatingFile(logging.Handler):
+    """Appends to a file that several processes share.
+
+    The file is opened for each record, so that a rotation by another process is followed and that Windows can rename
+    the file. When it cannot be written, the log falls silent and `failure` says why: a full disk must not end a turn.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES, kept_files: int = KEPT_FILES) -> None:
+        super().__init__()
+        self._path = path
+        self._max_bytes = max_bytes
+        self._kept_files = kept_files
+        self.failure = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            data = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+            self._rotate_before(len(data))
+            with open(self._path, "ab", opener=open_private_append) as file:
+                file.write(data)
+        except OSError as error:
+            self.failure = error.strerror or type(error).__name__
+        except (TypeError, ValueError) as error:
+            # A record whose arguments do not fit its text; the program goes on without it.
+            self.failure = f"a record could not be formatted ({type(error).__name__})"
+
+    def _rotate_before(self, size: int) -> None:
+        try:
+            if self._path.stat().st_size + size <= self._max_bytes:
+                return
+        except FileNotFoundError:
+            return
+        numbered = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._kept_files))]
+        for older, newer in zip(reversed(numbered), reversed(numbered[:-1]), strict=False):
+            try:
+                newer.replace(older)
+            except (FileNotFoundError, PermissionError):
+                # Not there yet, or another process is moving or holding it; the file then grows a little longer.
+                continue
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to whatever `sys.stderr` is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except (OSError, ValueError, AttributeError, TypeError):
+            # The editor closed the pipe, or there is no stderr at all (pythonw); nobody is left to tell.
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLogs:
+    """The log as it was started."""
+
+    path: Path | None
+    """The file; None when it cannot be written."""
+    problem: str
+    """Why there is no file; empty when there is one."""
+    handlers: tuple[logging.Handler, ...]
+    previous_level: int
+
+    def stop(self) -> None:
+        """Take the handlers off again."""
+        for handler in self.handlers:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+        logging.getLogger(_OUR_LOGGER).setLevel(self.previous_level)
+        logging.captureWarnings(capture=False)
+
+
+def start_logging(state: Path, level: LogLevel, secrets: Iterable[str] = (), *, stderr: bool = True) -> RunningLogs:
+    """Log to the file under `state`, and warnings to stderr.
+
+    Never fails: without a writable directory the warnings on stderr remain.
+
+    Args:
+        state: The state directory (`Paths.state`).
+        level: The least serious record that the file keeps.
+        secrets: Texts to mask (`config.load.known_secrets`).
+        stderr: Whether warnings also go to stderr; a command that draws on the terminal turns it off.
+    """
+    redactor = Redactor(secrets)
+    handlers: list[logging.Handler] = []
+    path, problem = _prepare_file(state)
+    if path is not None:
+        handlers.append(_with(RotatingFile(path), _FileFormatter(redactor), _level_number(level)))
+    if stderr:
+        handlers.append(_with(_StderrHandler(), _LineFormatter(redactor), logging.WARNING))
+    for handler in handlers:
+        logging.getLogger().addHandler(handler)
+    ours = logging.getLogger(_OUR_LOGGER)
+    previous = ours.level
+    ours.setLevel(_level_number(level))
+    logging.captureWarnings(capture=True)
+    if problem:
+        ours.warning("%s", problem)
+    return RunningLogs(path, problem, tuple(handlers), previous)
+
+
+def _prepare_file(state: Path) -> tuple[Path | None, str]:
+    path = state / LOG_FILE
+    try:
+        make_private_directory(state)
+        with open(path, "ab", opener=open_private_append):
+            pass
+    except OSError as error:
+        return None, f"There is no log file, since {path} cannot be written ({error.strerror})."
+    return path, ""
+
+
+def _with(handler: logging.Handler, formatter: logging.Formatter, level: int) -> logging.Handler:
+    handler.setFormatter(formatter)
+    handler.setLevel(level)
+    if level > logging.DEBUG:
+        handler.addFilter(_holds_no_content)
+    return handler
+
+
+def _level_number(level: LogLevel) -> int:
+    numbers = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+    return numbers[level]
+
+
+def _holds_no_content(record: logging.LogRecord) -> bool:
+    return not getattr(record, "holds_content", False)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
