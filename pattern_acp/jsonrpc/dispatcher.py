@@ -1,0 +1,269 @@
+"""One connection: correlation, cancellation in wire order, and the exception boundary of requests.
+
+Owns: exactly one answer to each request, the tasks that make them, and the requests we send. Must not know: any
+method's meaning, except `$/cancel_request`.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, TypeVar, cast
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import msgspec
+
+from pattern_acp.jsonrpc.decoding import Repair, decode_params, keep_misfits
+from pattern_acp.jsonrpc.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    ConnectionClosedError,
+    RpcError,
+)
+from pattern_acp.jsonrpc.framing import Oversize
+from pattern_acp.jsonrpc.messages import (
+    Invalid,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    encode_error,
+    encode_notification,
+    encode_result,
+    parse,
+)
+from pattern_acp.jsonrpc.outgoing import CANCEL_REQUEST, Outgoing
+from pattern_acp.jsonrpc.request_context import RequestContext
+from pattern_acp.jsonrpc.transport import Transport
+
+__all__ = ["Dispatcher", "NotificationHandler", "Prepare", "RequestContext", "RequestHandler", "Translate"]
+
+T = TypeVar("T")
+
+RequestHandler: TypeAlias = Callable[[msgspec.Raw, RequestContext], Awaitable[object]]
+"""Answers a request; anything that msgspec encodes, None for `{}`."""
+
+NotificationHandler: TypeAlias = Callable[[msgspec.Raw], None]
+"""Acts on a notification at once, before the next line is read."""
+
+Prepare: TypeAlias = Callable[[msgspec.Raw, RequestContext], None]
+"""The part of a request that happens in wire order, before its task starts and before the next line is read."""
+
+Translate: TypeAlias = Callable[[Exception], RpcError | None]
+"""The error to answer with, or None for an error that nobody foresaw."""
+
+EOF_GRACE = 0.5
+"""Seconds that requests in flight may still take when the peer has closed its side: enough to answer what was piped in
+at once, well inside the 2 s in which the process has to be gone (architecture.md, invariant 9)."""
+
+logger = logging.getLogger(__name__)
+
+
+class _CancelRequest(msgspec.Struct, rename="camel"):
+    request_id: int | str | None
+
+
+class Dispatcher:
+    """Serves one peer over a transport, and asks it in turn."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        requests: Mapping[str, RequestHandler],
+        notifications: Mapping[str, NotificationHandler],
+        translate: Translate,
+        prepare: Mapping[str, Prepare] | None = None,
+        eof_grace: float = EOF_GRACE,
+    ) -> None:
+        self._transport = transport
+        self._requests = requests
+        self._notifications = notifications
+        self._prepare = prepare or {}
+        self._translate = translate
+        self._eof_grace = eof_grace
+        self._outgoing = Outgoing(transport)
+        self._in_flight: dict[RequestId, RequestContext] = {}
+        self._idle = anyio.Event()
+
+    async def run(self) -> None:
+        """Serve until the peer is gone; then end every request in flight and return."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                while (item := await self._transport.receive()) is not None:
+                    await self._take(item, tasks)
+                    await anyio.lowlevel.checkpoint()
+                self._outgoing.close()
+                await self._wait_until_idle()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._outgoing.close()
+
+    async def request(
+        self,
+        method: str,
+        params: object,
+        result_type: type[T],
+        *,
+        deadline: float | None,
+        repair: Repair = keep_misfits,
+    ) -> T:
+        """Ask the peer. `deadline` is in seconds from now, for sending and answering together; None waits for ever.
+
+        A caller that gives up (deadline or cancellation) withdraws the request; its late answer is dropped.
+
+        Raises:
+            TimeoutError: no answer within the deadline.
+            RemoteError: the peer answered with an error.
+            InvalidResultError: the peer's result does not fit `result_type`.
+            ConnectionClosedError: the peer is gone.
+        """
+        return await self._outgoing.request(method, params, result_type, deadline=deadline, repair=repair)
+
+    async def notify(self, method: str, params: object) -> None:
+        """Tell the peer; returns when the line is on its way, in order with everything else that is sent.
+
+        Raises:
+            ConnectionClosedError: the peer is gone.
+        """
+        await self._outgoing.write(encode_notification(method, params))
+
+    async def _take(self, item: bytes | Oversize, tasks: anyio.abc.TaskGroup) -> None:
+        if isinstance(item, Oversize):
+            error = RpcError(INVALID_REQUEST, f"The line is longer than {item.limit} bytes; send less at once.")
+            await self._outgoing.answer(encode_error(None, error))
+            return
+        message = parse(item)
+        match message:
+            case Request():
+                await self._begin(message, tasks)
+            case Notification():
+                self._act(message.method, message.params)
+            case Response():
+                if not self._outgoing.resolve(message):
+                    logger.debug("Ignored an answer that nobody waits for.")
+            case Invalid():
+                await self._outgoing.answer(encode_error(message.id, message.error))
+
+    async def _begin(self, request: Request, tasks: anyio.abc.TaskGroup) -> None:
+        """Start a request's task, or refuse it at once."""
+        context = RequestContext(request.id, request.method)
+        try:
+            handler = self._find_handler(request)
+            if (prepare := self._prepare.get(request.method)) is not None:
+                prepare(request.params, context)
+        except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the peer gets its answer
+            await self._outgoing.answer(encode_error(request.id, self._explain(error, request.method)))
+            return
+        self._in_flight[request.id] = context
+        tasks.start_soon(self._serve, request, handler, context, tasks, name=f"request {request.method}")
+
+    def _find_handler(self, request: Request) -> RequestHandler:
+        if request.id in self._in_flight:
+            raise RpcError(INVALID_REQUEST, "A request with this id is still running; use another id.")
+        handler = self._requests.get(request.method)
+        if handler is not None:
+            return handler
+        if request.method in self._notifications:
+            return self._act_and_confirm
+        raise RpcError(METHOD_NOT_FOUND, "There is no such method.", {"method": request.method[:200]})
+
+    async def _act_and_confirm(self, params: msgspec.Raw, context: RequestContext) -> None:
+        # Some peers put a null id on what is a notification; they get what a request gets.
+        self._notifications[context.method](params)
+
+    async def _serve(
+        self, request: Request, handler: RequestHandler, context: RequestContext, tasks: anyio.abc.TaskGroup
+    ) -> None:
+        """Run a request to its one answer."""
+        line = encode_error(request.id, RpcError(REQUEST_CANCELLED, "The request was cancelled."))
+        try:
+            with context.scope:
+                line = await self._outcome(request, handler, context)
+        finally:
+            await self._outgoing.answer(line)
+            del self._in_flight[request.id]
+            if not self._in_flight:
+                self._idle.set()
+        for act in context.follow_ups:
+            tasks.start_soon(self._follow_up, act, request.method)
+
+    async def _outcome(self, request: Request, handler: RequestHandler, context: RequestContext) -> bytes:
+        try:
+            return encode_result(request.id, await handler(request.params, context))
+        except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the peer gets its answer
+            return encode_error(request.id, self._explain(error, request.method))
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == float("-inf"):
+                raise
+            # Nobody cancelled us: something the handler waited for was cancelled (SDK fault 3). The task ends here.
+            logger.warning("The handler of %s was cancelled from inside.", request.method)
+            return encode_error(request.id, _internal_error())
+
+    def _explain(self, error: Exception, method: str) -> RpcError:
+        """The error to answer with; what was not foreseen goes to the log and not to the peer."""
+        error = _unwrap(error)
+        if isinstance(error, RpcError):
+            return error
+        if (translated := self._translate(error)) is not None:
+            return translated
+        logger.error("The request %s failed.", method, exc_info=error)
+        return _internal_error()
+
+    def _act(self, method: str, params: msgspec.Raw) -> None:
+        if method == CANCEL_REQUEST:
+            self._cancel(params)
+        elif (handler := self._notifications.get(method)) is not None:
+            try:
+                handler(params)
+            except Exception:
+                logger.exception("The notification %s failed.", method)
+
+    def _cancel(self, params: msgspec.Raw) -> None:
+        try:
+            request_id = decode_params(params, _CancelRequest).request_id
+        except RpcError as error:
+            logger.warning("Ignored a cancellation. %s", error.message)
+            return
+        if (context := self._in_flight.get(request_id)) is not None:
+            _call_off(context.cancel)
+
+    async def _wait_until_idle(self) -> None:
+        """Let short requests answer and long ones wind down, for a bounded time."""
+        for context in list(self._in_flight.values()):
+            _call_off(context.wind_down)
+        with anyio.move_on_after(self._eof_grace):
+            while self._in_flight:
+                self._idle = anyio.Event()
+                await self._idle.wait()
+
+    async def _follow_up(self, act: Callable[[], Awaitable[None]], method: str) -> None:
+        try:
+            await act()
+        except ConnectionClosedError:
+            logger.debug("The peer left before what follows %s.", method)
+        except Exception:
+            logger.exception("What follows the answer to %s failed.", method)
+
+
+def _internal_error() -> RpcError:
+    return RpcError(INTERNAL_ERROR, "Internal error; see the log.")
+
+
+def _unwrap(error: Exception) -> Exception:
+    """The one error inside a task group's group."""
+    while isinstance(error, ExceptionGroup):
+        inner = cast("ExceptionGroup[Exception]", error).exceptions
+        if len(inner) > 1:
+            break
+        error = inner[0]
+    return error
+
+
+def _call_off(cancel: Callable[[], None]) -> None:
+    try:
+        cancel()
+    except Exception:
+        logger.exception("A request could not be called off.")

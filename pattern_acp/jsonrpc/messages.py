@@ -1,0 +1,230 @@
+"""JSON-RPC 2.0 messages: one line of bytes to a message and back.
+
+Owns: the shape of requests, notifications and responses. Must not know: any method. Parameters and results stay raw
+JSON until someone who knows their type decodes them.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import msgspec
+
+from pattern_acp.domain.canonical import Json
+from pattern_acp.jsonrpc.errors import INVALID_REQUEST, PARSE_ERROR, RpcError
+
+RequestId: TypeAlias = int | str | None
+"""What names a request; ACP allows null as well (schema v1, `RequestId`)."""
+
+NO_PARAMS = msgspec.Raw(b"")
+"""Stands for parameters that are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The peer asks, and gets exactly one answer."""
+
+    id: RequestId
+    method: str
+    params: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """The peer tells, and gets no answer."""
+
+    method: str
+    params: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """The error of a response. `data` is absent (None) or any JSON."""
+
+    code: int
+    message: str
+    data: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The peer answers: `error` is None exactly when it succeeded."""
+
+    id: RequestId
+    result: msgspec.Raw
+    error: ErrorBody | None
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A line that is no message, and the error and id to answer it with."""
+
+    error: RpcError
+    id: RequestId = None
+
+
+Incoming: TypeAlias = Request | Notification | Response | Invalid
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: object = "2.0"
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw = NO_PARAMS
+    result: msgspec.Raw = NO_PARAMS
+    error: msgspec.Raw = NO_PARAMS
+
+
+class _IdOfRequest(msgspec.Struct):
+    id: int | str | None
+    method: object
+
+
+class _Error(msgspec.Struct, omit_defaults=True):
+    code: int
+    message: str = ""
+    data: object = None
+
+
+class _RequestLine(msgspec.Struct):
+    jsonrpc: str
+    id: RequestId
+    method: str
+    params: object
+
+
+class _NotificationLine(msgspec.Struct):
+    jsonrpc: str
+    method: str
+    params: object
+
+
+class _ResultLine(msgspec.Struct):
+    jsonrpc: str
+    id: RequestId
+    result: object
+
+
+class _ErrorLine(msgspec.Struct):
+    jsonrpc: str
+    id: RequestId
+    error: _Error
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+_encoder = msgspec.json.Encoder()
+
+
+def parse(line: bytes) -> Incoming:
+    """The message of one line. Unknown keys are accepted (JetBrains adds a `type` key)."""
+    try:
+        if not line.isascii():
+            line.decode("utf-8")  # raw parameters are not looked into, so their text is checked here
+        return _classify(_envelopes.decode(line))
+    except msgspec.ValidationError:
+        return _explain_misfit(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _parse_leniently(line)
+
+
+def encode_request(request_id: RequestId, method: str, params: object) -> bytes:
+    """The line of a request."""
+    return _encode_line(_RequestLine("2.0", request_id, method, params))
+
+
+def encode_notification(method: str, params: object) -> bytes:
+    """The line of a notification."""
+    return _encode_line(_NotificationLine("2.0", method, params))
+
+
+def encode_result(request_id: RequestId, result: object) -> bytes:
+    """The line of a successful answer. None becomes `{}`: strict clients refuse a null result (CodeCompanion).
+
+    Raises:
+        TypeError: the result is not something that JSON can hold.
+    """
+    return _encode_line(_ResultLine("2.0", request_id, {} if result is None else result))
+
+
+def encode_error(request_id: RequestId, error: RpcError) -> bytes:
+    """The line of an answer that is an error."""
+    return _encode_line(_ErrorLine("2.0", request_id, _Error(error.code, error.message, error.data)))
+
+
+def _classify(envelope: _Envelope) -> Incoming:
+    request_id, method = envelope.id, envelope.method
+    if isinstance(method, msgspec.UnsetType):
+        return _classify_response(envelope)
+    if envelope.jsonrpc != "2.0":
+        invalid_id = None if isinstance(request_id, msgspec.UnsetType) else request_id
+        return _invalid("The member `jsonrpc` must be the string 2.0.", invalid_id)
+    if isinstance(request_id, msgspec.UnsetType):
+        return Notification(method, envelope.params)
+    return Request(request_id, method, envelope.params)
+
+
+def _classify_response(envelope: _Envelope) -> Incoming:
+    # Malformed answers are refused with a null id: their id names a request of ours, not of the peer.
+    if isinstance(envelope.id, msgspec.UnsetType):
+        return _invalid("The message has neither a method nor an id.")
+    error = bytes(envelope.error)
+    if error not in (b"", b"null"):
+        return Response(envelope.id, NO_PARAMS, _read_error(error))
+    if bytes(envelope.result):
+        return Response(envelope.id, envelope.result, None)
+    return _invalid("The message has neither a method, a result nor an error.")
+
+
+def _read_error(error: bytes) -> ErrorBody:
+    try:
+        body = msgspec.json.decode(error, type=_Error)
+    except msgspec.ValidationError:
+        return ErrorBody(INVALID_REQUEST, "The peer answered with an error that is not in JSON-RPC's form.")
+    return ErrorBody(body.code, body.message, cast("Json", body.data))
+
+
+def _explain_misfit(line: bytes) -> Invalid:
+    try:
+        request = msgspec.json.decode(line, type=_IdOfRequest)
+    except msgspec.ValidationError:
+        return _invalid("The line is not a JSON-RPC message.")
+    return _invalid("The request does not have JSON-RPC's form.", request.id)
+
+
+def _invalid(message: str, request_id: RequestId = None) -> Invalid:
+    return Invalid(RpcError(INVALID_REQUEST, message), request_id)
+
+
+def _parse_leniently(line: bytes) -> Incoming:
+    """Text with half a surrogate pair is JSON that JavaScript writes and msgspec refuses; read it all the same."""
+    import json
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        value = cast("object", json.loads(line.decode("utf-8"), parse_constant=refuse))
+        return _classify(_envelopes.decode(_encoder.encode(_mend_text(value))))
+    except msgspec.ValidationError:
+        return _invalid("The line is not a JSON-RPC message.")
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return Invalid(RpcError(PARSE_ERROR, "The line is not valid JSON in UTF-8."))
+
+
+def _encode_line(message: msgspec.Struct) -> bytes:
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        # A model or a file name can give half a surrogate pair. It has no UTF-8 form, and strict clients refuse an
+        # escaped one together with the whole line.
+        return _encoder.encode(_mend_text(msgspec.to_builtins(message))) + b"\n"
+
+
+def _mend_text(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        members = cast("dict[object, object]", value)
+        return {_mend_text(key): _mend_text(item) for key, item in members.items()}
+    if isinstance(value, list):
+        return [_mend_text(item) for item in cast("list[object]", value)]
+    return value
