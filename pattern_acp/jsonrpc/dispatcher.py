@@ -6,7 +6,7 @@ method's meaning, except `$/cancel_request`.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
@@ -254,12 +254,11 @@ def _internal_error() -> RpcError:
 
 def _unwrap(error: Exception) -> Exception:
     """The one error inside a task group's group."""
-    while isinstance(error, ExceptionGroup):
-        inner = cast("ExceptionGroup[Exception]", error).exceptions
-        if len(inner) > 1:
-            break
-        error = inner[0]
-    return error
+    match error:
+        case ExceptionGroup(exceptions=(Exception() as only,)):
+            return _unwrap(only)
+        case _:
+            return error
 
 
 def _call_off(cancel: Callable[[], None]) -> None:

@@ -1,0 +1,298 @@
+"""The wire types of ACP version 1 that we speak, under the names of its schema.
+
+Owns: one struct for every message we read or write, the tables of methods, and what is forgiven when reading. Must not
+know: sessions, models, tools. Wire structs stay inside `pattern_acp.acp`, tests, and fakes that play a client.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import msgspec
+
+from pattern_acp.acp.schema_base import Meta, MetaWire, Wire
+from pattern_acp.acp.schema_client import (
+    CancelledOutcome,
+    CreateTerminalRequest,
+    CreateTerminalResponse,
+    PermissionOption,
+    PermissionOutcome,
+    PermissionRequest,
+    PermissionResponse,
+    ReadTextFileRequest,
+    ReadTextFileResponse,
+    SelectedOutcome,
+    TerminalExitStatus,
+    TerminalOutputResponse,
+    TerminalRequest,
+    WriteTextFileRequest,
+)
+from pattern_acp.acp.schema_content import (
+    CONTENT_BLOCK_TYPES,
+    AudioContent,
+    Content,
+    ContentBlock,
+    Diff,
+    EmbeddedResource,
+    ImageContent,
+    PromptBlock,
+    ResourceContents,
+    ResourceLink,
+    Terminal,
+    TextContent,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+    UnsupportedBlock,
+)
+from pattern_acp.acp.schema_session import (
+    AgentAuthCapabilities,
+    AgentCapabilities,
+    AuthCapabilities,
+    AuthenticateRequest,
+    AuthMethod,
+    BooleanConfigOption,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ConfigOption,
+    ConfigOptionCapabilities,
+    EmptyResponse,
+    EnvVariable,
+    FileSystemCapabilities,
+    Flag,
+    HttpHeader,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    LoadSessionRequest,
+    LogoutRequest,
+    McpCapabilities,
+    McpServer,
+    NewSessionRequest,
+    NewSessionResponse,
+    OpenedSessionResponse,
+    PromptCapabilities,
+    PromptRequest,
+    PromptResponse,
+    ResumeSessionRequest,
+    SelectConfigOption,
+    SelectGroup,
+    SelectOption,
+    SessionCapabilities,
+    SessionInfo,
+    SessionMode,
+    SessionModeState,
+    SessionRequest,
+    SetConfigOptionRequest,
+    SetConfigOptionResponse,
+    SetModeRequest,
+)
+from pattern_acp.acp.schema_updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CommandInput,
+    ConfigOptionUpdate,
+    Cost,
+    CurrentModeUpdate,
+    Notice,
+    PlanEntry,
+    PlanUpdate,
+    SessionInfoUpdate,
+    SessionNotification,
+    SessionUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from pattern_acp.jsonrpc.decoding import DROP, KEEP, decode_params
+from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
+
+T = TypeVar("T")
+
+PROTOCOL_VERSION = 1
+"""The one version we speak; a client that asks for another one is told this one (ACP v1, initialization)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method: the struct of its parameters, and of its result (None for a notification)."""
+
+    params: type[Wire]
+    result: type[Wire] | None
+
+
+AGENT_METHODS: Mapping[str, Method] = {
+    "initialize": Method(InitializeRequest, InitializeResponse),
+    "authenticate": Method(AuthenticateRequest, EmptyResponse),
+    "logout": Method(LogoutRequest, EmptyResponse),
+    "session/new": Method(NewSessionRequest, NewSessionResponse),
+    "session/load": Method(LoadSessionRequest, OpenedSessionResponse),
+    "session/resume": Method(ResumeSessionRequest, OpenedSessionResponse),
+    "session/list": Method(ListSessionsRequest, ListSessionsResponse),
+    "session/close": Method(SessionRequest, EmptyResponse),
+    "session/delete": Method(SessionRequest, EmptyResponse),
+    "session/set_mode": Method(SetModeRequest, EmptyResponse),
+    "session/set_config_option": Method(SetConfigOptionRequest, SetConfigOptionResponse),
+    "session/prompt": Method(PromptRequest, PromptResponse),
+    "session/cancel": Method(SessionRequest, None),
+}
+"""What a client may call on us."""
+
+CLIENT_METHODS: Mapping[str, Method] = {
+    "session/update": Method(SessionNotification, None),
+    "session/request_permission": Method(PermissionRequest, PermissionResponse),
+    "fs/read_text_file": Method(ReadTextFileRequest, ReadTextFileResponse),
+    "fs/write_text_file": Method(WriteTextFileRequest, EmptyResponse),
+    "terminal/create": Method(CreateTerminalRequest, CreateTerminalResponse),
+    "terminal/output": Method(TerminalRequest, TerminalOutputResponse),
+    "terminal/wait_for_exit": Method(TerminalRequest, TerminalExitStatus),
+    "terminal/kill": Method(TerminalRequest, EmptyResponse),
+    "terminal/release": Method(TerminalRequest, EmptyResponse),
+}
+"""What we may call on a client, where it advertises it."""
+
+_OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|(^|\.)_meta\b|^exitStatus\b")
+
+
+def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
+    """The parameters of a request or notification.
+
+    Capabilities, client info and `_meta` that do not fit are dropped, as the schema asks (`default on error`), and a
+    prompt's block of an unknown type becomes an `UnsupportedBlock`.
+
+    Raises:
+        RpcError: `INVALID_PARAMS`, with one sentence that names the parameter and what was expected.
+    """
+    return decode_params(raw, kind, repair=repair)
+
+
+def repair(path: str, value: object) -> object:
+    """What is forgiven in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
+    if _OPTIONAL_DETAIL.search(path):
+        return DROP
+    if path == "prompt[].type" and isinstance(value, str) and value not in CONTENT_BLOCK_TYPES:
+        return "unsupported"
+    return KEEP
+
+
+def parse_protocol_version(raw: msgspec.Raw) -> int:
+    """The protocol version as an integer; a numeric string is taken for its number.
+
+    Raises:
+        RpcError: `INVALID_PARAMS` for anything else, such as the dates that MCP clients send.
+    """
+    value = cast("object", msgspec.json.decode(raw))
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535:
+        return value
+    raise RpcError(INVALID_PARAMS, "The parameter `protocolVersion` must be an integer, such as 1.")
+
+
+__all__ = [
+    "AGENT_METHODS",
+    "CLIENT_METHODS",
+    "PROTOCOL_VERSION",
+    "AgentAuthCapabilities",
+    "AgentCapabilities",
+    "AgentMessageChunk",
+    "AgentThoughtChunk",
+    "AudioContent",
+    "AuthCapabilities",
+    "AuthMethod",
+    "AuthenticateRequest",
+    "AvailableCommand",
+    "AvailableCommandsUpdate",
+    "BooleanConfigOption",
+    "CancelledOutcome",
+    "ClientCapabilities",
+    "ClientSessionCapabilities",
+    "CommandInput",
+    "ConfigOption",
+    "ConfigOptionCapabilities",
+    "ConfigOptionUpdate",
+    "Content",
+    "ContentBlock",
+    "Cost",
+    "CreateTerminalRequest",
+    "CreateTerminalResponse",
+    "CurrentModeUpdate",
+    "Diff",
+    "EmbeddedResource",
+    "EmptyResponse",
+    "EnvVariable",
+    "FileSystemCapabilities",
+    "Flag",
+    "HttpHeader",
+    "ImageContent",
+    "Implementation",
+    "InitializeRequest",
+    "InitializeResponse",
+    "ListSessionsRequest",
+    "ListSessionsResponse",
+    "LoadSessionRequest",
+    "LogoutRequest",
+    "McpCapabilities",
+    "McpServer",
+    "Meta",
+    "MetaWire",
+    "Method",
+    "NewSessionRequest",
+    "NewSessionResponse",
+    "Notice",
+    "OpenedSessionResponse",
+    "PermissionOption",
+    "PermissionOutcome",
+    "PermissionRequest",
+    "PermissionResponse",
+    "PlanEntry",
+    "PlanUpdate",
+    "PromptBlock",
+    "PromptCapabilities",
+    "PromptRequest",
+    "PromptResponse",
+    "ReadTextFileRequest",
+    "ReadTextFileResponse",
+    "ResourceContents",
+    "ResourceLink",
+    "ResumeSessionRequest",
+    "SelectConfigOption",
+    "SelectGroup",
+    "SelectOption",
+    "SelectedOutcome",
+    "SessionCapabilities",
+    "SessionInfo",
+    "SessionInfoUpdate",
+    "SessionMode",
+    "SessionModeState",
+    "SessionNotification",
+    "SessionRequest",
+    "SessionUpdate",
+    "SetConfigOptionRequest",
+    "SetConfigOptionResponse",
+    "SetModeRequest",
+    "Terminal",
+    "TerminalExitStatus",
+    "TerminalOutputResponse",
+    "TerminalRequest",
+    "TextContent",
+    "ToolCallContent",
+    "ToolCallLocation",
+    "ToolCallProgress",
+    "ToolCallStart",
+    "ToolCallUpdate",
+    "UnsupportedBlock",
+    "UsageUpdate",
+    "UserMessageChunk",
+    "Wire",
+    "WriteTextFileRequest",
+    "parse_protocol_version",
+    "read_params",
+    "repair",
+]

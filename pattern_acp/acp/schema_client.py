@@ -1,0 +1,104 @@
+"""Requests of the agent to the client, and their responses (ACP v1, permission, file system, terminals)."""
+
+from typing import TypeAlias
+
+from pattern_acp.acp.schema_base import MetaWire
+from pattern_acp.acp.schema_content import ToolCallUpdate
+from pattern_acp.acp.schema_session import EnvVariable
+
+
+class PermissionOption(MetaWire, frozen=True, kw_only=True):
+    """One button. `kind` is allow_once, allow_always, reject_once or reject_always."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+class PermissionRequest(MetaWire, frozen=True, kw_only=True):
+    """Ask the person about one call."""
+
+    session_id: str
+    tool_call: ToolCallUpdate
+    options: tuple[PermissionOption, ...]
+
+
+class SelectedOutcome(MetaWire, frozen=True, kw_only=True, tag_field="outcome", tag="selected"):
+    """The person pressed a button."""
+
+    option_id: str
+
+
+class CancelledOutcome(MetaWire, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"):
+    """The question was withdrawn."""
+
+
+PermissionOutcome: TypeAlias = SelectedOutcome | CancelledOutcome
+
+
+class PermissionResponse(MetaWire, frozen=True, kw_only=True):
+    """The person's answer."""
+
+    outcome: PermissionOutcome
+
+
+class ReadTextFileRequest(MetaWire, frozen=True, kw_only=True):
+    """Read a text file (absolute path). Lines are 1-based; without them the whole file (interop rule 5)."""
+
+    session_id: str
+    path: str
+    line: int | None = None
+    limit: int | None = None
+
+
+class ReadTextFileResponse(MetaWire, frozen=True, kw_only=True):
+    """The file's text."""
+
+    content: str
+
+
+class WriteTextFileRequest(MetaWire, frozen=True, kw_only=True):
+    """Write a whole text file (absolute path), creating it if missing."""
+
+    session_id: str
+    path: str
+    content: str
+
+
+class CreateTerminalRequest(MetaWire, frozen=True, kw_only=True):
+    """Start a command in a terminal of the client. `output_byte_limit` keeps the newest bytes."""
+
+    session_id: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[EnvVariable, ...] = ()
+    cwd: str | None = None
+    output_byte_limit: int | None = None
+
+
+class CreateTerminalResponse(MetaWire, frozen=True, kw_only=True):
+    """The terminal's id."""
+
+    terminal_id: str
+
+
+class TerminalRequest(MetaWire, frozen=True, kw_only=True):
+    """A request about one terminal: terminal/output, wait_for_exit, kill and release."""
+
+    session_id: str
+    terminal_id: str
+
+
+class TerminalExitStatus(MetaWire, frozen=True, kw_only=True):
+    """How a command ended; both members may be missing (interop rule 4)."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+class TerminalOutputResponse(MetaWire, frozen=True, kw_only=True):
+    """Output so far, at once."""
+
+    output: str
+    truncated: bool = False
+    exit_status: TerminalExitStatus | None = None

@@ -1,0 +1,335 @@
+"""Requests of the client to the agent, and their responses (ACP v1, initialization, sessions, prompt turn)."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from pattern_acp.acp.schema_base import MetaWire, Wire
+from pattern_acp.acp.schema_content import PromptBlock
+from pattern_acp.domain.stop_reason import StopReason
+
+
+class Implementation(MetaWire, frozen=True, kw_only=True):
+    """Name and version of a program."""
+
+    name: str
+    version: str = ""
+    title: str | None = None
+
+
+class FileSystemCapabilities(MetaWire, frozen=True, kw_only=True):
+    """Which fs/* methods the client serves."""
+
+    read_text_file: bool = False
+    write_text_file: bool = False
+
+
+class AuthCapabilities(MetaWire, frozen=True, kw_only=True):
+    """Which kinds of authentication the client can do."""
+
+    terminal: bool = False
+
+
+class Flag(MetaWire, frozen=True, kw_only=True):
+    """An object whose presence is the promise (`{}`)."""
+
+
+class ConfigOptionCapabilities(MetaWire, frozen=True, kw_only=True):
+    """Which kinds of config options the client shows besides selects."""
+
+    boolean: Flag | None = None
+
+
+class ClientSessionCapabilities(MetaWire, frozen=True, kw_only=True):
+    """Which optional updates the client shows."""
+
+    config_options: ConfigOptionCapabilities | None = None
+    notices: Flag | None = None
+    compaction: Flag | None = None
+
+
+class ClientCapabilities(MetaWire, frozen=True, kw_only=True):
+    """What the agent may ask of the client; whatever is absent is not offered (ACP v1, initialization)."""
+
+    fs: FileSystemCapabilities = FileSystemCapabilities()
+    terminal: bool = False
+    auth: AuthCapabilities = AuthCapabilities()
+    session: ClientSessionCapabilities = ClientSessionCapabilities()
+
+    def has_meta(self, name: str) -> bool:
+        """Whether `_meta` holds `name` as true (`terminal_output` and `terminal-auth` are Zed's)."""
+        return (self.meta or {}).get(name) is True
+
+
+class InitializeRequest(MetaWire, frozen=True, kw_only=True):
+    """The first request. Read the version with `parse_protocol_version`."""
+
+    protocol_version: msgspec.Raw
+    client_capabilities: ClientCapabilities = ClientCapabilities()
+    client_info: Implementation | None = None
+
+
+class PromptCapabilities(Wire, frozen=True, kw_only=True):
+    """Which blocks a prompt may hold besides text and links."""
+
+    image: bool = False
+    audio: bool = False
+    embedded_context: bool = False
+
+
+class McpCapabilities(Wire, frozen=True, kw_only=True):
+    """Which MCP transports work besides stdio."""
+
+    http: bool = False
+    sse: bool = False
+
+
+class SessionCapabilities(Wire, frozen=True, kw_only=True):
+    """Which optional session methods work."""
+
+    list: Flag | None = None
+    delete: Flag | None = None
+    additional_directories: Flag | None = None
+    resume: Flag | None = None
+    close: Flag | None = None
+
+
+class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):
+    """Which optional authentication methods work."""
+
+    logout: Flag | None = None
+
+
+class AgentCapabilities(MetaWire, frozen=True, kw_only=True):
+    """What the client may ask of the agent."""
+
+    load_session: bool = False
+    prompt_capabilities: PromptCapabilities = PromptCapabilities()
+    mcp_capabilities: McpCapabilities = McpCapabilities()
+    session_capabilities: SessionCapabilities = SessionCapabilities()
+    auth: AgentAuthCapabilities = AgentAuthCapabilities()
+
+
+class AuthMethod(MetaWire, frozen=True, kw_only=True):
+    """A way to sign in. Without `type` the agent does it; with `terminal` the client runs us with `args` and `env`."""
+
+    id: str
+    name: str
+    description: str | None = None
+    type: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] | None = None
+
+
+class InitializeResponse(MetaWire, frozen=True, kw_only=True):
+    """The answer to initialize."""
+
+    protocol_version: int
+    agent_capabilities: AgentCapabilities
+    auth_methods: tuple[AuthMethod, ...]
+    agent_info: Implementation
+
+
+class AuthenticateRequest(MetaWire, frozen=True, kw_only=True):
+    """Sign in by one of `authMethods`."""
+
+    method_id: str
+
+
+class LogoutRequest(MetaWire, frozen=True, kw_only=True):
+    """Forget what authenticate stored."""
+
+
+class EmptyResponse(MetaWire, frozen=True, kw_only=True):
+    """The answer that says nothing but that it was done: `{}`, never null."""
+
+
+class EnvVariable(MetaWire, frozen=True, kw_only=True):
+    """One environment variable."""
+
+    name: str
+    value: str
+
+
+class HttpHeader(MetaWire, frozen=True, kw_only=True):
+    """One HTTP header."""
+
+    name: str
+    value: str
+
+
+class McpServer(MetaWire, frozen=True, kw_only=True):
+    """An MCP server to connect. Stdio servers have no `type`.
+
+    Nothing but the name is required, and any type is taken: a server that cannot be connected is reported and never
+    fails the session (interop rule 8).
+    """
+
+    name: str
+    type: str = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[EnvVariable, ...] = ()
+    url: str = ""
+    headers: tuple[HttpHeader, ...] = ()
+
+
+class NewSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Start a session in `cwd` (absolute)."""
+
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+
+
+class LoadSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Go on with a session, replaying it first."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+
+
+class ResumeSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Go on with a session without replaying it."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+
+
+class SessionMode(MetaWire, frozen=True, kw_only=True):
+    """One mode of a session."""
+
+    id: str
+    name: str
+    description: str | None = None
+
+
+class SessionModeState(MetaWire, frozen=True, kw_only=True):
+    """The modes, and the current one."""
+
+    current_mode_id: str
+    available_modes: tuple[SessionMode, ...]
+
+
+class SelectOption(MetaWire, frozen=True, kw_only=True):
+    """One value of a select."""
+
+    value: str
+    name: str
+    description: str | None = None
+
+
+class SelectGroup(MetaWire, frozen=True, kw_only=True):
+    """Values of a select under one heading."""
+
+    group: str
+    name: str
+    options: tuple[SelectOption, ...]
+
+
+class SelectConfigOption(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="select"):
+    """A choice that the person can make. `category` is mode, model, model_config or thought_level."""
+
+    id: str
+    name: str
+    current_value: str
+    options: tuple[SelectOption, ...]
+    description: str | None = None
+    category: str | None = None
+
+
+class BooleanConfigOption(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
+    """A switch; only for clients that advertise `session.configOptions.boolean`."""
+
+    id: str
+    name: str
+    current_value: bool
+    description: str | None = None
+    category: str | None = None
+
+
+ConfigOption: TypeAlias = SelectConfigOption | BooleanConfigOption
+
+
+class NewSessionResponse(MetaWire, frozen=True, kw_only=True):
+    """The new session's id, and its modes both ways (interop rule 14)."""
+
+    session_id: str
+    modes: SessionModeState | None = None
+    config_options: tuple[ConfigOption, ...] | None = None
+
+
+class OpenedSessionResponse(MetaWire, frozen=True, kw_only=True):
+    """The answer to session/load and session/resume."""
+
+    modes: SessionModeState | None = None
+    config_options: tuple[ConfigOption, ...] | None = None
+
+
+class ListSessionsRequest(MetaWire, frozen=True, kw_only=True):
+    """One page of sessions, of one directory or of all."""
+
+    cwd: str | None = None
+    cursor: str | None = None
+
+
+class SessionInfo(MetaWire, frozen=True, kw_only=True):
+    """One session of a list. `updated_at` is ISO 8601."""
+
+    session_id: str
+    cwd: str
+    title: str | None = None
+    updated_at: str | None = None
+    additional_directories: tuple[str, ...] = ()
+
+
+class ListSessionsResponse(MetaWire, frozen=True, kw_only=True):
+    """One page, and where the next one starts."""
+
+    sessions: tuple[SessionInfo, ...]
+    next_cursor: str | None = None
+
+
+class SessionRequest(MetaWire, frozen=True, kw_only=True):
+    """A request about one session: session/close, session/delete and session/cancel."""
+
+    session_id: str
+
+
+class SetModeRequest(MetaWire, frozen=True, kw_only=True):
+    """Change the mode."""
+
+    session_id: str
+    mode_id: str
+
+
+class SetConfigOptionRequest(MetaWire, frozen=True, kw_only=True):
+    """Choose a value: a select's value id, or a boolean."""
+
+    session_id: str
+    config_id: str
+    value: str | bool
+    type: str | None = None
+
+
+class SetConfigOptionResponse(MetaWire, frozen=True, kw_only=True):
+    """Always the complete list of options."""
+
+    config_options: tuple[ConfigOption, ...]
+
+
+class PromptRequest(MetaWire, frozen=True, kw_only=True):
+    """One turn's prompt."""
+
+    session_id: str
+    prompt: tuple[PromptBlock, ...]
+
+
+class PromptResponse(MetaWire, frozen=True, kw_only=True):
+    """Why the turn ended."""
+
+    stop_reason: StopReason
