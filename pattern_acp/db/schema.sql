@@ -56,9 +56,10 @@ CREATE TABLE sessions (
     last_seq INTEGER NOT NULL REFERENCES events (seq) -- rule R1
 ) STRICT;
 
-CREATE INDEX sessions_by_update ON sessions (deleted, updated_ms DESC, id);
+-- A list shows neither deleted sessions nor those without a prompt, so its indexes hold neither.
+CREATE INDEX sessions_listed ON sessions (updated_ms, id) WHERE deleted = 0 AND prompt_count > 0;
 
-CREATE INDEX sessions_by_cwd ON sessions (deleted, cwd_key, updated_ms DESC, id);
+CREATE INDEX sessions_listed_by_cwd ON sessions (cwd_key, updated_ms, id) WHERE deleted = 0 AND prompt_count > 0;
 
 CREATE TABLE leases (
     session_id TEXT PRIMARY KEY REFERENCES sessions (id),

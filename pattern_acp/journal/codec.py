@@ -1,0 +1,158 @@
+"""Events and their stored form.
+
+Owns: the name and version of every kind, and its JSON. Must not know: where the JSON is kept. The form: the event's
+fields by name; a union carries a `type`; ids, enums and paths are strings; nothing is a float. Decoding ignores fields
+it does not know and fills those that are missing from the dataclass, so a field with a default needs no new version.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.journal import events
+from pattern_acp.journal.content import (
+    decode_call,
+    decode_contents,
+    decode_images,
+    decode_locations,
+    decode_message,
+    encode_call,
+    encode_contents,
+    encode_fields,
+    encode_message,
+)
+from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
+from pattern_acp.journal.events import Event
+from pattern_acp.journal.values import as_flag, as_number, as_text
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedEvent:
+    """An event's kind, the version of its form, and the form itself."""
+
+    kind: str
+    version: int
+    payload: JsonObject
+
+
+_KINDS: dict[type[Event], tuple[str, int]] = {
+    events.SessionCreated: ("session_created", 1),
+    events.SessionOpened: ("session_opened", 1),
+    events.SessionConfigured: ("session_configured", 1),
+    events.SessionTitled: ("session_titled", 1),
+    events.SessionClosed: ("session_closed", 1),
+    events.SessionDeleted: ("session_deleted", 1),
+    events.InstructionsCompiled: ("instructions_compiled", 1),
+    events.TurnStarted: ("turn_started", 1),
+    events.ModelRequested: ("model_requested", 1),
+    events.MessagePartial: ("message_partial", 1),
+    events.MessageRecorded: ("message_recorded", 1),
+    events.ToolCallStarted: ("tool_call_started", 1),
+    events.PermissionDecided: ("permission_decided", 1),
+    events.PermissionAsked: ("permission_asked", 1),
+    events.PermissionAnswered: ("permission_answered", 1),
+    events.ToolCallFinished: ("tool_call_finished", 1),
+    events.PlanUpdated: ("plan_updated", 1),
+    events.UsageReported: ("usage_reported", 1),
+    events.ErrorReported: ("error_reported", 1),
+    events.TurnEnded: ("turn_ended", 1),
+    events.BlockCommitted: ("block_committed", 1),
+    events.GrantStored: ("grant_stored", 1),
+}
+"""Never rename or reuse a kind: old journals keep it."""
+
+_TYPES: dict[tuple[str, int], type[Event]] = {kind: event_type for event_type, kind in _KINDS.items()}
+
+
+def encode(event: Event) -> EncodedEvent:
+    """The stored form of `event`."""
+    kind, version = _KINDS[type(event)]
+    return EncodedEvent(kind, version, _encode_payload(event))
+
+
+def decode(kind: str, version: int, payload: JsonObject) -> Event:
+    """The event that `encode` was given.
+
+    Raises:
+        UnknownEventError: this program does not know the kind, or not in that version.
+        DamagedEventError: the payload does not have the form of its kind.
+    """
+    event_type = _TYPES.get((kind, version))
+    if event_type is None:
+        raise UnknownEventError(kind, version)
+    reader = _READERS.get(event_type)
+    try:
+        return msgspec.convert(payload, event_type) if reader is None else reader(payload)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedEventError(
+            f"A stored event of kind {kind!r} does not have the form of its kind; run pattern-acp doctor."
+        ) from error
+
+
+def _encode_payload(event: Event) -> JsonObject:
+    match event:
+        case events.TurnStarted():
+            return {"turn_id": event.turn_id, "message": encode_message(event.message), "command": event.command}
+        case events.MessageRecorded():
+            return {
+                "turn_id": event.turn_id,
+                "message": encode_message(event.message),
+                "complete": event.complete,
+                "for_model": event.for_model,
+            }
+        case events.ToolCallStarted():
+            return {"turn_id": event.turn_id, "call": encode_call(event.call)}
+        case events.ToolCallFinished():
+            # The generic form lacks the type of each content.
+            return {**encode_fields(event), "content": encode_contents(event.content)}
+        case _:
+            return encode_fields(event)
+
+
+def _read_turn_started(stored: JsonObject) -> Event:
+    return events.TurnStarted(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        message=decode_message(stored["message"]),
+        command=as_text(stored.get("command", "")),
+    )
+
+
+def _read_message_recorded(stored: JsonObject) -> Event:
+    return events.MessageRecorded(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        message=decode_message(stored["message"]),
+        complete=as_flag(stored.get("complete", True)),
+        for_model=as_flag(stored.get("for_model", True)),
+    )
+
+
+def _read_call_started(stored: JsonObject) -> Event:
+    return events.ToolCallStarted(turn_id=TurnId(as_text(stored["turn_id"])), call=decode_call(stored["call"]))
+
+
+def _read_call_finished(stored: JsonObject) -> Event:
+    return events.ToolCallFinished(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        call_id=ToolCallId(as_text(stored["call_id"])),
+        status=ToolCallStatus(as_text(stored["status"])),
+        result_text=as_text(stored["result_text"]),
+        content=decode_contents(stored.get("content", [])),
+        locations=decode_locations(stored.get("locations", [])),
+        images=decode_images(stored.get("images", [])),
+        full_output=as_text(stored.get("full_output", "")),
+        duration_ms=as_number(stored.get("duration_ms", 0)),
+        interrupted=as_flag(stored.get("interrupted", False)),
+    )
+
+
+_READERS: dict[type[Event], Callable[[JsonObject], Event]] = {
+    events.TurnStarted: _read_turn_started,
+    events.MessageRecorded: _read_message_recorded,
+    events.ToolCallStarted: _read_call_started,
+    events.ToolCallFinished: _read_call_finished,
+}
+"""Events that hold unions, which a generic conversion cannot tell apart."""

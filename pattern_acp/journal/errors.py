@@ -1,0 +1,54 @@
+"""What the journal refuses.
+
+Owns: the refinement of `JournalError`. Must not know: SQL.
+"""
+
+from datetime import UTC, datetime
+
+from pattern_acp.domain.errors import JournalError
+
+
+class UnknownEventError(JournalError):
+    """A stored event has a kind or a version that this program does not know."""
+
+    def __init__(self, kind: str, version: int) -> None:
+        super().__init__(
+            f"The journal holds an event of kind {kind!r}, version {version}, that this pattern-acp does not know; "
+            "upgrade pattern-acp to read this session."
+        )
+        self.kind = kind
+        self.version = version
+
+
+class DamagedEventError(JournalError):
+    """A stored event does not have the form of its kind."""
+
+
+class UnknownSessionError(JournalError):
+    """No session has this id, or it was deleted."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"There is no session {session_id!r}; list the sessions and choose one of them.")
+        self.session_id = session_id
+
+
+class BadCursorError(JournalError):
+    """A list's cursor was not made by this program."""
+
+    def __init__(self) -> None:
+        super().__init__("The cursor is not one that session/list returned; ask for the list again without a cursor.")
+
+
+class LeaseHeldError(JournalError):
+    """The session runs in another process that is alive."""
+
+    def __init__(self, session_id: str, *, pid: int, host: str, since_ms: int) -> None:
+        since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        super().__init__(
+            f"Session {session_id} is in use by process {pid} on {host} since {since}; "
+            "close it there, or start a new session."
+        )
+        self.session_id = session_id
+        self.pid = pid
+        self.host = host
+        self.since_ms = since_ms

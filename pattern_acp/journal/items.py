@@ -1,0 +1,52 @@
+"""What an event is about.
+
+Owns: the `item` of every kind, by which `read_item` finds the events of one call, message, turn or block. Must not
+know: SQL.
+"""
+
+from typing import assert_never
+
+from pattern_acp.journal import events
+from pattern_acp.journal.events import Event
+
+
+def item_of(event: Event) -> str:
+    """The id of the call, message, block or else turn that `event` is about; empty when it is about its session."""
+    match event:
+        case (
+            events.ToolCallFinished()
+            | events.PermissionDecided()
+            | events.PermissionAsked()
+            | events.PermissionAnswered()
+            | events.GrantStored()
+        ):
+            return event.call_id or ""
+        case events.ToolCallStarted():
+            return event.call.call_id
+        case events.MessagePartial():
+            return event.message_id
+        case events.MessageRecorded():
+            return event.message.message_id
+        case (
+            events.TurnStarted()
+            | events.TurnEnded()
+            | events.ModelRequested()
+            | events.PlanUpdated()
+            | events.UsageReported()
+            | events.ErrorReported()
+        ):
+            return event.turn_id or ""
+        case events.BlockCommitted():
+            return event.block_id
+        case (
+            events.SessionCreated()
+            | events.SessionOpened()
+            | events.SessionConfigured()
+            | events.SessionTitled()
+            | events.SessionClosed()
+            | events.SessionDeleted()
+            | events.InstructionsCompiled()
+        ):
+            return ""
+        case _:
+            assert_never(event)

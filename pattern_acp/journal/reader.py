@@ -1,0 +1,163 @@
+"""Reading streams back, and checking their chain.
+
+Owns: rows to events, and what a sound chain is. Must not know: what a replay shows of an event.
+"""
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import LiteralString, cast
+
+import msgspec
+
+from pattern_acp.db.columns import data, integer, text
+from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
+from pattern_acp.journal.codec import decode
+from pattern_acp.journal.errors import DamagedEventError
+from pattern_acp.journal.events import Event
+
+QUERIES = load_queries("pattern_acp.journal")
+
+_CHAIN_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event and what the journal knows about it. `seq` orders all streams, `session_seq` counts within one."""
+
+    seq: int
+    session_seq: int
+    at_ms: int
+    actor: Actor
+    origin: Origin
+    item: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """The result of checking a stream: how many events were sound, and the first that is not."""
+
+    events: int
+    ok: bool
+    first_bad_seq: int | None = None
+    problem: str = ""
+
+
+def read_stream(tx: Transaction, stream: str, *, after: int = 0) -> list[Recorded]:
+    """The events of `stream` in order, those with a `session_seq` above `after`.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    return _recorded(tx, QUERIES["read_stream"], {"stream": stream, "after": after})
+
+
+def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
+    """The events of `stream` about one call, message, turn or block, in order.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    return _recorded(tx, QUERIES["read_item"], {"stream": stream, "item": item})
+
+
+def verify_stream(tx: Transaction, stream: str) -> ChainReport:
+    """Check every hash, the numbering and the end of `stream`; stops at the first problem.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    state = _ChainState()
+    while True:
+        rows = tx.all(QUERIES["read_chain"], {"stream": stream, "after": state.session_seq, "limit": _CHAIN_PAGE})
+        if not rows:
+            break
+        for row in rows:
+            problem = _check(row, state)
+            if problem:
+                return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(row[0]), problem=problem)
+            state = _ChainState(integer(row[0]), integer(row[1]), text(row[10]))
+    missing = tx.one(QUERIES["missing_projection_event"], {"stream": stream})
+    if missing:
+        problem = "the session's row was changed by an event that is gone"
+        return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(missing[0]), problem=problem)
+    return ChainReport(state.session_seq, ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChainState:
+    """The newest sound event."""
+
+    seq: int = 0
+    session_seq: int = 0
+    hash: str = FIRST_PREV_HASH
+
+
+def _check(row: Row, before: _ChainState) -> str:
+    seq, session_seq, kind, actor, origin, item, payload, blob, payload_hash, prev_hash, stored_hash, *content = row
+    if session_seq != before.session_seq + 1:
+        return f"event {before.session_seq + 1} of the stream is missing"
+    if integer(seq) <= before.seq:
+        return "the events are not in the order in which they were appended"
+    try:
+        found = sha256_hex(_canonical(payload, *content))
+    except (DamagedEventError, TypeError):
+        return "its payload cannot be read"
+    if found != payload_hash or (blob is not None and blob != payload_hash):
+        return "its payload was changed"
+    if prev_hash != before.hash:
+        return "it does not follow the event before it"
+    link = Link(before.hash, found, text(kind), text(actor), text(origin), text(item), integer(session_seq))
+    return "" if link.hash == stored_hash else "its kind, actor, origin, item or place was changed"
+
+
+def _recorded(tx: Transaction, sql: LiteralString, params: Params) -> list[Recorded]:
+    return [_record(row) for row in tx.all(sql, params)]
+
+
+def _record(row: Row) -> Recorded:
+    seq, session_seq, at_ms, kind, version, actor, origin, item, payload, encoding, content = row
+    stored = _canonical(payload, encoding, content)
+    return Recorded(
+        integer(seq),
+        integer(session_seq),
+        integer(at_ms),
+        Actor(text(actor)),
+        Origin(text(origin)),
+        text(item),
+        decode(text(kind), integer(version), _parse(stored)),
+    )
+
+
+def _canonical(payload: SqlValue, encoding: SqlValue, content: SqlValue) -> bytes:
+    """The canonical bytes of a payload, from its row or from its blob."""
+    if payload is not None:
+        return text(payload).encode("utf-8")
+    if encoding == "raw":
+        return data(content)
+    try:
+        return zlib.decompress(data(content))
+    except (zlib.error, TypeError) as error:
+        raise DamagedEventError("The blob of an event cannot be unpacked; run pattern-acp doctor.") from error
+
+
+def _parse(stored: bytes) -> JsonObject:
+    try:
+        return cast("JsonObject", msgspec.json.decode(stored))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Lone surrogates are the one thing that canonical JSON keeps and msgspec refuses.
+        return _parse_with_surrogates(stored)
+
+
+def _parse_with_surrogates(stored: bytes) -> JsonObject:
+    try:
+        return cast("JsonObject", json.loads(stored.decode("utf-8", "surrogatepass")))
+    except ValueError as error:
+        raise DamagedEventError("The payload of an event is not JSON; run pattern-acp doctor.") from error

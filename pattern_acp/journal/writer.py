@@ -1,0 +1,112 @@
+"""Appending to a stream.
+
+Owns: the place of an event in its chain, what it is about, and where a large payload goes. Must not know: what happens
+because of the event; rows that follow from it take `Appended.seq` in the same transaction (rule R1).
+"""
+
+import contextlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
+from pattern_acp.journal.codec import encode
+from pattern_acp.journal.events import Event
+from pattern_acp.journal.items import item_of
+
+QUERIES = load_queries("pattern_acp.journal")
+
+CONSTELLATION_STREAM = "constellation"
+"""The stream of events that belong to no session."""
+
+INLINE_BYTES = 8192
+"""Largest payload kept in the event's row; a larger one is a blob, so that walking a stream stays cheap."""
+
+_COMPRESSION_LEVEL = 1
+"""zlib's fastest: it runs under the write lock, and level 6 takes four times as long for a fifth less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an event went. `seq` is what the rows that follow from it store as `last_seq`."""
+
+    seq: int
+    session_seq: int
+    hash: str
+    at_ms: int
+
+
+def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: Origin, at_ms: int) -> Appended:
+    """Add `event` to the end of `stream`, a session's id or `CONSTELLATION_STREAM`.
+
+    Raises:
+        DatabaseError: the event could not be stored.
+    """
+    encoded = encode(event)
+    canonical = canonical_json(encoded.payload)
+    head = tx.one(QUERIES["stream_head"], {"stream": stream})
+    last_seq, prev_hash = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
+    link = Link(
+        prev_hash,
+        sha256_hex(canonical),
+        encoded.kind,
+        actor.value,
+        origin.value,
+        storable(item_of(event)),
+        last_seq + 1,
+    )
+    payload, blob = _store_payload(tx, canonical, link.payload_hash)
+    new_hash = link.hash
+    row: dict[str, SqlValue] = {
+        "stream": stream,
+        "session_seq": link.session_seq,
+        "at_ms": at_ms,
+        "kind": link.kind,
+        "version": encoded.version,
+        "actor": link.actor,
+        "origin": link.origin,
+        "item": link.item,
+        "payload": payload,
+        "blob": blob,
+        "payload_hash": link.payload_hash,
+        "prev_hash": prev_hash,
+        "hash": new_hash,
+    }
+    return Appended(tx.insert(QUERIES["append_event"], row), link.session_seq, new_hash, at_ms)
+
+
+def append_many(
+    tx: Transaction, stream: str, events: Sequence[Event], *, actor: Actor, origin: Origin, at_ms: int
+) -> tuple[Appended, ...]:
+    """Add several events of one actor, in order.
+
+    Raises:
+        DatabaseError: one of them could not be stored.
+    """
+    return tuple(append(tx, stream, event, actor=actor, origin=origin, at_ms=at_ms) for event in events)
+
+
+def _store_payload(tx: Transaction, canonical: bytes, payload_hash: str) -> tuple[str | None, str | None]:
+    """The columns `payload` and `blob`: one of them is None."""
+    if len(canonical) <= INLINE_BYTES:
+        # A lone surrogate from a model's escaped output: SQLite's text cannot hold it, a blob can.
+        with contextlib.suppress(UnicodeDecodeError):
+            return canonical.decode("utf-8"), None
+    compressed = zlib.compress(canonical, _COMPRESSION_LEVEL)
+    smaller = len(compressed) < len(canonical)
+    tx.execute(
+        QUERIES["store_blob"],
+        {
+            "hash": payload_hash,
+            "size": len(canonical),
+            "encoding": "zlib" if smaller else "raw",
+            "content": compressed if smaller else canonical,
+        },
+    )
+    return None, payload_hash
