@@ -80,6 +80,8 @@ class ToolContext:
     """Path to fingerprint of the text the model last saw: what an edit is based on."""
     result_limit: int = 40_000
     """Characters of one result that the model reads."""
+    command_ended: Callable[[], None] = lambda: None
+    """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Tool(Protocol):
         """Whether a call can change anything; others run side by side and are offered in plan mode."""
         ...
 
-    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext, /) -> PreparedCall:
         """Understand the call.
 
         Raises:

@@ -30,7 +30,9 @@ def input_schema(arguments: type[msgspec.Struct]) -> JsonObject:
     Raises:
         TypeError: the type uses something that no tool needs so far.
     """
-    (root,), definitions = msgspec.json.schema_components((arguments,))
+    (root,), components = msgspec.json.schema_components((arguments,))
+    # The docstring of an argument type speaks to programmers; the model pays for every word.
+    definitions = {name: {**item, "description": None} for name, item in components.items()}
     schema = _compact(root, definitions)
     if not isinstance(schema, Mapping):
         raise TypeError("A tool's arguments must be one object.")
@@ -65,7 +67,7 @@ def _compact(node: Json, definitions: Mapping[str, Json]) -> Json:
     for key, value in node.items():
         if key == "properties" and isinstance(value, dict):
             compact[key] = {name: _compact(item, definitions) for name, item in value.items()}
-        elif key not in _LEFT_OUT and value != []:
+        elif key not in _LEFT_OUT and value not in ([], None):
             compact[key] = _compact(value, definitions)
     return compact
 

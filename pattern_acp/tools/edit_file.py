@@ -1,0 +1,97 @@
+"""The tool edit_file."""
+
+from functools import partial
+from typing import Annotated
+
+import anyio.to_thread
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.edit_text import EditResult, PassageError, Replacement, apply_replacements
+from pattern_acp.tools.file_changes import (
+    FileChange,
+    changed_since,
+    prepared_change,
+    prepared_failure,
+    read_if_there,
+)
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.targets import Target, find_target, missing_sentence
+from pattern_acp.tools.text_limits import plural
+
+LINES_NAMED = 10
+"""Line numbers that a result lists."""
+
+
+class Edit(Struct, frozen=True, forbid_unknown_fields=True):
+    """One replacement."""
+
+    old_text: Annotated[
+        str, Meta(description="Exact text without line numbers, unique in the file unless replace_all.")
+    ]
+    new_text: str
+    replace_all: bool = False
+
+
+class EditFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of edit_file."""
+
+    path: Annotated[str, Meta(min_length=1)]
+    edits: Annotated[tuple[Edit, ...], Meta(min_length=1)]
+
+
+class EditFile:
+    """Replaces passages of a file, all or none of them."""
+
+    spec = ToolSpec(
+        "edit_file",
+        "Replace exact passages of a file. Edits apply in order; when one fails, none is made.",
+        input_schema(EditFileArguments),
+    )
+    kind = ToolKind.EDIT
+    changes_things = True
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, EditFileArguments)
+        target = await find_target(asked.path, context)
+        title = f"Edit {target.shown}"
+        try:
+            return prepared_change(title, await _plan(asked, target, context), context)
+        except (ToolFailedError, WorkspaceError) as error:
+            return prepared_failure(title, error, target, context)
+
+
+async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) -> FileChange:
+    before = await read_if_there(target, context)
+    if before is None:
+        raise ToolFailedError(f"{await missing_sentence(target)} A new file is made with write_file.")
+    known = context.read_fingerprints.get(target.resolved)
+    is_stale = known is not None and known != before.fingerprint
+    replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
+    # On a text that the model has not seen, only an exact match proves that the passage is the one it means.
+    apply = partial(apply_replacements, before.text, replacements, exact_only=is_stale)
+    try:
+        result = await anyio.to_thread.run_sync(apply)
+    except PassageError as error:
+        if not is_stale:
+            raise
+        sentence = f"{target.shown} was changed since you read it, and the edit does not fit any more."
+        raise changed_since(sentence, target, before, context) from error
+    summary = _summary(target, result, is_stale=is_stale)
+    return FileChange(target, before, result.text, summary, result.lines[0], known is not None and not is_stale)
+
+
+def _summary(target: Target, result: EditResult, *, is_stale: bool) -> str:
+    lines = ", ".join(str(line) for line in result.lines[:LINES_NAMED])
+    more = ", ..." if len(result.lines) > LINES_NAMED else ""
+    where = f"{'line' if len(result.lines) == 1 else 'lines'} {lines}{more}"
+    sentences = [f"Edited {target.shown}: {plural(result.count, 'replacement')} at {where}.", *result.notes]
+    if is_stale:
+        sentences.append("The file was changed elsewhere since you read it; read it again before you rely on the rest.")
+    return " ".join(sentences)

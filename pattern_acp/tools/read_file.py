@@ -1,0 +1,146 @@
+"""The tool read_file."""
+
+import base64
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio.to_thread
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.text_limits import cut_line, plural
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.kinds import PathFacts, inspect_path
+
+WINDOW_LINES = 2_000
+"""Lines of one read when the model asks for no number: whole source files, not whole logs."""
+
+LINE_LIMIT = 2_000
+"""Characters of one line; longer ones are minified or data."""
+
+IMAGE_LIMIT = 5_000_000
+"""Bytes of an image that is handed on; the Anthropic API takes no larger one."""
+
+FOOTER_ROOM = 200
+"""Characters kept free for saying what is left."""
+
+
+class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of read_file."""
+
+    path: Annotated[str, Meta(min_length=1)]
+    start_line: Annotated[int, Meta(ge=1)] = 1
+    line_count: Annotated[int, Meta(ge=1)] = WINDOW_LINES
+
+
+class ReadFile:
+    """Reads a window of a text file, or shows an image."""
+
+    spec = ToolSpec(
+        "read_file",
+        "Read a text file (numbered lines; 2,000 unless line_count says otherwise) or look at an image.",
+        input_schema(ReadFileArguments),
+    )
+    kind = ToolKind.READ
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`. Looks at nothing: what lies outside the roots may only be seen once it was allowed."""
+        asked = parse_arguments(arguments, ReadFileArguments)
+        target = await find_target(asked.path, context)
+        return PreparedCall(
+            title=_title(target, asked),
+            accesses=(ReadPath(target.resolved),),
+            run=partial(_run, asked, target, context),
+            locations=(Location(target.path, asked.start_line),),
+        )
+
+
+def _title(target: Target, asked: ReadFileArguments) -> str:
+    if asked.start_line == 1 and asked.line_count == WINDOW_LINES:
+        return f"Read {target.shown}"
+    return f"Read {target.shown} (lines {asked.start_line}-{asked.start_line + asked.line_count - 1})"
+
+
+async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    await confirm_target(target)
+    facts = await anyio.to_thread.run_sync(inspect_path, target.path)
+    if facts.kind == "directory":
+        raise ToolFailedError(f"{target.shown} is a folder; use list_directory.")
+    if facts.kind == "image":
+        return await _image(target, facts)
+    if facts.kind == "binary":
+        return _binary(target, facts)
+    return await _text(asked, target, context)
+
+
+async def _image(target: Target, facts: PathFacts) -> ToolOutcome:
+    if facts.size > IMAGE_LIMIT:
+        raise ToolFailedError(
+            f"{target.shown} is an image of {facts.size:,} bytes; at most {IMAGE_LIMIT:,} can be looked at."
+        )
+    data = base64.b64encode(await anyio.to_thread.run_sync(Path(target.path).read_bytes)).decode("ascii")
+    return ToolOutcome(
+        f"{target.shown} is an image ({facts.media_type}, {facts.size:,} bytes); it is attached.",
+        content=(ImageContent(facts.media_type, data),),
+        images=(ImagePart(facts.media_type, data),),
+    )
+
+
+def _binary(target: Target, facts: PathFacts) -> ToolOutcome:
+    sentence = f"{target.shown} is not text ({facts.media_type}, {facts.size:,} bytes); its content is not shown."
+    return ToolOutcome(sentence, content=(TextContent(sentence),))
+
+
+async def _text(asked: ReadFileArguments, target: Target, context: ToolContext) -> ToolOutcome:
+    try:
+        file = await context.files.read_text_file(target.path)
+    except FileMissingError as error:
+        raise ToolFailedError(await missing_sentence(target)) from error
+    lines = text_lines(file.text)
+    if lines and asked.start_line > len(lines):
+        raise ToolFailedError(f"{target.shown} has only {plural(len(lines), 'line')}; choose a smaller start_line.")
+    shown = _window(lines, asked, context.result_limit)
+    context.read_fingerprints[target.resolved] = file.fingerprint
+    last = asked.start_line + len(shown) - 1
+    summary = f"Lines {asked.start_line}-{last} of {len(lines):,}." if lines else "The file is empty."
+    return ToolOutcome(
+        "\n".join([*shown, *_footer(last, len(lines))]) if lines else summary,
+        content=(TextContent(f"{summary} {file.warning}".rstrip()),),
+        locations=(Location(target.path, asked.start_line),),
+    )
+
+
+def text_lines(text: str) -> list[str]:
+    """The lines of a file without their endings, as editors count them."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _window(lines: list[str], asked: ReadFileArguments, limit: int) -> list[str]:
+    shown: list[str] = []
+    room = limit - FOOTER_ROOM
+    start = asked.start_line - 1
+    for number, line in enumerate(lines[start : start + asked.line_count], asked.start_line):
+        text = f"{number}\t{cut_line(line, LINE_LIMIT)}"
+        room -= len(text) + 1
+        if room < 0 and shown:
+            break
+        shown.append(text)
+    return shown
+
+
+def _footer(last: int, total: int) -> list[str]:
+    left = total - last
+    return [f"[{plural(left, 'line')} left; continue with start_line={last + 1}]"] if left > 0 else []

@@ -1,0 +1,44 @@
+"""The tools that a session has.
+
+Owns: which tools there are and which of them a mode offers. Must not know: what any of them does.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.tools.base import Tool
+from pattern_acp.tools.edit_file import EditFile
+from pattern_acp.tools.find_files import FindFiles
+from pattern_acp.tools.list_directory import ListDirectory
+from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
+from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.search_text import SearchText
+from pattern_acp.tools.update_plan import UpdatePlan
+from pattern_acp.tools.write_file import WriteFile
+
+
+def default_tools() -> tuple[Tool, ...]:
+    """Every built-in tool (issue 2, section 5), in the order that the model reads them; the order never changes."""
+    return (
+        ReadFile(),
+        WriteFile(),
+        EditFile(),
+        ListDirectory(),
+        FindFiles(),
+        SearchText(),
+        RunCommand(),
+        UpdatePlan(),
+        MemoryRead(),
+        MemoryWrite(),
+        MemorySearch(),
+    )
+
+
+def offered(tools: Sequence[Tool], *, mode_is_plan: bool) -> tuple[Tool, ...]:
+    """The tools that the model is offered: in plan mode none that changes anything (issue 2, section 9)."""
+    return tuple(tool for tool in tools if not (mode_is_plan and tool.changes_things))
+
+
+def tool_named(tools: Sequence[Tool], name: str) -> Tool | None:
+    """The tool of this name."""
+    return next((tool for tool in tools if tool.spec.name == name), None)

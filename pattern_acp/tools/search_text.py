@@ -1,0 +1,112 @@
+"""The tool search_text."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.text_limits import cut_middle, one_line, plural
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.matches import MatchedLine, Matches
+from pattern_acp.workspace.paths import display_path
+from pattern_acp.workspace.search import search_text
+
+MATCHES_SHOWN = 200
+"""Matching lines of one result."""
+
+LOCATIONS_SHOWN = 20
+"""Places that an editor is told of."""
+
+
+class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of search_text."""
+
+    pattern: Annotated[str, Meta(description="Regular expression for one line.", min_length=1)]
+    path: Annotated[str, Meta(min_length=1)] = "."
+    glob: Annotated[str, Meta(description="Only files whose name matches.", min_length=1)] | None = None
+    case_sensitive: bool = True
+    context_lines: Annotated[int, Meta(ge=0, le=20)] = 0
+
+
+class SearchText:
+    """Searches files for lines that a regular expression matches."""
+
+    spec = ToolSpec(
+        "search_text",
+        "Search text files for a regular expression, without files that git ignores. path may be a folder or a file.",
+        input_schema(SearchTextArguments),
+    )
+    kind = ToolKind.SEARCH
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, SearchTextArguments)
+        target = await find_target(asked.path, context)
+        where = "" if target.path == context.cwd else f" in {target.shown}"
+        only = f" ({one_line(asked.glob)})" if asked.glob else ""
+        return PreparedCall(
+            title=f"Search {one_line(asked.pattern)}{where}{only}",
+            accesses=(ReadPath(target.resolved),),
+            run=partial(_run, asked, target, context),
+        )
+
+
+async def _run(asked: SearchTextArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    await confirm_target(target)
+    try:
+        matches = await search_text(
+            target.path,
+            asked.pattern,
+            glob=asked.glob,
+            case_sensitive=asked.case_sensitive,
+            context=asked.context_lines,
+            limit=MATCHES_SHOWN,
+        )
+    except FileMissingError as error:
+        raise ToolFailedError(await missing_sentence(target)) from error
+    counted = _counted(matches)
+    hits = [line for line in matches.lines if line.is_match]
+    return ToolOutcome(
+        cut_middle("\n".join([counted, *_grouped(matches.lines, context.cwd)]), context.result_limit).text,
+        content=(TextContent(counted),),
+        locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
+    )
+
+
+def _counted(matches: Matches) -> str:
+    if matches.match_count == 0:
+        return "No line matches, but the search was cut off for time." if matches.stopped else "No line matches."
+    files = plural(matches.file_count, "file")
+    counted = f"{plural(matches.match_count, 'line')} in {files}"
+    stopped = {
+        "": "",
+        "limit": "; there are more, narrow the search",
+        "time": "; the search was cut off for time, narrow it",
+    }
+    return f"{counted}{stopped[matches.stopped]}:"
+
+
+def _grouped(lines: Sequence[MatchedLine], cwd: str) -> list[str]:
+    """Each file's name once, then its lines: `12:` before a match, `13-` before context, `--` at gaps in context."""
+    shown: list[str] = []
+    has_context = any(not line.is_match for line in lines)
+    for path, of_file in groupby(lines, key=lambda line: line.path):
+        shown.append(display_path(path, cwd))
+        previous = 0
+        for line in of_file:
+            if has_context and previous and line.line > previous + 1:
+                shown.append("--")
+            shown.append(f"{line.line}{':' if line.is_match else '-'} {line.text}")
+            previous = line.line
+    return shown

@@ -1,0 +1,86 @@
+"""The file or folder that a call names.
+
+Owns: the two names of a path (the one the editor knows, the one policy decides on) and the check that they still belong
+together just before an effect. Must not know: what is done with it.
+"""
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+
+from pattern_acp.tools.base import ToolContext, ToolFailedError
+from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
+
+NAMES_COMPARED = 5_000
+"""Most names of a folder that are compared with a misspelt one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path as the model named it.
+
+    `path` is absolute and what the editor knows, `resolved` goes through symbolic links and is what policy decides on,
+    `shown` is short for people and the model.
+    """
+
+    path: str
+    resolved: str
+    shown: str
+
+
+async def find_target(raw: str, context: ToolContext) -> Target:
+    """The target that `raw` names in this session.
+
+    Raises:
+        WorkspaceError: the path cannot be used.
+    """
+    path = absolute_path(raw, context.cwd)
+    resolved = await anyio.to_thread.run_sync(resolve_path, path)
+    return Target(path, resolved, display_path(path, context.cwd))
+
+
+async def confirm_target(target: Target) -> None:
+    """Check that the path still leads where policy thought (issue 2, section 9: again just before the effect).
+
+    Raises:
+        ToolFailedError: a symbolic link was changed since.
+    """
+    if await anyio.to_thread.run_sync(resolve_path, target.path) != target.resolved:
+        raise ToolFailedError(
+            f"{target.shown} now leads to another place than when it was decided on; nothing was done. Try again."
+        )
+
+
+def is_inside(target: Target, context: ToolContext) -> bool:
+    """Whether the target lies in the session's roots, where reading needs no question."""
+    return is_within(target.resolved, context.roots)
+
+
+async def missing_sentence(target: Target) -> str:
+    """What to tell the model about a path that does not exist, with names that are like it."""
+    return await anyio.to_thread.run_sync(_missing_sentence, target)
+
+
+def _missing_sentence(target: Target) -> str:
+    parent = Path(target.path).parent
+    if not parent.is_dir():
+        return f"{target.shown} does not exist, nor does its folder; look for it with find_files."
+    near = _nearest_names(parent, Path(target.path).name)
+    if not near:
+        return f"{target.shown} does not exist; look for it with find_files or list_directory."
+    folder = target.shown[: len(target.shown) - len(Path(target.path).name)]
+    return f"{target.shown} does not exist; did you mean {' or '.join(folder + name for name in near)}?"
+
+
+def _nearest_names(folder: Path, name: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(NAMES_COMPARED), strict=False)]
+    except OSError:
+        return []
+    by_lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    return [by_lower[lower] for lower in near]

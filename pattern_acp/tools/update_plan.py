@@ -1,0 +1,55 @@
+"""The tool update_plan."""
+
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
+from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.policy.access import NoEffect
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.text_limits import plural
+
+
+class PlanStep(Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of the plan."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    status: PlanStatus = PlanStatus.PENDING
+    priority: PlanPriority = PlanPriority.MEDIUM
+
+
+class UpdatePlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of update_plan."""
+
+    entries: tuple[PlanStep, ...]
+
+
+class UpdatePlan:
+    """Shows a plan to the person."""
+
+    spec = ToolSpec(
+        "update_plan",
+        "Show the person your plan for work of several steps, and keep it up to date. Send all steps every time.",
+        input_schema(UpdatePlanArguments),
+    )
+    kind = ToolKind.THINK
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, _context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, UpdatePlanArguments)
+        plan = Plan(tuple(PlanEntry(step.content, step.priority, step.status) for step in asked.entries))
+        return PreparedCall("Update the plan", (NoEffect(),), partial(_run, plan))
+
+
+async def _run(plan: Plan, _progress: Progress) -> ToolOutcome:
+    done = sum(entry.status is PlanStatus.COMPLETED for entry in plan.entries)
+    text = f"The plan is shown: {plural(len(plan.entries), 'step')}, {done} completed."
+    return ToolOutcome(text, origin=Origin.MODEL, plan=plan)
