@@ -4,11 +4,13 @@ Owns: which commands and flags there are, their help, and their errors. Must not
 nothing: whoever calls it shows the text that comes back.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
+from pattern_acp.config.keys import KEYS
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -117,9 +119,20 @@ def _version() -> str:
 
 
 def _parse(argv: Sequence[str]) -> Arguments:
-    found = vars(_build_parser().parse_args(list(argv)))
+    parser = _build_parser()
+    try:
+        found = vars(parser.parse_args(list(argv)))
+    except _UsageError as error:
+        # argparse takes the value of an unknown flag for the command, and complains about the value.
+        known = set(re.findall(r"--[a-z-]+", parser.format_help()))
+        flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
+        stranger = next((flag for flag in flags if flag not in known), "")
+        if stranger and "COMMAND" in str(error):
+            raise _UsageError(f"unrecognized arguments: {stranger}.") from error
+        raise
     if found.get("version"):
         return ShowText(_version())
+    _refuse_bad_settings(found)
     flags = Flags(
         model=found.get("model"),
         constellation=found.get("constellation"),
@@ -137,6 +150,14 @@ def _parse(argv: Sequence[str]) -> Arguments:
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
     return Serve(flags)
+
+
+def _refuse_bad_settings(found: dict[str, object]) -> None:
+    """A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py)."""
+    for key in KEYS:
+        value = found.get(key.name) if key.flag else None
+        if value is not None and key.check(value) is None:
+            raise _UsageError(f"{key.flag} must be {key.allowed}.")
 
 
 def _chat(flags: Flags, found: dict[str, object]) -> Chat:

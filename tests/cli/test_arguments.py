@@ -1,0 +1,108 @@
+"""What each command line asks for."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pattern_acp import __version__
+from pattern_acp.cli.arguments import (
+    Arguments,
+    BadUsage,
+    Chat,
+    Doctor,
+    Serve,
+    Sessions,
+    ShowText,
+    parse_arguments,
+)
+from pattern_acp.config.settings import Flags
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", Serve()),
+        ("acp", Serve()),
+        ("--acp", Serve()),
+        ("--acp acp", Serve()),
+        ("--model a/b --acp", Serve(Flags(model="a/b"))),
+        ("acp --model a/b", Serve(Flags(model="a/b"))),
+        ("--model a/b acp", Serve(Flags(model="a/b"))),
+        (
+            "--constellation w --persona p --model=a/b --mode plan --log-level debug",
+            Serve(Flags("a/b", "w", "p", "plan", "debug")),
+        ),
+        ("chat", Chat()),
+        ("chat hello", Chat(prompt="hello")),
+        ("--constellation w chat hello --yes", Chat(Flags(constellation="w"), prompt="hello", answer="allow")),
+        ("chat --deny --json --session s1", Chat(answer="deny", json=True, session="s1")),
+        ("chat --continue --cwd d", Chat(latest=True, cwd="d")),
+        ("chat -- --yes", Chat(prompt="--yes")),
+        ("sessions", Sessions()),
+        ("sessions list --json --all", Sessions(json=True, everywhere=True)),
+        ("sessions show s1", Sessions(action="show", session="s1")),
+        ("sessions delete s1 --constellation w", Sessions(Flags(constellation="w"), "delete", "s1")),
+        ("doctor", Doctor()),
+        ("doctor --json", Doctor(json=True)),
+        ("--version", ShowText(f"pattern-acp {__version__}")),
+        ("-V", ShowText(f"pattern-acp {__version__}")),
+        ("--acp --version", ShowText(f"pattern-acp {__version__}")),
+    ],
+)
+def test_a_command_line_asks_for(line: str, expected: Arguments):
+    assert parse_arguments(line.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("--frobnicate", "--frobnicate"),
+        ("frobnicate", "frobnicate"),
+        ("acp extra", "extra"),
+        ("chat one two", "two"),
+        ("chat --yes --deny", "--deny"),
+        ("chat --session a --continue", "--continue"),
+        ("--log-level loud", "loud"),
+        ("--mode fast", "fast"),
+        ("--model", "--model"),
+        ("--model", "expected one argument"),
+        ("--constellation ../x", "--constellation must be"),
+        ("chat --persona a/b", "--persona must be"),
+        ("--constel x", "--constel"),
+        ("--acp chat", "--acp"),
+        ("sessions show", "id"),
+        ("sessions list s1", "sessions show"),
+        ("sessions frobnicate", "frobnicate"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_that_names_the_fault(line: str, word: str):
+    result = parse_arguments(line.split())
+    assert isinstance(result, BadUsage)
+    assert word in result.sentence
+    assert result.sentence.startswith("pattern-acp: ")
+    assert "\n" not in result.sentence
+
+
+@pytest.mark.parametrize("command", ["", "acp ", "chat ", "sessions ", "doctor "])
+def test_help_names_every_setting_without_colour(command: str):
+    result = parse_arguments([*command.split(), "--help"])
+    assert isinstance(result, ShowText)
+    for flag in ("--constellation", "--persona", "--model", "--mode", "--log-level"):
+        assert flag in result.text
+    assert "\x1b" not in result.text
+
+
+def test_help_of_the_program_names_every_command():
+    result = parse_arguments(["-h"])
+    assert isinstance(result, ShowText)
+    for command in ("acp", "chat", "sessions", "doctor", "--version", "--acp"):
+        assert command in result.text
+
+
+def test_serving_without_flags_imports_no_parser():
+    code = (
+        "import sys; from pattern_acp.cli.arguments import parse_arguments; parse_arguments(['acp']); "
+        "sys.exit('argparse' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=20).returncode == 0

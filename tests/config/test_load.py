@@ -1,0 +1,293 @@
+"""Precedence, what a project may do, and what happens to settings that cannot be used."""
+
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from pattern_acp.config.keys import KEYS
+from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
+from pattern_acp.config.settings import Flags, Settings, TurnSettings
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def load_with(home: Path, *, user: str = "", project: str = "", flags: Flags | None = None, **environ: str) -> Loaded:
+    if user:
+        write(home / "config.toml", user)
+    if project:
+        write(home / "project" / ".pattern" / "config.toml", project)
+    return load(flags or Flags(), {"PATTERN_ACP_HOME": str(home), **environ}, project_dir=str(home / "project"))
+
+
+def sentences(loaded: Loaded, home: Path) -> list[str]:
+    return [str(problem).replace(str(home), "HOME").replace("\\", "/") for problem in loaded.problems]
+
+
+def source_of(loaded: Loaded, key: str) -> str:
+    return next(value.source for value in loaded.values if value.key == key)
+
+
+def test_without_anything_the_defaults_hold(tmp_path: Path):
+    loaded = load_with(tmp_path)
+    assert loaded.problems == ()
+    assert loaded.settings.turn == TurnSettings()
+    assert (loaded.settings.model, loaded.settings.mode) == ("", "ask")
+    assert set(loaded.settings.providers) == {"anthropic", "openai", "ollama", "offline", "scripted"}
+    assert not any(provider.configured for provider in loaded.settings.providers.values())
+
+
+def test_every_key_lands_in_the_settings(tmp_path: Path):
+    loaded = load_with(
+        tmp_path,
+        user="""
+model = "lab/a"
+constellation = "work"
+persona = "reviewer"
+mode = "edit"
+log_level = "debug"
+editor_deadline_seconds = 5
+[turn]
+max_model_requests = 1
+max_wall_seconds = 2
+tool_result_chars = 3000
+command_timeout_seconds = 4
+max_output_tokens = 5
+provider_idle_seconds = 6
+""",
+    )
+    assert loaded.problems == ()
+    assert loaded.settings == Settings(
+        model="lab/a",
+        constellation="work",
+        persona="reviewer",
+        mode="edit",
+        log_level="debug",
+        editor_deadline_seconds=5,
+        turn=TurnSettings(1, 2, 3000, 4, 5, 6),
+        providers=loaded.settings.providers,
+    )
+    assert all(source_of(loaded, key.name) != "default" for key in KEYS)
+
+
+def test_flags_beat_the_environment_which_beats_the_files(tmp_path: Path):
+    user = 'model = "openai/user"\n[providers.lab]\nbase_url = "http://localhost:1"\n'
+    project = 'model = "lab/project"\n'
+    assert load_with(tmp_path, user=user).settings.model == "openai/user"
+    assert load_with(tmp_path, project=project).settings.model == "lab/project"
+    from_environment = load_with(tmp_path, PATTERN_ACP_MODEL="lab/environment")
+    assert from_environment.settings.model == "lab/environment"
+    assert source_of(from_environment, "model") == "$PATTERN_ACP_MODEL"
+    from_flag = load_with(tmp_path, flags=Flags(model="lab/flag"), PATTERN_ACP_MODEL="lab/environment")
+    assert from_flag.settings.model == "lab/flag"
+    assert source_of(from_flag, "model") == "--model"
+
+
+def test_a_value_names_its_file_and_line(tmp_path: Path):
+    loaded = load_with(tmp_path, user='# a comment\n\nmode = "plan"\n')
+    assert source_of(loaded, "mode") == f"{tmp_path / 'config.toml'}:3"
+
+
+def test_an_empty_variable_is_not_set(tmp_path: Path):
+    loaded = load_with(tmp_path, user='constellation = "work"', PATTERN_ACP_CONSTELLATION="")
+    assert loaded.settings.constellation == "work"
+
+
+def test_unknown_keys_and_wrong_types_are_one_line_each_and_the_rest_holds(tmp_path: Path):
+    loaded = load_with(
+        tmp_path,
+        user="""mode = "fast"
+logs = 3
+persona = 4
+
+[turn]
+max_wall_seconds = "long"
+max_model_requests = 0
+foo = 1
+
+[colours]
+blue = 1
+""",
+    )
+    assert sentences(loaded, tmp_path) == snapshot(
+        [
+            "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
+            "log_level, editor_deadline_seconds, [turn], [providers.NAME]. It is not used.",
+            "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
+            "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds. It is not used.",
+            "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
+            "log_level, editor_deadline_seconds, [turn], [providers.NAME]. It is not used.",
+            "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
+            "not starting or ending with a dot, not 4; default is used (default).",
+            'HOME/config.toml:1: mode: it must be one of ask, edit, plan, auto, not "fast"; ask is used (default).',
+            "HOME/config.toml:7: turn.max_model_requests: it must be a whole number from 1 to 10000, not 0; "
+            "100 is used (default).",
+            "HOME/config.toml:6: turn.max_wall_seconds: it must be a whole number from 1 to 86400, not text; "
+            "3600 is used (default).",
+        ]
+    )
+    assert loaded.settings.turn == TurnSettings()
+    assert loaded.settings.mode == "ask"
+
+
+def test_a_boolean_is_no_number(tmp_path: Path):
+    loaded = load_with(tmp_path, user="editor_deadline_seconds = true")
+    assert loaded.settings.editor_deadline_seconds == 20
+    assert len(loaded.problems) == 1
+
+
+def test_a_bad_variable_falls_back_to_the_file(tmp_path: Path):
+    loaded = load_with(tmp_path, user='log_level = "error"', PATTERN_ACP_LOG="loud")
+    assert loaded.settings.log_level == "error"
+    assert sentences(loaded, tmp_path) == [
+        '$PATTERN_ACP_LOG: log_level: it must be one of debug, info, warning, error, not "loud"; '
+        "error is used (HOME/config.toml:1)."
+    ]
+
+
+def test_levels_and_modes_are_read_in_any_case(tmp_path: Path):
+    assert load_with(tmp_path, PATTERN_ACP_LOG="DEBUG").settings.log_level == "debug"
+
+
+def test_a_broken_file_is_one_problem_with_its_line(tmp_path: Path):
+    loaded = load_with(tmp_path, user='mode = "plan"\nmodel = \n')
+    assert sentences(loaded, tmp_path) == [
+        "HOME/config.toml:2: it is not valid TOML (Invalid value), so none of it is used; correct the line."
+    ]
+    assert loaded.settings.mode == "ask"
+
+
+def test_turn_may_not_be_a_value(tmp_path: Path):
+    loaded = load_with(tmp_path, user="turn = 3")
+    assert sentences(loaded, tmp_path) == [
+        "HOME/config.toml:1: turn: it must be a table [turn]; the defaults are used."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "project", "effective"),
+    [
+        ("ask", "plan", "plan"),
+        ("ask", "ask", "ask"),
+        ("ask", "edit", "ask"),
+        ("ask", "auto", "ask"),
+        ("plan", "ask", "plan"),
+        ("auto", "edit", "edit"),
+        ("auto", "auto", "auto"),
+    ],
+)
+def test_a_project_may_only_narrow_the_mode(tmp_path: Path, own: str, project: str, effective: str):
+    loaded = load_with(tmp_path, user=f'mode = "{own}"', project=f'mode = "{project}"')
+    assert loaded.settings.mode == effective
+    assert len(loaded.problems) == (effective != project)
+
+
+def test_a_project_may_only_lower_limits(tmp_path: Path):
+    loaded = load_with(
+        tmp_path,
+        user="[turn]\nmax_wall_seconds = 60",
+        project="editor_deadline_seconds = 5\n[turn]\nmax_wall_seconds = 61\nmax_model_requests = 3\n",
+    )
+    assert loaded.settings.turn == TurnSettings(max_model_requests=3, max_wall_seconds=60)
+    assert loaded.settings.editor_deadline_seconds == 5
+    assert sentences(loaded, tmp_path) == [
+        "HOME/project/.pattern/config.toml:3: turn.max_wall_seconds: a project may only lower it, and your own value "
+        "is 60; 60 is used (HOME/config.toml:2)."
+    ]
+
+
+def test_a_flag_still_beats_what_a_project_narrowed(tmp_path: Path):
+    loaded = load_with(tmp_path, project='mode = "plan"', flags=Flags(mode="edit"))
+    assert loaded.settings.mode == "edit"
+
+
+def test_a_project_cannot_choose_memory_log_persona_or_providers(tmp_path: Path):
+    loaded = load_with(
+        tmp_path,
+        project="""constellation = "yours"
+persona = "other"
+log_level = "debug"
+[providers.mine]
+base_url = "http://evil.example"
+[providers.anthropic]
+base_url = "http://evil.example"
+""",
+        ANTHROPIC_API_KEY="key-of-the-person",
+    )
+    assert loaded.settings.constellation == "default"
+    assert loaded.settings.persona == "default"
+    assert loaded.settings.log_level == "info"
+    assert "mine" not in loaded.settings.providers
+    assert loaded.settings.providers["anthropic"].base_url == "https://api.anthropic.com"
+    assert {problem.key for problem in loaded.problems} == {"constellation", "persona", "log_level", "providers"}
+
+
+@pytest.mark.parametrize(
+    ("model", "is_allowed"),
+    [("anthropic/any", True), ("openai/any", False), ("lab/any", False), ("offline", True), ("scripted", False)],
+)
+def test_a_project_may_name_models_of_providers_that_are_set_up(tmp_path: Path, model: str, *, is_allowed: bool):
+    loaded = load_with(tmp_path, project=f'model = "{model}"', ANTHROPIC_API_KEY="key-of-the-person")
+    assert loaded.settings.model == (model if is_allowed else "")
+    assert len(loaded.problems) == (not is_allowed)
+
+
+def test_a_projects_odd_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "project" / ".pattern" / "config.toml").mkdir(parents=True)
+    loaded = load_with(tmp_path)
+    assert len(loaded.problems) == 1
+    assert load(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)}, project_dir=str(tmp_path / "none")).problems == ()
+
+
+def test_a_home_opened_as_project_is_not_read_twice(tmp_path: Path):
+    home = tmp_path / ".pattern"
+    write(home / "config.toml", 'mode = "auto"\nconstellation = "work"')
+    loaded = load(Flags(), {"PATTERN_ACP_HOME": str(home)}, project_dir=str(tmp_path))
+    assert loaded.problems == ()
+    assert loaded.settings.mode == "auto"
+
+
+def test_a_key_in_the_wrong_place_is_never_repeated(tmp_path: Path):
+    planted = "sk-ant-planted-0123456789abcdef"
+    loaded = load_with(
+        tmp_path,
+        user=f"""model = "{planted} {planted}"
+mode = "{planted}"
+[providers.lab]
+base_url = "{planted}"
+api_key = "{planted}"
+api_key_env = "{planted}"
+headers = {{ "X-Key" = "{planted}" }}
+""",
+        ANTHROPIC_API_KEY=planted,
+        OPENAI_BASE_URL=planted,
+        PATTERN_ACP_LOG=planted,
+    )
+    shown = "\n".join([*map(str, loaded.problems), *map(str, loaded.values), repr(loaded.settings)])
+    assert planted not in shown
+    assert len(loaded.problems) >= 6
+
+
+def test_a_problem_is_always_one_line(tmp_path: Path):
+    loaded = load_with(tmp_path, user='"a\\nb\\u001b[31m" = 1\n')
+    (line,) = map(str, loaded.problems)
+    assert line.isprintable()
+
+
+def test_secrets_are_known_to_the_log(tmp_path: Path):
+    loaded = load_with(
+        tmp_path,
+        user='[providers.lab]\nbase_url = "http://me:pass-word@localhost:1"\nheaders = { "X-Key" = "header-value" }',
+        OPENAI_API_KEY="key-of-openai",
+    )
+    assert set(known_secrets(loaded.settings)) == {"key-of-openai", "header-value", "pass-word"}
+
+
+def test_the_environment_is_a_copy_of_the_process():
+    environment = process_environment()
+    assert environment
+    assert environment == process_environment()
+    assert environment is not process_environment()
