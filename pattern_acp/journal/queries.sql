@@ -47,3 +47,101 @@ ORDER BY session_seq LIMIT :limit;
 -- The event that a session's row was last changed by, when that event is gone: the end of the stream was cut off.
 SELECT last_seq FROM sessions
 WHERE id = :stream AND NOT EXISTS (SELECT 1 FROM events WHERE events.seq = sessions.last_seq);
+
+-- name: create_session
+-- Adds the row of a new session.
+INSERT INTO sessions (
+    id, cwd, cwd_key, additional_directories, title, persona, persona_identity, model, mode, thought_level,
+    created_ms, updated_ms, prompt_count, deleted, parent, fork_seq, last_seq
+) VALUES (
+    :id, :cwd, :cwd_key, :additional_directories, '', :persona, :persona_identity, :model, :mode, :thought_level,
+    :at_ms, :at_ms, 0, 0, :parent, :fork_seq, :last_seq
+);
+
+-- name: get_session
+-- One session that was not deleted.
+SELECT
+    id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
+    updated_ms, prompt_count, parent, fork_seq, last_seq
+FROM sessions WHERE id = :id AND deleted = 0;
+
+-- name: touch_session
+-- The session answered.
+UPDATE sessions SET updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: count_prompt
+-- The session got a prompt.
+UPDATE sessions SET prompt_count = prompt_count + 1, updated_ms = :at_ms, last_seq = :last_seq
+WHERE id = :id AND deleted = 0;
+
+-- name: set_title
+-- The session has a title.
+UPDATE sessions SET title = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: set_mode
+-- The session works in another mode.
+UPDATE sessions SET mode = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: set_model
+-- The session uses another model.
+UPDATE sessions SET model = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: set_thought_level
+-- The session's model thinks more or less.
+UPDATE sessions SET thought_level = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: set_directories
+-- The session was opened with other folders.
+UPDATE sessions
+SET cwd = :cwd, cwd_key = :cwd_key, additional_directories = :additional_directories, last_seq = :last_seq
+WHERE id = :id AND deleted = 0;
+
+-- name: delete_session
+-- The session is no longer listed or loaded; its journal stays.
+UPDATE sessions SET deleted = 1, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: list_sessions
+-- Sessions with a prompt, newest first, below a place in that order.
+SELECT
+    id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
+    updated_ms, prompt_count, parent, fork_seq, last_seq
+FROM sessions
+WHERE deleted = 0 AND prompt_count > 0 AND (updated_ms, id) < (:before_ms, :before_id)
+ORDER BY updated_ms DESC, id DESC LIMIT :limit;
+
+-- name: list_sessions_of_cwd
+-- The same for one working directory.
+SELECT
+    id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
+    updated_ms, prompt_count, parent, fork_seq, last_seq
+FROM sessions
+WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND (updated_ms, id) < (:before_ms, :before_id)
+ORDER BY updated_ms DESC, id DESC LIMIT :limit;
+
+-- name: get_lease
+-- Who holds a session.
+SELECT holder, pid, process_started, host, acquired_ms, renewed_ms FROM leases WHERE session_id = :session_id;
+
+-- name: take_lease
+-- Gives a session to a holder, whoever had it.
+INSERT INTO leases (session_id, holder, pid, process_started, host, acquired_ms, renewed_ms)
+VALUES (:session_id, :holder, :pid, :process_started, :host, :at_ms, :at_ms)
+ON CONFLICT (session_id) DO UPDATE SET
+    holder = excluded.holder, pid = excluded.pid, process_started = excluded.process_started, host = excluded.host,
+    acquired_ms = excluded.acquired_ms, renewed_ms = excluded.renewed_ms;
+
+-- name: renew_lease
+-- The holder still works on the session.
+UPDATE leases SET renewed_ms = :at_ms WHERE session_id = :session_id AND holder = :holder;
+
+-- name: renew_leases
+-- The holder still works on all of its sessions.
+UPDATE leases SET renewed_ms = :at_ms WHERE holder = :holder;
+
+-- name: release_lease
+-- The holder is done with the session.
+DELETE FROM leases WHERE session_id = :session_id AND holder = :holder;
+
+-- name: release_leases
+-- The holder ends.
+DELETE FROM leases WHERE holder = :holder;

@@ -1,0 +1,157 @@
+"""Turns that nobody ended, because their process died.
+
+Owns: what is missing from such a turn, and the events that complete it, so that every announced call reaches a final
+status exactly once. Must not know: what a replay shows, or who calls it; the caller holds the session's lease.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import (
+    Event,
+    MessagePartial,
+    MessageRecorded,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from pattern_acp.journal.items import item_of
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.writer import Appended, append
+
+INTERRUPTED_RESULT = "interrupted"
+"""What the model reads as the result of a call whose end nobody saw."""
+
+INTERRUPTED_SENTENCE = "The process ended during this turn."
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedTurn:
+    """A turn without its end, with what it left open, in order.
+
+    `partials` holds the newest text of each unfinished message, `open_calls` the calls that were announced and have no
+    result, `unannounced` those that the model asked for and that were not even announced.
+    """
+
+    turn_id: TurnId
+    partials: tuple[MessagePartial, ...] = ()
+    open_calls: tuple[ToolCallStarted, ...] = ()
+    unannounced: tuple[ToolCallPart, ...] = ()
+
+
+@dataclass(slots=True)
+class _OpenTurn:
+    partials: dict[MessageId, MessagePartial] = field(default_factory=dict[MessageId, MessagePartial])
+    calls: dict[ToolCallId, ToolCallStarted] = field(default_factory=dict[ToolCallId, ToolCallStarted])
+    asked: dict[ToolCallId, ToolCallPart] = field(default_factory=dict[ToolCallId, ToolCallPart])
+
+
+def find_interrupted(recorded: Iterable[Recorded]) -> tuple[InterruptedTurn, ...]:
+    """The turns of a stream that have no TurnEnded, oldest first."""
+    turns: dict[TurnId, _OpenTurn] = {}
+    for entry in recorded:
+        _follow(entry.event, turns)
+    return tuple(
+        InterruptedTurn(turn_id, tuple(turn.partials.values()), tuple(turn.calls.values()), tuple(turn.asked.values()))
+        for turn_id, turn in turns.items()
+    )
+
+
+def close_interrupted(
+    tx: Transaction, stream: str, recorded: Iterable[Recorded], *, at_ms: int
+) -> tuple[Recorded, ...]:
+    """Append what the interrupted turns of `recorded` lack, and return that, so that the caller need not read again.
+
+    Raises:
+        DatabaseError: an event could not be stored.
+    """
+    closed: list[Recorded] = []
+    for turn in find_interrupted(recorded):
+        for event, origin in _closing_events(turn):
+            appended = append(tx, stream, event, actor=Actor.PROCESS, origin=origin, at_ms=at_ms)
+            closed.append(_as_recorded(appended, event, origin))
+    return tuple(closed)
+
+
+def _follow(event: Event, turns: dict[TurnId, _OpenTurn]) -> None:
+    match event:
+        case TurnStarted():
+            turns[event.turn_id] = _OpenTurn()
+        case TurnEnded():
+            turns.pop(event.turn_id, None)
+        case MessagePartial() | MessageRecorded() | ToolCallStarted() | ToolCallFinished():
+            turn = turns.get(event.turn_id)
+            if turn is not None:
+                _follow_in_turn(event, turn)
+        case _:
+            pass
+
+
+def _follow_in_turn(
+    event: MessagePartial | MessageRecorded | ToolCallStarted | ToolCallFinished, turn: _OpenTurn
+) -> None:
+    match event:
+        case MessagePartial():
+            turn.partials[event.message_id] = event
+        case MessageRecorded():
+            # A turn streams one message at a time, so whatever was unfinished before is part of this one.
+            turn.partials.clear()
+            turn.asked.update((call.call_id, call) for call in event.message.tool_calls)
+        case ToolCallStarted():
+            turn.asked.pop(event.call.call_id, None)
+            turn.calls[event.call.call_id] = event
+        case ToolCallFinished():
+            turn.asked.pop(event.call_id, None)
+            turn.calls.pop(event.call_id, None)
+
+
+def _closing_events(turn: InterruptedTurn) -> Iterator[tuple[Event, Origin]]:
+    for partial in turn.partials:
+        parts = _parts(partial)
+        if parts:
+            message = Message(partial.message_id, Role.ASSISTANT, parts)
+            yield MessageRecorded(turn.turn_id, message, complete=False), Origin.MODEL
+    for call in turn.open_calls:
+        yield _failed(turn.turn_id, call.call.call_id), Origin.WORKSPACE
+    for asked in turn.unannounced:
+        yield _announcement(turn.turn_id, asked), Origin.MODEL
+        yield _failed(turn.turn_id, asked.call_id), Origin.WORKSPACE
+    yield TurnEnded(turn.turn_id, StopReason.CANCELLED, INTERRUPTED_SENTENCE), Origin.WORKSPACE
+
+
+def _parts(partial: MessagePartial) -> tuple[Part, ...]:
+    thinking: tuple[Part, ...] = (ThinkingPart(partial.thinking),) if partial.thinking else ()
+    text: tuple[Part, ...] = (TextPart(partial.text),) if partial.text else ()
+    return thinking + text
+
+
+def _announcement(turn_id: TurnId, asked: ToolCallPart) -> ToolCallStarted:
+    """What the person is shown of a call that died before it was prepared: its name and arguments."""
+    try:
+        arguments = msgspec.json.decode(asked.arguments, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError):
+        arguments: dict[str, object] = {}
+    raw_input = cast("JsonObject", arguments)
+    return ToolCallStarted(turn_id, ToolCallView(asked.call_id, asked.name, asked.name, ToolKind.OTHER, raw_input))
+
+
+def _failed(turn_id: TurnId, call_id: ToolCallId) -> ToolCallFinished:
+    return ToolCallFinished(turn_id, call_id, ToolCallStatus.FAILED, INTERRUPTED_RESULT, interrupted=True)
+
+
+def _as_recorded(appended: Appended, event: Event, origin: Origin) -> Recorded:
+    return Recorded(
+        appended.seq, appended.session_seq, appended.at_ms, Actor.PROCESS, origin, storable(item_of(event)), event
+    )

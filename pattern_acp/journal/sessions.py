@@ -1,0 +1,221 @@
+"""The row of each session: what a list shows and what a resumed session starts from.
+
+Owns: the `sessions` table. Must not know: the events that cause a change; every write takes the `seq` of its event
+(rule R1) and says with its result whether there was such a session.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.cwd import cwd_key
+from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
+
+QUERIES = load_queries("pattern_acp.journal")
+
+SessionOption = Literal["mode", "model", "thought_level"]
+
+_NEWEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What is known of a session when it begins. `parent` and `fork_seq` say where it was forked, if it was."""
+
+    session_id: SessionId
+    cwd: str
+    additional_directories: tuple[str, ...]
+    persona: str
+    persona_identity: str
+    model: str
+    mode: str
+    thought_level: str
+    parent: SessionId | None = None
+    fork_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as stored. Times are milliseconds since 1970 UTC; `title` is empty before the first prompt."""
+
+    session_id: SessionId
+    cwd: str
+    additional_directories: tuple[str, ...]
+    title: str
+    persona: str
+    persona_identity: str
+    model: str
+    mode: str
+    thought_level: str
+    created_ms: int
+    updated_ms: int
+    prompt_count: int
+    parent: SessionId | None
+    fork_seq: int | None
+    last_seq: int
+
+
+def create_session(tx: Transaction, session: NewSession, *, seq: int, at_ms: int) -> None:
+    """Add the row of a session; `seq` is its SessionCreated event's.
+
+    Raises:
+        ConstraintError: the id is taken, or `seq` names no event.
+    """
+    tx.insert(
+        QUERIES["create_session"],
+        {
+            "id": session.session_id,
+            "cwd": storable(session.cwd),
+            "cwd_key": storable(cwd_key(session.cwd)),
+            "additional_directories": json.dumps(session.additional_directories),
+            "persona": session.persona,
+            "persona_identity": session.persona_identity,
+            "model": session.model,
+            "mode": session.mode,
+            "thought_level": session.thought_level,
+            "at_ms": at_ms,
+            "parent": session.parent,
+            "fork_seq": session.fork_seq,
+            "last_seq": seq,
+        },
+    )
+
+
+def get_session(tx: Transaction, session_id: SessionId) -> SessionRow | None:
+    """The session, or None when there is none or it was deleted."""
+    row = tx.one(QUERIES["get_session"], {"id": storable(session_id)})
+    return _session(row) if row else None
+
+
+def count_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
+    """The session got a prompt: it is listed from now on, as the newest.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    _expect_one(tx.execute(QUERIES["count_prompt"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
+
+
+def touch_session(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
+    """The session answered.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    _expect_one(tx.execute(QUERIES["touch_session"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
+
+
+def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int) -> None:
+    """Give the session a title; its place in a list stays.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    params = {"id": session_id, "value": storable(title), "last_seq": seq}
+    _expect_one(tx.execute(QUERIES["set_title"], params), session_id)
+
+
+def set_option(tx: Transaction, session_id: SessionId, option: SessionOption, value: str, *, seq: int) -> None:
+    """Give an option of the session a new value.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    match option:
+        case "mode":
+            sql = QUERIES["set_mode"]
+        case "model":
+            sql = QUERIES["set_model"]
+        case "thought_level":
+            sql = QUERIES["set_thought_level"]
+    _expect_one(tx.execute(sql, {"id": session_id, "value": storable(value), "last_seq": seq}), session_id)
+
+
+def set_directories(
+    tx: Transaction, session_id: SessionId, cwd: str, additional_directories: tuple[str, ...], *, seq: int
+) -> None:
+    """The session was opened with these folders.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    params = {
+        "id": session_id,
+        "cwd": storable(cwd),
+        "cwd_key": storable(cwd_key(cwd)),
+        "additional_directories": json.dumps(additional_directories),
+        "last_seq": seq,
+    }
+    _expect_one(tx.execute(QUERIES["set_directories"], params), session_id)
+
+
+def delete_session(tx: Transaction, session_id: SessionId, *, seq: int) -> bool:
+    """Mark the session as deleted. False: there was none, which `session/delete` treats as done."""
+    return tx.execute(QUERIES["delete_session"], {"id": storable(session_id), "last_seq": seq}) == 1
+
+
+def list_sessions(
+    tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int
+) -> tuple[tuple[SessionRow, ...], str | None]:
+    """Sessions that had a prompt, newest first, of one folder or of all, and the cursor of the next page or None.
+
+    Raises:
+        BadCursorError: `cursor` is not one that this function returned.
+    """
+    before_ms, before_id = _decode_cursor(cursor) if cursor is not None else (_NEWEST, "")
+    params = {"before_ms": before_ms, "before_id": before_id, "limit": limit + 1}
+    if cwd is None:
+        rows = tx.all(QUERIES["list_sessions"], params)
+    else:
+        rows = tx.all(QUERIES["list_sessions_of_cwd"], {**params, "cwd_key": storable(cwd_key(cwd))})
+    sessions = tuple(_session(row) for row in rows[:limit])
+    return sessions, _encode_cursor(sessions[-1]) if len(rows) > limit else None
+
+
+def _session(row: Row) -> SessionRow:
+    parent, fork_seq = row[12], row[13]
+    return SessionRow(
+        session_id=SessionId(text(row[0])),
+        cwd=text(row[1]),
+        additional_directories=msgspec.json.decode(text(row[2]), type=tuple[str, ...]),
+        title=text(row[3]),
+        persona=text(row[4]),
+        persona_identity=text(row[5]),
+        model=text(row[6]),
+        mode=text(row[7]),
+        thought_level=text(row[8]),
+        created_ms=integer(row[9]),
+        updated_ms=integer(row[10]),
+        prompt_count=integer(row[11]),
+        parent=None if parent is None else SessionId(text(parent)),
+        fork_seq=None if fork_seq is None else integer(fork_seq),
+        last_seq=integer(row[14]),
+    )
+
+
+def _expect_one(changed: int, session_id: SessionId) -> None:
+    if changed != 1:
+        raise UnknownSessionError(session_id)
+
+
+def _encode_cursor(last: SessionRow) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((last.updated_ms, last.session_id))).decode("ascii")
+
+
+def _decode_cursor(cursor: str) -> tuple[int, str]:
+    try:
+        place = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
+        before_ms, before_id = msgspec.json.decode(place, type=tuple[int, str])
+    except ValueError as error:
+        raise BadCursorError from error
+    if not 0 <= before_ms <= _NEWEST:
+        raise BadCursorError
+    return before_ms, before_id
