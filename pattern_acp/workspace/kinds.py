@@ -1,0 +1,89 @@
+"""What kind of thing a path is.
+
+Owns: telling text from images from other bytes by looking at the first 8 kB. Must not know: whole contents, editors.
+"""
+
+import codecs
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pattern_acp.workspace.text_codec import bom_encoding, is_utf32
+
+PathKind: TypeAlias = Literal["text", "image", "binary", "directory", "missing", "other"]
+
+_SNIFFED_BYTES = 8_192
+"""Git, too, decides on the first 8,000 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathFacts:
+    """What the disk says. `other` is a device, pipe or socket, or something that may not be looked at.
+
+    `size` is in bytes, `mtime_ns` in nanoseconds since 1970; both are 0 when missing. `media_type` is "" unless a file.
+    """
+
+    kind: PathKind
+    size: int = 0
+    mtime_ns: int = 0
+    media_type: str = ""
+
+
+def inspect_path(path: str) -> PathFacts:
+    """Look at the disk; never raises. Follows symbolic links. Blocks for one stat and one short read."""
+    try:
+        found = Path(path).stat()
+    except PermissionError:
+        return PathFacts("other")
+    except (OSError, ValueError):
+        return PathFacts("missing")
+    if stat.S_ISDIR(found.st_mode):
+        return PathFacts("directory", 0, found.st_mtime_ns)
+    if not stat.S_ISREG(found.st_mode):
+        # Opening a pipe would wait for its other end.
+        return PathFacts("other", found.st_size, found.st_mtime_ns)
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_SNIFFED_BYTES)
+    except OSError:
+        return PathFacts("other", found.st_size, found.st_mtime_ns)
+    kind, media_type = kind_of_bytes(head)
+    return PathFacts(kind, found.st_size, found.st_mtime_ns, media_type)
+
+
+def kind_of_bytes(head: bytes) -> tuple[PathKind, str]:
+    """Kind and media type of a file that starts with `head`; a character cut at the end of `head` is no fault."""
+    image = _image_type(head)
+    if image:
+        return "image", image
+    if head.startswith(b"%PDF-"):
+        return "binary", "application/pdf"
+    if _looks_like_text(head):
+        return "text", "text/plain"
+    return "binary", "application/octet-stream"
+
+
+def _image_type(head: bytes) -> str:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return ""
+
+
+def _looks_like_text(head: bytes) -> bool:
+    if is_utf32(head):
+        return False
+    encoding = bom_encoding(head)
+    if encoding is None and b"\0" in head:
+        return False
+    try:
+        codecs.getincrementaldecoder(encoding or "utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
