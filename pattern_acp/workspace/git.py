@@ -1,0 +1,75 @@
+"""What git says about a folder, read from git's own files.
+
+Owns: finding the repository around a folder, its shared directory and its branch. No git process is started, so it
+also works where git is not installed. Must not know: what the facts are used for. The `GIT_*` variables are ignored,
+since an editor may be started from a git hook of another repository.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_SMALL_FILE_BYTES = 4_096
+"""Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NO_BRANCH = ".invalid"
+"""What a repository with the reftable format keeps in HEAD for old readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitFacts:
+    """The repository around a folder; all fields are "" when there is none.
+
+    `common_dir` is the same for all worktrees of a repository. `branch` is "" on a detached HEAD, and `commit` is only
+    known there.
+    """
+
+    root: str = ""
+    common_dir: str = ""
+    branch: str = ""
+    commit: str = ""
+
+
+def git_facts(cwd: str) -> GitFacts:
+    """Look for a repository at `cwd` and above. Blocks for a few small reads; never raises."""
+    folder = Path(cwd)
+    try:
+        folder = folder.resolve()
+    except (OSError, RuntimeError):
+        return GitFacts()
+    for candidate in (folder, *folder.parents):
+        git_dir = _git_dir(candidate)
+        if git_dir is not None:
+            head = _small_text(git_dir / "HEAD")
+            branch = head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+            return GitFacts(
+                root=str(candidate),
+                common_dir=str(_common_dir(git_dir)),
+                branch="" if branch == _NO_BRANCH else branch,
+                commit=head if _COMMIT.fullmatch(head) else "",
+            )
+    return GitFacts()
+
+
+def _git_dir(folder: Path) -> Path | None:
+    """The git directory of the working tree at `folder`: `.git`, or what a `.git` file of a worktree points at."""
+    marker = folder / ".git"
+    text = _small_text(marker)
+    git_dir = folder / text.removeprefix("gitdir:").strip() if text.startswith("gitdir:") else marker
+    return git_dir if _small_text(git_dir / "HEAD") else None
+
+
+def _common_dir(git_dir: Path) -> Path:
+    # Only a linked worktree has this file; a submodule is a repository of its own.
+    shared = _small_text(git_dir / "commondir")
+    return (git_dir / shared).resolve() if shared else git_dir.resolve()
+
+
+def _small_text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file.read(_SMALL_FILE_BYTES).decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return ""
