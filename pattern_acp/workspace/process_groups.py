@@ -1,0 +1,87 @@
+"""Starting a command with everything it starts, and ending all of it.
+
+Owns: the differences between platforms: a session and process group of its own on POSIX; a process group of its own
+and `taskkill` on Windows. Must not know: what runs, nor who waits for its output.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Process
+
+_WATCH_SECONDS = 0.02
+"""How often a group that was asked to end is looked at."""
+
+
+def quiet_creation_flags() -> int:
+    """Windows: no console window for a program that has none to show."""
+    return subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
+
+
+async def start_group(command: Sequence[str] | str, *, cwd: str, env: Mapping[str, str], output: int) -> Process:
+    """Start a command in a group of its own, with a null stdin, stdout and stderr both going to `output`.
+
+    A command given as one string is a line for `cmd`, on Windows only.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    if sys.platform == "win32":
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        return await anyio.open_process(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env,
+            creationflags=flags,
+        )  # fmt: skip
+    return await anyio.open_process(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+
+
+async def end_group(process: Process, *, grace: float) -> None:
+    """Ask the whole group to end, wait up to `grace` seconds, then make it; harmless when all of it has ended.
+
+    Returns when no member is left, or when what is left was killed.
+    """
+    if sys.platform == "win32":
+        await _end_tree_on_windows(process)
+        return
+    if not _signal_group(process.pid, signal.SIGTERM):
+        return
+    with anyio.move_on_after(grace):
+        while _signal_group(process.pid, 0):  # noqa: ASYNC110 - the system has no event for the end of a group
+            await anyio.sleep(_WATCH_SECONDS)
+    _signal_group(process.pid, signal.SIGKILL)
+
+
+if sys.platform == "win32":
+
+    async def _end_tree_on_windows(process: Process) -> None:
+        # There is no polite signal that a console program without a window would get.
+        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        await to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, check=False))  # noqa: S603
+        if process.returncode is None:
+            process.kill()
+
+else:
+
+    def _signal_group(group: int, number: int) -> bool:
+        """Send a signal to a group (0: only look); whether there was anybody to get it."""
+        try:
+            os.killpg(group, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            # macOS says so when only zombies are left; elsewhere a member changed its user and is beyond our reach.
+            return False
+        return True

@@ -1,0 +1,134 @@
+"""Walking a folder the way a person sees it.
+
+Owns: visiting files in a stable order without ignored ones, `.git`, and linked folders. Must not know: what is looked
+for. Everything here blocks and belongs in a worker thread; `in_thread` runs it there and stops it on cancellation.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from anyio import to_thread
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.ignore import IgnoreRules, rules_for
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedEntry:
+    """A file, link or folder. `name` is relative to the root, with forward slashes."""
+
+    name: str
+    entry: os.DirEntry[str]
+    is_dir: bool
+    is_link: bool
+    ignored: bool = False
+
+
+class WalkStoppedError(Exception):
+    """The walk was asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: str
+    name: str
+    """Relative to the root, "" or with a final slash."""
+    depth: int
+    rules: IgnoreRules
+
+
+def walk_files(root: str, stop: threading.Event) -> Iterator[WalkedEntry]:
+    """Files and links below `root`, folder by folder in byte order; linked folders count as links.
+
+    Raises:
+        WalkStoppedError: `stop` was set.
+    """
+    for entry in walk_entries(root, stop):
+        if not entry.is_dir and not entry.ignored:
+            yield entry
+
+
+def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) -> Iterator[WalkedEntry]:
+    """Everything below `root`, each folder right before what is in it; ignored folders are named but not entered.
+
+    Raises:
+        WalkStoppedError: `stop` was set.
+    """
+    real = Path(root).resolve()
+    start = _Folder(str(real), "", 1, rules_for(real))
+    pending: list[Iterator[tuple[WalkedEntry, _Folder | None]]] = [_visit(start, stop)]
+    while pending:
+        step = next(pending[-1], None)
+        if step is None:
+            pending.pop()
+            continue
+        entry, below = step
+        yield entry
+        if below is not None and (depth is None or below.depth <= depth):
+            pending.append(_visit(below, stop))
+
+
+def require_folder(root: str) -> None:
+    """Check that `root` can be walked.
+
+    Raises:
+        FileMissingError: there is nothing.
+        WorkspaceError: it is a file.
+    """
+    path = Path(root)
+    if not path.exists():
+        raise FileMissingError(f"There is no folder {root}; check the path.")
+    if not path.is_dir():
+        raise WorkspaceError(f"{root} is a file, not a folder; give the folder it is in.")
+
+
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Run `work` in a worker thread; when the caller is cancelled, its event is set and nobody waits for it."""
+    stop = threading.Event()
+
+    def run() -> T | WalkStoppedError:
+        try:
+            return work(stop)
+        except WalkStoppedError as stopped:
+            return stopped
+
+    try:
+        result = await to_thread.run_sync(run, abandon_on_cancel=True)
+    finally:
+        stop.set()
+    if isinstance(result, WalkStoppedError):
+        raise result
+    return result
+
+
+def _visit(folder: _Folder, stop: threading.Event) -> Iterator[tuple[WalkedEntry, _Folder | None]]:
+    if stop.is_set():
+        raise WalkStoppedError
+    for entry in _sorted_entries(folder.path):
+        if entry.name == ".git":
+            continue
+        is_link = entry.is_symlink()
+        is_dir = not is_link and entry.is_dir(follow_symlinks=False)
+        name = folder.name + entry.name
+        ignored = folder.rules.ignores(name, is_dir=is_dir)
+        below = None
+        if is_dir and not ignored:
+            rules = folder.rules.enter(Path(entry.path), name)
+            below = _Folder(entry.path, name + "/", folder.depth + 1, rules)
+        yield WalkedEntry(name, entry, is_dir, is_link, ignored), below
+
+
+def _sorted_entries(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    except OSError:
+        # A folder that may not be read, or was deleted meanwhile, has nothing to show.
+        return []
