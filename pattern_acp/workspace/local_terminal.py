@@ -1,0 +1,192 @@
+"""Commands run by us.
+
+Owns: `LocalTerminal`. A command is driven by whoever waits for it (`next_output`, `wait_for_exit`), so that no task is
+left behind; a command that nobody waits for stands still once the pipe is full. Must not know: editors, time limits.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+from anyio.abc import Process
+
+from pattern_acp.workspace.command_output import OutputBuffer
+from pattern_acp.workspace.errors import CommandFailedToStartError
+from pattern_acp.workspace.output_pipe import DescriptorPipe, OutputPipe, StreamPipe, can_poll_pipes
+from pattern_acp.workspace.process_groups import end_group, start_group
+from pattern_acp.workspace.shell import command_environment, shell_command
+from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
+
+GRACE_SECONDS = 1.0
+"""How long a command that is ended may take to clean up; a cancelled turn must be answered within 2 s."""
+
+LEFTOVER_GRACE_SECONDS = 0.3
+"""The same for what a command left in the background. Where nobody reaps (a container without init), every such
+command costs this time in full."""
+
+_CLEANUP_SECONDS = 1.8
+_LAST_WORDS_BYTES = 2_000_000
+"""Read after the command ended, at most: a background process may write for ever. A Linux pipe holds at most 1 MB."""
+
+
+class LocalTerminal:
+    """`Terminal` over the platform's shell.
+
+    `environment` is what commands inherit; variables in `secret_names`, and our own keys, are taken out.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, secret_names: Collection[str] = ()) -> None:
+        self._environment = dict(environment)
+        self._secret_names = frozenset(secret_names)
+
+    def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
+        """See `Terminal.start`."""
+        return self._run(request)
+
+    @asynccontextmanager
+    async def _run(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
+        started: list[_LocalCommand] = []
+        # A cancellation in the middle of the start would lose the process.
+        with anyio.CancelScope(shield=True):
+            process, pipe = await self._start(request)
+            started.append(_LocalCommand(process, pipe, OutputBuffer(request.output_limit)))
+        (command,) = started
+        try:
+            yield command
+        finally:
+            await command.close()
+
+    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe]:
+        env = command_environment(self._environment, request.env, self._secret_names)
+        command = shell_command(request.line, env)
+        if not await anyio.Path(request.cwd).is_dir():
+            raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")
+        try:
+            if not can_poll_pipes():
+                process = await start_group(command, cwd=request.cwd, env=env, output=subprocess.PIPE)
+                return process, StreamPipe(process.stdout)
+            return await _start_with_pipe(command, request.cwd, env)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise CommandFailedToStartError(f"The command could not be started: {reason}.") from error
+
+
+async def _start_with_pipe(command: list[str] | str, cwd: str, env: Mapping[str, str]) -> tuple[Process, OutputPipe]:
+    reading, writing = os.pipe()
+    try:
+        process = await start_group(command, cwd=cwd, env=env, output=writing)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return process, DescriptorPipe(reading)
+
+
+class _LocalCommand:
+    """`RunningCommand` over a process group of ours."""
+
+    def __init__(self, process: Process, pipe: OutputPipe, buffer: OutputBuffer) -> None:
+        self._process = process
+        self._pipe = pipe
+        self._buffer = buffer
+        self._terminal_id = f"term_{secrets.token_hex(8)}"
+        self._driver = anyio.Lock()
+        self._steps: int = 0
+        self._pipe_ended = False
+        self._ended = False
+
+    @property
+    def terminal_id(self) -> str:
+        return self._terminal_id
+
+    @property
+    def client_owned(self) -> bool:
+        return False
+
+    async def next_output(self) -> str:
+        while not (text := self._buffer.take_fresh()):
+            if self._ended:
+                return ""
+            await self._advance()
+        return text
+
+    async def wait_for_exit(self) -> ExitStatus:
+        while not self._ended:
+            await self._advance()
+        return _exit_status(self._process.returncode)
+
+    async def output(self) -> CommandOutput:
+        if not self._ended:
+            self._read_ready()
+        return self._buffer.output()
+
+    async def kill(self) -> None:
+        grace = GRACE_SECONDS if self._process.returncode is None else LEFTOVER_GRACE_SECONDS
+        with anyio.move_on_after(_CLEANUP_SECONDS, shield=True):
+            await end_group(self._process, grace=grace)
+
+    async def close(self) -> None:
+        """End what still runs and let go of the pipe."""
+        with anyio.move_on_after(_CLEANUP_SECONDS, shield=True):
+            try:
+                await self.kill()
+                await self._process.wait()
+            finally:
+                self._ended = True
+                self._pipe.close()
+                await self._process.aclose()
+
+    async def _advance(self) -> None:
+        """Wait until there is more output or the command ended; one waiter drives, the others profit."""
+        seen = self._steps
+        async with self._driver:
+            if self._steps != seen or self._ended:
+                return
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._wait_for_process, group.cancel_scope)
+                if not self._pipe_ended:
+                    group.start_soon(self._read_some, group.cancel_scope)
+            self._steps += 1
+            if self._process.returncode is not None:
+                self._read_ready()
+                self._buffer.finish()
+                self._ended = True
+
+    async def _wait_for_process(self, done: anyio.CancelScope) -> None:
+        await self._process.wait()
+        done.cancel()
+
+    async def _read_some(self, done: anyio.CancelScope) -> None:
+        self._take(await self._pipe.read())
+        if not self._pipe_ended:
+            done.cancel()
+
+    def _read_ready(self) -> None:
+        """Take what is in the pipe already."""
+        read = 0
+        while not self._pipe_ended and read < _LAST_WORDS_BYTES:
+            data = self._pipe.read_ready()
+            if data is None:
+                return
+            read += len(data)
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if data:
+            self._buffer.append(data)
+        else:
+            self._pipe_ended = True
+
+
+def _exit_status(returncode: int | None) -> ExitStatus:
+    if returncode is None or returncode >= 0:
+        return ExitStatus(returncode)
+    try:
+        return ExitStatus(None, signal.Signals(-returncode).name)
+    except ValueError:
+        return ExitStatus(None, f"signal {-returncode}")

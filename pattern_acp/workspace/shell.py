@@ -1,0 +1,52 @@
+"""Which shell runs a line, and in which environment.
+
+Owns: the choice of shell on each platform and the variables a command sees. Must not know: processes.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+
+from pattern_acp.workspace.flavour import PLATFORM, Flavour
+
+CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
+"""Our own keys, which no command of a model has any business with."""
+
+_QUIET = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+"""Nobody can press a key, and colour codes cost the model tokens (no-color.org)."""
+
+_FORCES_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE"})
+
+
+def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> str:
+    """The shell that lines are written for: bash when it is on the PATH, since models write bash, else `/bin/sh`.
+
+    On Windows it is `cmd`: a bash found there may be that of another system (WSL) with other paths.
+    """
+    if flavour.windows:
+        return environment.get("COMSPEC", "cmd.exe")
+    return shutil.which("bash", path=environment.get("PATH", "")) or "/bin/sh"
+
+
+def shell_command(line: str, environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> list[str] | str:
+    """What to start for a line: an argument list, or on Windows the line itself, which Python hands to `cmd /c`.
+
+    `cmd` reads its line raw, so that quoting it as an argument would change it.
+    """
+    if flavour.windows:
+        return line
+    return [shell_program(environment, flavour=flavour), "-c", line]
+
+
+def command_environment(
+    base: Mapping[str, str], added: Mapping[str, str], secret_names: Collection[str] = ()
+) -> dict[str, str]:
+    """The environment of a command: `base` without keys, made quiet, then `added`, which wins."""
+    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_names)} | _FORCES_COLOUR
+    kept = {name: value for name, value in base.items() if name.upper() not in hidden}
+    return kept | _QUIET | dict(added)
