@@ -157,7 +157,7 @@ CLIENT_METHODS: Mapping[str, Method] = {
 }
 """What we may call on a client, where it advertises it."""
 
-_OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|(^|\.)_meta\b|^exitStatus\b")
+_OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
 
 
 def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
@@ -174,7 +174,7 @@ def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
 
 def repair(path: str, value: object) -> object:
     """What is forgiven in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
-    if _OPTIONAL_DETAIL.search(path):
+    if _OPTIONAL_DETAIL.search(path) or (path.rpartition(".")[2] == "_meta" and not isinstance(value, dict)):
         return DROP
     if path == "prompt[].type" and isinstance(value, str) and value not in CONTENT_BLOCK_TYPES:
         return "unsupported"

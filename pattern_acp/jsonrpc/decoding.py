@@ -25,7 +25,7 @@ KEEP = object()
 DROP = object()
 """The key is taken for absent."""
 
-REPAIR_LIMIT = 50
+REPAIR_LIMIT = 20
 """Misfits that are repaired in one value; a limit so that a hostile message costs little."""
 
 _WHERE = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
@@ -94,15 +94,22 @@ def _decode_forgiving(value: object, kind: type[T], repair: Repair) -> T:
     box: dict[str, object] = {"$": value}
     for _ in range(REPAIR_LIMIT):
         try:
-            return msgspec.convert(box["$"], kind)
+            return _convert(box["$"], kind)
         except msgspec.ValidationError as error:
             if not _mend(box, error, repair):
                 raise
-    return msgspec.convert(box["$"], kind)
+    return _convert(box["$"], kind)
+
+
+def _convert(value: object, kind: type[T]) -> T:
+    # Through JSON, since msgspec.convert cannot give the raw members that some types have.
+    return msgspec.json.decode(msgspec.json.encode(value), type=kind)
 
 
 def _mend(box: dict[str, object], error: msgspec.ValidationError, repair: Repair) -> bool:
     what, steps = _split(error)
+    # An error names one element; what is forgiven in it is forgiven in all, so that one pass mends them all.
+    steps = ["[]" if step.startswith("[") else step for step in steps]
     mended = False
     for holder, key in list(_places(box, ["$", *steps])):
         substitute = _substitute(what, _spell(steps), _get(holder, key), repair)
@@ -142,7 +149,7 @@ def _put(holder: object, key: str | int, substitute: object) -> bool:
 
 
 def _places(holder: object, steps: list[str]) -> Iterator[tuple[object, str | int]]:
-    """Every place that the path means; msgspec does not say which element of an array it is."""
+    """Every place that the path means."""
     for key in _keys(holder, steps[0]):
         if len(steps) == 1:
             yield holder, key
@@ -163,12 +170,12 @@ def _split(error: msgspec.ValidationError) -> tuple[str, list[str]]:
     match = _WHERE.match(str(error))
     if match is None:
         return str(error), []
-    path = (match["path"] or "$").removeprefix("$").replace("[...]", ".[]")
+    path = (match["path"] or "$").removeprefix("$").replace("[...]", "[]").replace("[", ".[")
     return match["what"], [step for step in path.split(".") if step]
 
 
 def _spell(steps: list[str]) -> str:
-    return ".".join(steps).replace(".[]", "[]")
+    return ".".join(steps).replace(".[", "[")
 
 
 def _name_types(expected: str) -> str:
