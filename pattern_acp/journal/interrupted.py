@@ -10,7 +10,9 @@ from typing import cast
 
 import msgspec
 
+from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
@@ -28,8 +30,10 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.items import item_of
-from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.writer import Appended, append
+
+QUERIES = load_queries("pattern_acp.journal")
 
 INTERRUPTED_RESULT = "interrupted"
 """What the model reads as the result of a call whose end nobody saw."""
@@ -69,16 +73,19 @@ def find_interrupted(recorded: Iterable[Recorded]) -> tuple[InterruptedTurn, ...
     )
 
 
-def close_interrupted(
-    tx: Transaction, stream: str, recorded: Iterable[Recorded], *, at_ms: int
-) -> tuple[Recorded, ...]:
-    """Append what the interrupted turns of `recorded` lack, and return that, so that the caller need not read again.
+def close_interrupted(tx: Transaction, stream: str, *, at_ms: int) -> tuple[Recorded, ...]:
+    """Append what an interrupted turn at the end of `stream` lacks, and return that.
+
+    A session has one active turn and is closed like this before it gets another, so only what follows the newest end
+    of a turn is read.
 
     Raises:
+        JournalError: an event cannot be understood.
         DatabaseError: an event could not be stored.
     """
+    last_end = tx.one(QUERIES["last_turn_end"], {"stream": stream})
     closed: list[Recorded] = []
-    for turn in find_interrupted(recorded):
+    for turn in find_interrupted(read_stream(tx, stream, after=integer(last_end[0]) if last_end else 0)):
         for event, origin in _closing_events(turn):
             appended = append(tx, stream, event, actor=Actor.PROCESS, origin=origin, at_ms=at_ms)
             closed.append(_as_recorded(appended, event, origin))

@@ -44,8 +44,8 @@ def acquire(
     tx: Transaction,
     session_id: SessionId,
     holder: Holder,
-    *,
     now_ms: int,
+    *,
     is_alive: Callable[[int, str], bool] = is_running,
 ) -> bool:
     """Take the session. True: it was taken over from a holder that is dead.
@@ -59,7 +59,7 @@ def acquire(
     if row is not None:
         held = Holder(text(row[0]), integer(row[1]), text(row[2]), text(row[3]))
         if held.holder == holder.holder:
-            renew(tx, session_id, holder.holder, now_ms=now_ms)
+            renew(tx, session_id, holder, now_ms)
             return False
         if _is_held(held, holder, renewed_ms=integer(row[5]), now_ms=now_ms, is_alive=is_alive):
             raise LeaseHeldError(session_id, pid=held.pid, host=held.host, since_ms=integer(row[4]))
@@ -78,25 +78,25 @@ def acquire(
     return taken_over
 
 
-def renew(tx: Transaction, session_id: SessionId, holder: str, *, now_ms: int) -> bool:
+def renew(tx: Transaction, session_id: SessionId, holder: Holder, now_ms: int) -> bool:
     """Say that the holder still works on the session. False: it no longer holds it, and must not write to it."""
-    params = {"session_id": session_id, "holder": holder, "at_ms": now_ms}
+    params = {"session_id": session_id, "holder": holder.holder, "at_ms": now_ms}
     return tx.execute(QUERIES["renew_lease"], params) == 1
 
 
-def renew_all(tx: Transaction, holder: str, *, now_ms: int) -> int:
+def renew_all(tx: Transaction, holder: Holder, now_ms: int) -> int:
     """Renew every lease of the holder; how many there are."""
-    return tx.execute(QUERIES["renew_leases"], {"holder": holder, "at_ms": now_ms})
+    return tx.execute(QUERIES["renew_leases"], {"holder": holder.holder, "at_ms": now_ms})
 
 
-def release(tx: Transaction, session_id: SessionId, holder: str) -> bool:
+def release(tx: Transaction, session_id: SessionId, holder: Holder) -> bool:
     """Give the session back. False: the holder did not hold it."""
-    return tx.execute(QUERIES["release_lease"], {"session_id": session_id, "holder": holder}) == 1
+    return tx.execute(QUERIES["release_lease"], {"session_id": session_id, "holder": holder.holder}) == 1
 
 
-def release_all(tx: Transaction, holder: str) -> int:
+def release_all(tx: Transaction, holder: Holder) -> int:
     """Give back every session of the holder; how many there were."""
-    return tx.execute(QUERIES["release_leases"], {"holder": holder})
+    return tx.execute(QUERIES["release_leases"], {"holder": holder.holder})
 
 
 def _is_held(

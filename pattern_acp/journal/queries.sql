@@ -34,6 +34,10 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND item = :item
 ORDER BY session_seq;
 
+-- name: last_turn_end
+-- The place of the newest end of a turn in a stream.
+SELECT session_seq FROM events WHERE stream = :stream AND kind = 'turn_ended' ORDER BY session_seq DESC LIMIT 1;
+
 -- name: read_chain
 -- Some events of a stream as stored, for the check of its chain.
 SELECT
@@ -76,19 +80,19 @@ WHERE id = :id AND deleted = 0;
 
 -- name: set_title
 -- The session has a title.
-UPDATE sessions SET title = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET title = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
 -- name: set_mode
 -- The session works in another mode.
-UPDATE sessions SET mode = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET mode = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
 -- name: set_model
 -- The session uses another model.
-UPDATE sessions SET model = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET model = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
 -- name: set_thought_level
 -- The session's model thinks more or less.
-UPDATE sessions SET thought_level = :value, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET thought_level = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
 -- name: set_directories
 -- The session was opened with other folders.

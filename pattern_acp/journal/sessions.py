@@ -7,7 +7,7 @@ Owns: the `sessions` table. Must not know: the events that cause a change; every
 import base64
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import LiteralString
 
 import msgspec
 
@@ -20,8 +20,6 @@ from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
 
 QUERIES = load_queries("pattern_acp.journal")
-
-SessionOption = Literal["mode", "model", "thought_level"]
 
 _NEWEST = (1 << 63) - 1
 
@@ -37,7 +35,7 @@ class NewSession:
     persona_identity: str
     model: str
     mode: str
-    thought_level: str
+    thought_level: str = "off"
     parent: SessionId | None = None
     fork_seq: int | None = None
 
@@ -95,7 +93,7 @@ def get_session(tx: Transaction, session_id: SessionId) -> SessionRow | None:
     return _session(row) if row else None
 
 
-def count_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
+def note_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
     """The session got a prompt: it is listed from now on, as the newest.
 
     Raises:
@@ -104,7 +102,7 @@ def count_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int
     _expect_one(tx.execute(QUERIES["count_prompt"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
 
 
-def touch_session(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
+def touch(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
     """The session answered.
 
     Raises:
@@ -113,21 +111,21 @@ def touch_session(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: in
     _expect_one(tx.execute(QUERIES["touch_session"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
 
 
-def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int) -> None:
-    """Give the session a title; its place in a list stays.
+def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int, at_ms: int) -> None:
+    """Give the session a title.
 
     Raises:
         UnknownSessionError: there is no such session.
     """
-    params = {"id": session_id, "value": storable(title), "last_seq": seq}
-    _expect_one(tx.execute(QUERIES["set_title"], params), session_id)
+    _set(tx, session_id, QUERIES["set_title"], title, seq=seq, at_ms=at_ms)
 
 
-def set_option(tx: Transaction, session_id: SessionId, option: SessionOption, value: str, *, seq: int) -> None:
-    """Give an option of the session a new value.
+def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, *, seq: int, at_ms: int) -> None:
+    """Give an option of the session, `mode`, `model` or `thought_level`, a new value.
 
     Raises:
         UnknownSessionError: there is no such session.
+        ValueError: there is no such option.
     """
     match option:
         case "mode":
@@ -136,13 +134,15 @@ def set_option(tx: Transaction, session_id: SessionId, option: SessionOption, va
             sql = QUERIES["set_model"]
         case "thought_level":
             sql = QUERIES["set_thought_level"]
-    _expect_one(tx.execute(sql, {"id": session_id, "value": storable(value), "last_seq": seq}), session_id)
+        case _:
+            raise ValueError(f"A session has no option {option!r}.")
+    _set(tx, session_id, sql, value, seq=seq, at_ms=at_ms)
 
 
-def set_directories(
+def set_place(
     tx: Transaction, session_id: SessionId, cwd: str, additional_directories: tuple[str, ...], *, seq: int
 ) -> None:
-    """The session was opened with these folders.
+    """The session was opened with these folders; its place in a list stays.
 
     Raises:
         UnknownSessionError: there is no such session.
@@ -157,7 +157,7 @@ def set_directories(
     _expect_one(tx.execute(QUERIES["set_directories"], params), session_id)
 
 
-def delete_session(tx: Transaction, session_id: SessionId, *, seq: int) -> bool:
+def mark_deleted(tx: Transaction, session_id: SessionId, *, seq: int) -> bool:
     """Mark the session as deleted. False: there was none, which `session/delete` treats as done."""
     return tx.execute(QUERIES["delete_session"], {"id": storable(session_id), "last_seq": seq}) == 1
 
@@ -178,6 +178,11 @@ def list_sessions(
         rows = tx.all(QUERIES["list_sessions_of_cwd"], {**params, "cwd_key": storable(cwd_key(cwd))})
     sessions = tuple(_session(row) for row in rows[:limit])
     return sessions, _encode_cursor(sessions[-1]) if len(rows) > limit else None
+
+
+def _set(tx: Transaction, session_id: SessionId, sql: LiteralString, value: str, *, seq: int, at_ms: int) -> None:
+    params = {"id": session_id, "value": storable(value), "at_ms": at_ms, "last_seq": seq}
+    _expect_one(tx.execute(sql, params), session_id)
 
 
 def _session(row: Row) -> SessionRow:
