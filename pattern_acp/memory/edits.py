@@ -1,0 +1,144 @@
+"""Edits of a text block: what each means, on plain strings.
+
+Owns: the rules of append, replace and rewrite, and the checks before anything is stored. Must not know: Loro, SQL.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+
+from pattern_acp.memory.errors import LimitExceededError, PassageError, UnusableEditError
+
+
+class Operation(StrEnum):
+    """Names of what changes a block, as stored and journaled."""
+
+    CREATE = "create"
+    APPEND = "append"
+    REPLACE = "replace"
+    REWRITE = "rewrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add `text` at the end, on a line of its own."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Put `text` in the place of `passage`, which is in the block exactly once. An empty `text` removes it."""
+
+    passage: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Make the block read `text`. Stored line by line, so that lines which stay keep their authors."""
+
+    text: str
+
+
+BlockEdit: TypeAlias = Append | Replace | Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """At code point `at`, `removed` code points go and `inserted` comes."""
+
+    at: int
+    removed: int
+    inserted: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEdit:
+    """An edit that is known to work: `text` afterwards, and the splice that leads there (None: line by line)."""
+
+    operation: Operation
+    text: str
+    splice: Splice | None
+
+
+def plan_edit(edit: BlockEdit, before: str, *, label: str, limit: int) -> PlannedEdit:
+    """Work out what `edit` makes of a block that reads `before` and may hold `limit` characters.
+
+    Raises:
+        UnusableEditError: the edit is empty, changes nothing, or holds characters that cannot be stored.
+        PassageError: the passage is not in the block exactly once.
+        LimitExceededError: the result would be too long.
+    """
+    planned = _plan(edit, before, label)
+    if planned.text == before:
+        raise UnusableEditError(label, "it reads like that already.")
+    # A block that is over its limit already (the limit was lowered) may still be made shorter.
+    if len(planned.text) > limit and len(planned.text) >= len(before):
+        raise LimitExceededError(label, current=len(before), limit=limit, wanted=len(planned.text))
+    return planned
+
+
+def storable_text(text: str, *, label: str) -> str:
+    r"""Give `text` with every line end as `\n`, which is the one form that passages are compared in.
+
+    Raises:
+        UnusableEditError: it holds a NUL or half of a surrogate pair, which no UTF-8 document can hold.
+    """
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise UnusableEditError(label, "the text holds a NUL or a broken character; leave it out and try again.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _plan(edit: BlockEdit, before: str, label: str) -> PlannedEdit:
+    match edit:
+        case Append(text):
+            return _plan_append(storable_text(text, label=label), before, label)
+        case Replace(passage, text):
+            return _plan_replace(storable_text(passage, label=label), storable_text(text, label=label), before, label)
+        case Rewrite(text):
+            return PlannedEdit(Operation.REWRITE, storable_text(text, label=label), None)
+        case _:
+            assert_never(edit)
+
+
+def _plan_append(text: str, before: str, label: str) -> PlannedEdit:
+    if not text.strip():
+        raise UnusableEditError(label, "there is no text to append; give the lines to add.")
+    inserted = text if not before or before.endswith("\n") else "\n" + text
+    return PlannedEdit(Operation.APPEND, before + inserted, Splice(len(before), 0, inserted))
+
+
+def _plan_replace(passage: str, text: str, before: str, label: str) -> PlannedEdit:
+    if not passage:
+        raise UnusableEditError(label, "the passage to replace is empty; give it exactly as it stands there.")
+    count = _count_overlapping(passage, before)
+    if count != 1:
+        raise PassageError(label, count=count)
+    start = before.index(passage)
+    after = before[:start] + text + before[start + len(passage) :]
+    return PlannedEdit(Operation.REPLACE, after, _smallest_splice(start, passage, text))
+
+
+def _count_overlapping(passage: str, text: str) -> int:
+    # str.count skips overlaps, and "aa" in "aaa" is not unique.
+    count, start = 0, text.find(passage)
+    while start >= 0:
+        count, start = count + 1, text.find(passage, start + 1)
+    return count
+
+
+def _smallest_splice(start: int, passage: str, text: str) -> Splice:
+    # Characters that stay keep their author and merge with edits made elsewhere at the same time.
+    head = _common_length(passage, text)
+    tail = _common_length(passage[head:][::-1], text[head:][::-1])
+    return Splice(start + head, len(passage) - head - tail, text[head : len(text) - tail])
+
+
+def _common_length(first: str, second: str) -> int:
+    length = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length

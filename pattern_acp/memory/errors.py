@@ -1,0 +1,83 @@
+"""What can go wrong with a block. Every one means that nothing was changed; the sentence is for the model."""
+
+from pattern_acp.domain.errors import BlockError
+
+
+class BlockMissingError(BlockError):
+    """No block has this label."""
+
+    def __init__(self, label: str, known: tuple[str, ...] = ()) -> None:
+        """Name the label that was asked for and, where they are known, the labels that exist."""
+        hint = f" The blocks are: {', '.join(known)}." if known else ""
+        super().__init__(f"There is no memory block named {label!r}.{hint}")
+        self.label = label
+
+
+class LimitExceededError(BlockError):
+    """The edit would make the block longer than its limit; nothing is ever cut."""
+
+    def __init__(self, label: str, *, current: int, limit: int, wanted: int) -> None:
+        """Say the counts, in characters: now, the limit, and what the edit would lead to."""
+        self.label = label
+        self.current = current
+        self.limit = limit
+        self.over = wanted - limit
+        super().__init__(
+            f"The block {label!r} has {current} of at most {limit} characters, and this edit would make it {wanted}, "
+            f"which is {self.over} too many; shorten the text, or replace or remove older lines first."
+        )
+
+
+class PassageError(BlockError):
+    """The passage to replace is not in the block exactly once."""
+
+    def __init__(self, label: str, *, count: int) -> None:
+        """Say how often it was found."""
+        self.label = label
+        self.count = count
+        if count == 0:
+            remedy = "is not in it; read the block and copy the passage exactly, with its white space and line ends."
+        else:
+            remedy = f"is in it {count} times; give a longer passage that is there only once."
+        super().__init__(f"Nothing in the block {label!r} was replaced: the passage to replace {remedy}")
+
+
+class UnusableEditError(BlockError):
+    """The edit says nothing, changes nothing, or holds characters that cannot be stored."""
+
+    def __init__(self, label: str, problem: str) -> None:
+        """Name the block; `problem` is the rest of the sentence, with what to do."""
+        super().__init__(f"The block {label!r} was not changed: {problem}")
+        self.label = label
+
+
+class StaleProposalError(BlockError):
+    """Another write came between proposing a change and storing it."""
+
+    def __init__(self, label: str) -> None:
+        """Name the block."""
+        super().__init__(f"The block {label!r} was changed by someone else meanwhile; read it and try the edit again.")
+        self.label = label
+
+
+class BlockCorruptError(BlockError):
+    """What is stored of a block cannot be read and could not be rebuilt; it is never taken for an empty block."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        """Name the block and the problem."""
+        super().__init__(
+            f"What is stored of the memory block {name!r} is damaged ({problem}); restore the constellation from a "
+            f"backup, or delete this block."
+        )
+        self.name = name
+        self.problem = problem
+
+
+class DocumentError(BlockError):
+    """The document library refused a call where no stored bytes are at fault."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        """Name the block and the problem."""
+        super().__init__(f"The document of the memory block {name!r} refused an operation ({problem}); try it again.")
+        self.name = name
+        self.problem = problem
