@@ -1,0 +1,100 @@
+"""Cutting texts into the passages that are indexed, and hits into excerpts.
+
+Owns: where a text may be cut. Must not know: SQL, scores.
+"""
+
+import re
+from collections.abc import Sequence
+
+BLOCK_PASSAGE = 400
+"""Characters of one passage of a block: a hit is shown whole."""
+
+MESSAGE_PASSAGE = 1_600
+"""Characters of one passage of a message: about one thought, so that BM25 compares like things."""
+
+EXCERPT = 400
+"""Characters of an excerpt at most."""
+
+_STARTS_ANEW = re.compile(r"\s*(?:[-*+•#>|]|\d+[.)]\s|```)")
+_ENDS_A_SENTENCE = (".", "!", "?", ":", ";")
+
+
+def block_passages(text: str) -> tuple[str, ...]:
+    """The passages of a block: paragraphs, list items, and lines that stand alone, each at most `BLOCK_PASSAGE`.
+
+    An append puts a fact on a line of its own, so a line belongs to the one before only where it clearly goes on.
+    """
+    passages: list[list[str]] = []
+    previous = ""
+    for line in text.split("\n"):
+        if line.strip():
+            if passages and previous and _goes_on(previous, line):
+                passages[-1].append(line)
+            else:
+                passages.append([line])
+        previous = line.strip()
+    whole = ("\n".join(lines).strip() for lines in passages)
+    return tuple(piece for passage in whole for piece in _pieces(passage, BLOCK_PASSAGE))
+
+
+def message_passages(text: str) -> tuple[str, ...]:
+    """The passages of a message: paragraphs gathered up to `MESSAGE_PASSAGE` characters."""
+    passages: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        for piece in _pieces(paragraph.strip(), MESSAGE_PASSAGE):
+            if passages and len(passages[-1]) + len(piece) + 2 <= MESSAGE_PASSAGE:
+                passages[-1] += "\n\n" + piece
+            else:
+                passages.append(piece)
+    return tuple(passages)
+
+
+def excerpt(text: str, terms: Sequence[str], size: int = EXCERPT) -> str:
+    """At most `size` characters of `text` around the first of `terms`, with `…` where it was cut."""
+    if len(text) <= size:
+        return text
+    room = size - 2
+    hit = _first_hit(text, terms)
+    start = max(0, min(hit - room // 3, len(text) - room))
+    if start > 0:
+        # Begin at a word, unless there is none near.
+        border = text.find(" ", start, start + 30)
+        start = border + 1 if 0 <= border < hit else start
+    end = min(len(text), start + room)
+    cut = text[start:end].strip()
+    return ("…" if start > 0 else "") + cut + ("…" if end < len(text) else "")
+
+
+def _goes_on(previous: str, line: str) -> bool:
+    if _STARTS_ANEW.match(line) or previous.endswith(_ENDS_A_SENTENCE):
+        return False
+    return line[0].isspace() or line[0].islower()
+
+
+def _pieces(text: str, size: int) -> list[str]:
+    pieces: list[str] = []
+    rest = text
+    while len(rest) > size:
+        end = _cut_before(rest, size)
+        pieces.append(rest[:end].strip())
+        rest = rest[end:].strip()
+    return [piece for piece in (*pieces, rest) if piece]
+
+
+def _cut_before(text: str, size: int) -> int:
+    # The best border in the second half, so that no piece is tiny: a line's end, a sentence's, a word's.
+    for border in ("\n", ". ", " "):
+        end = text.rfind(border, size // 2, size)
+        if end > 0:
+            return end + len(border)
+    return size
+
+
+def _first_hit(text: str, terms: Sequence[str]) -> int:
+    # Lower-casing may change a string's length (İ), which moves an excerpt by a few characters at most.
+    lowered = text.lower()
+    for form in (terms, [term[: max(4, len(term) - 3)] for term in terms]):
+        places = [place for term in form if (place := lowered.find(term)) >= 0]
+        if places:
+            return min(places)
+    return 0

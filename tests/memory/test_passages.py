@@ -1,0 +1,72 @@
+"""Cutting texts into passages and excerpts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.memory.passages import (
+    BLOCK_PASSAGE,
+    EXCERPT,
+    MESSAGE_PASSAGE,
+    block_passages,
+    excerpt,
+    message_passages,
+)
+
+PROSE = st.lists(st.sampled_from(["word", "Word.", "x" * 500, "\n", "\n\n", "- item", " ", "ü"]), max_size=60).map(
+    " ".join
+)
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_items_paragraphs_and_appended_lines_are_passages_of_their_own():
+    text = "# Build\n\nRun make with the\nrelease profile.\nTests run with pytest.\n- one\n- two\n  goes on\nPort 8080"
+    assert block_passages(text) == (
+        "# Build",
+        "Run make with the\nrelease profile.",
+        "Tests run with pytest.",
+        "- one",
+        "- two\n  goes on",
+        "Port 8080",
+    )
+
+
+def test_an_empty_text_has_no_passages():
+    assert block_passages(" \n\n") == ()
+    assert message_passages("") == ()
+
+
+def test_short_paragraphs_of_a_message_stay_together():
+    assert message_passages("one\n\ntwo\n \nthree") == ("one\n\ntwo\n\nthree",)
+
+
+@given(PROSE)
+def test_passages_are_short_and_lose_no_character(text: str):
+    for cut, size in ((block_passages, BLOCK_PASSAGE), (message_passages, MESSAGE_PASSAGE)):
+        passages = cut(text)
+        assert all(0 < len(passage) <= size for passage in passages)
+        assert squeezed("".join(passages)) == squeezed(text)
+
+
+def test_a_short_text_is_its_own_excerpt():
+    assert excerpt("short", ("short",)) == "short"
+
+
+def test_an_excerpt_shows_the_hit():
+    text = "filler " * 300 + "the needle is here " + "filler " * 300
+    shown = excerpt(text, ("needle",))
+    assert "needle is here" in shown
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert len(shown) <= EXCERPT
+
+
+def test_an_excerpt_finds_another_form_of_the_word():
+    assert "deploying" in excerpt("filler " * 300 + "deploying it " + "filler " * 300, ("deployed",))
+
+
+@given(text=st.text(max_size=1500), term=st.text(min_size=1, max_size=5))
+def test_an_excerpt_never_exceeds_its_size(text: str, term: str):
+    assert len(excerpt(text, (term,))) <= EXCERPT
