@@ -1,0 +1,78 @@
+"""What a block is, and which ones every persona and project begins with.
+
+Owns: the types of blocks at rest. Must not know: Loro, SQL, search.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pattern_acp.domain.ids import BlockId
+
+DEFAULT_LIMIT = 8_000
+"""Characters of a block (issue 2, section 8): three blocks stay a small part of any model's context."""
+
+
+class Scope(StrEnum):
+    """What a block belongs to: to a persona wherever it works, to a project whoever works in it, or to both."""
+
+    PERSONA = "persona"
+    PROJECT = "project"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """What names a block: its label is unique in its scope and owner."""
+
+    scope: Scope
+    owner: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """A block to make: its key, what it is for, how long it may get, and what it says at first."""
+
+    key: BlockKey
+    description: str
+    text: str = ""
+    limit: int = DEFAULT_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block as stored. Times are milliseconds since 1970-01-01 UTC, the limit is in characters."""
+
+    id: BlockId
+    key: BlockKey
+    description: str
+    limit: int
+    text: str
+    updated_ms: int
+    head_update: int
+    """Number of the newest update, which counts the writes."""
+
+
+def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
+    """The blocks that a persona and a project begin with, in the order they are shown.
+
+    `project` is a project key, see `memory.project.project_key`.
+    """
+    return (
+        BlockSpec(
+            BlockKey(Scope.PERSONA, persona, "persona"),
+            "Who you are: your character, your manner, how you like to work, and what you learned about working well. "
+            "Keep it true in every project.",
+            f"I am {persona}. I work in this person's code, and I remember what they teach me.",
+        ),
+        BlockSpec(
+            BlockKey(Scope.PERSONA, persona, "human"),
+            "Who the person is: name, language, role, habits, tastes and standing wishes that hold in every project. "
+            "Note what they tell you or clearly show, not guesses.",
+        ),
+        BlockSpec(
+            BlockKey(Scope.PROJECT, project, "project"),
+            "What is worth knowing about this project: how to build, test and run it, conventions, decisions and "
+            "their reasons, traps, and where things are. Leave out what a look at the files shows.",
+        ),
+    )

@@ -1,0 +1,286 @@
+"""Blocks in the constellation: reading, and changing one in two steps.
+
+Owns: the rows of `blocks`, `block_updates` and `block_archives`. Must not know: the journal. A change is first proposed
+(which writes nothing), then its event is appended by whoever composes both, and then it is stored with the number of
+that event (rule R1), all in one transaction.
+
+Updates are append-only and never deleted. The base is a shallow snapshot that is made anew when the updates after it
+are many, so that loading a block costs the same however long its history is; the archive keeps a full snapshot, so
+that history loads fast.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
+from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
+from pattern_acp.memory.edits import BlockEdit, Operation, plan_edit, storable_text
+from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
+from pattern_acp.memory.stored import OpenBlock, archived_number, decode_block, load_history, open_block, text_hash
+
+_QUERIES = load_queries("pattern_acp.memory")
+_LOGGER = logging.getLogger(__name__)
+
+REBASE_UPDATES = 32
+"""Updates after the base that make a new base due: loading stays under 1 ms for 20 KB."""
+
+REBASE_BYTES = 16 * 1024
+"""Bytes of updates after the base that make a new base due."""
+
+ARCHIVE_SHARE = 4
+"""The archive is made anew once the updates since are a quarter of those in it, so that its cost, which grows with the
+history, is spread over ever more writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewBase:
+    """What is written when a base is due: the shallow snapshot, and the full one unless the archive is recent."""
+
+    snapshot: bytes
+    archive: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedChange:
+    """A change that would work. `block` is the block before it (for a creation: without text)."""
+
+    block: Block
+    operation: Operation
+    text: str
+    update: bytes
+    peer: int
+    frontiers_before: bytes
+    frontiers_after: bytes
+    new_base: NewBase | None
+
+    @property
+    def before_hash(self) -> str:
+        """SHA-256 of the text before."""
+        return text_hash(self.block.text)
+
+    @property
+    def after_hash(self) -> str:
+        """SHA-256 of the text after."""
+        return text_hash(self.text)
+
+    @property
+    def number(self) -> int:
+        """The number of the update that the change becomes."""
+        return self.block.head_update + 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecord:
+    """Who changed a block, from what, why and when, and the number of the event that says so."""
+
+    seq: int
+    actor: Actor
+    origin: Origin
+    reason: str
+    at_ms: int
+
+
+def load_block(tx: Transaction, key: BlockKey) -> Block:
+    """The block with this key.
+
+    Raises:
+        BlockMissingError: there is none.
+        BlockCorruptError: its text cannot be read or rebuilt.
+    """
+    return decode_block(tx, _find(tx, key))
+
+
+def list_blocks(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[Block, ...]:
+    """All blocks of these owners: in the order of the owners, then oldest first.
+
+    Raises:
+        BlockCorruptError: the text of one cannot be read or rebuilt.
+    """
+    rows = tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)})
+    return tuple(decode_block(tx, row) for row in rows)
+
+
+def missing_blocks(tx: Transaction, wanted: Sequence[BlockSpec]) -> tuple[BlockSpec, ...]:
+    """Those of `wanted` that do not exist."""
+    return tuple(spec for spec in wanted if _row(tx, spec.key) is None)
+
+
+def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> ProposedChange:
+    """What creating a block would store; the caller has made sure that its label is free.
+
+    Raises:
+        UnusableEditError: the text holds characters that cannot be stored.
+    """
+    text = storable_text(spec.text, label=spec.key.label)
+    document = BlockDocument.create(spec.key.label, text, peer=peer)
+    return ProposedChange(
+        block=Block(block_id, spec.key, spec.description, spec.limit, text="", updated_ms=0, head_update=0),
+        operation=Operation.CREATE,
+        text=text,
+        update=document.export_update(EMPTY_FRONTIERS),
+        peer=peer,
+        frontiers_before=EMPTY_FRONTIERS,
+        frontiers_after=document.frontiers,
+        new_base=NewBase(document.shallow_snapshot(), document.full_snapshot()),
+    )
+
+
+def propose(tx: Transaction, key: BlockKey, edit: BlockEdit, *, peer: int) -> ProposedChange:
+    """What `edit` would store. Writes nothing; store it in the same transaction or not at all.
+
+    Raises:
+        BlockMissingError: there is no such block.
+        BlockCorruptError: its document cannot be read or rebuilt.
+        UnusableEditError: the edit is empty, changes nothing, or holds characters that cannot be stored.
+        PassageError: the passage to replace is not there exactly once.
+        LimitExceededError: the block would be too long.
+    """
+    opened = open_block(tx, _find(tx, key), peer=peer)
+    block, document = opened.block, opened.document
+    planned = plan_edit(edit, block.text, label=key.label, limit=block.limit)
+    before = document.frontiers
+    document.apply(planned)
+    update = document.export_update(before)
+    return ProposedChange(
+        block=block,
+        operation=planned.operation,
+        text=document.text,
+        update=update,
+        peer=peer,
+        frontiers_before=before,
+        frontiers_after=document.frontiers,
+        new_base=_new_base(tx, opened, update),
+    )
+
+
+def changed_block(change: ProposedChange, at_ms: int) -> Block:
+    """The block as it is once the change is stored at `at_ms`."""
+    return replace(change.block, text=change.text, updated_ms=at_ms, head_update=change.number)
+
+
+def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
+    """Write a proposed change, whose event is `record.seq`.
+
+    Raises:
+        StaleProposalError: the block changed after the proposal.
+    """
+    if change.operation is Operation.CREATE:
+        _insert_block(tx, change, record)
+    else:
+        _advance_block(tx, change, record)
+    tx.execute(
+        _QUERIES["insert_update"],
+        {
+            "block_id": change.block.id,
+            "number": change.number,
+            "data": change.update,
+            "frontiers_before": change.frontiers_before,
+            "frontiers_after": change.frontiers_after,
+            "peer": str(change.peer),
+            "actor": record.actor.value,
+            "origin": record.origin.value,
+            "operation": change.operation.value,
+            "reason": storable(record.reason),
+            "at_ms": record.at_ms,
+            "seq": record.seq,
+        },
+    )
+    if change.new_base is not None and change.new_base.archive is not None:
+        tx.execute(
+            _QUERIES["store_archive"],
+            {
+                "block_id": change.block.id,
+                "upto": change.number,
+                "snapshot": change.new_base.archive,
+                "seq": record.seq,
+            },
+        )
+
+
+def _insert_block(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
+    block = change.block
+    tx.execute(
+        _QUERIES["insert_block"],
+        {
+            "id": block.id,
+            "scope": block.key.scope.value,
+            "owner": block.key.owner,
+            "label": block.key.label,
+            "description": block.description,
+            "char_limit": block.limit,
+            "text": change.text,
+            "text_hash": change.after_hash,
+            "base": change.update if change.new_base is None else change.new_base.snapshot,
+            "frontiers": change.frontiers_after,
+            "at_ms": record.at_ms,
+            "seq": record.seq,
+        },
+    )
+
+
+def _advance_block(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
+    changed = tx.execute(
+        _QUERIES["advance_block"],
+        {
+            "block_id": change.block.id,
+            "number": change.number,
+            "text": change.text,
+            "text_hash": change.after_hash,
+            "frontiers": change.frontiers_after,
+            "at_ms": record.at_ms,
+            "seq": record.seq,
+        },
+    )
+    if changed != 1:
+        raise StaleProposalError(change.block.key.label)
+    if change.new_base is not None:
+        tx.execute(
+            _QUERIES["rebase_block"],
+            {
+                "block_id": change.block.id,
+                "number": change.number,
+                "base": change.new_base.snapshot,
+                "seq": record.seq,
+            },
+        )
+
+
+def _new_base(tx: Transaction, opened: OpenBlock, update: bytes) -> NewBase | None:
+    many = opened.pending_updates + 1 >= REBASE_UPDATES
+    large = opened.pending_bytes + len(update) >= REBASE_BYTES
+    if not (many or large or opened.mended):
+        return None
+    return NewBase(opened.document.shallow_snapshot(), _new_archive(tx, opened, update))
+
+
+def _new_archive(tx: Transaction, opened: OpenBlock, update: bytes) -> bytes | None:
+    archived = archived_number(tx, opened.block)
+    recent = (opened.block.head_update + 1 - archived) * ARCHIVE_SHARE < archived
+    if recent and not opened.mended:
+        return None
+    try:
+        history = load_history(tx, opened.block)
+        history.merge(update)
+    except BlockCorruptError:
+        # The write itself is sound; what is left of the history stays where it is for a person to look at.
+        _LOGGER.warning("The history of memory block %s is damaged; its archive was left as it is.", opened.block.id)
+        return None
+    return history.full_snapshot()
+
+
+def _find(tx: Transaction, key: BlockKey) -> Row:
+    row = _row(tx, key)
+    if row is None:
+        raise BlockMissingError(key.label)
+    return row
+
+
+def _row(tx: Transaction, key: BlockKey) -> Row | None:
+    return tx.one(_QUERIES["find_block"], {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)})

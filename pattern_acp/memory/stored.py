@@ -1,0 +1,163 @@
+"""Loading a block's document from its rows, and mending it from what else is stored.
+
+Owns: which stored parts make a document, and when one counts as sound. Must not know: edits, events, search.
+
+Three sources hold every block: its base with the updates since, its archive with the updates since, and the log of all
+updates. They are tried in this order, so that one damaged row costs nothing; a document is only taken when its version
+or the hash of its text is the stored one.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.document import BlockDocument
+from pattern_acp.memory.errors import BlockCorruptError
+
+_QUERIES = load_queries("pattern_acp.memory")
+_LOGGER = logging.getLogger(__name__)
+
+_READING_PEER = 1
+"""Peer of documents that are only read: nothing is ever exported from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """A block with its document.
+
+    `pending_updates` and `pending_bytes` came after the base; `mended` tells that stored parts were damaged and should
+    be written anew.
+    """
+
+    block: Block
+    document: BlockDocument
+    pending_updates: int
+    pending_bytes: int
+    mended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    block: Block
+    text_hash: str
+    frontiers: bytes
+
+
+def text_hash(text: str) -> str:
+    """The hash that is stored beside a block's text."""
+    return sha256_hex(text.encode("utf-8"))
+
+
+def decode_block(tx: Transaction, row: Row) -> Block:
+    """The block of a `find_block` or `list_blocks` row, its text checked against its hash.
+
+    Raises:
+        BlockCorruptError: the text is wrong and no sound document is left to read it from.
+    """
+    stored = _decode(row)
+    if text_hash(stored.block.text) == stored.text_hash:
+        return stored.block
+    return _open(tx, stored, _READING_PEER).block
+
+
+def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:
+    """The block of a `find_block` row with its document, for this process's `peer` to change.
+
+    Raises:
+        BlockCorruptError: nothing that is stored gives the document.
+    """
+    return _open(tx, _decode(row), peer)
+
+
+def load_history(tx: Transaction, block: Block) -> BlockDocument:
+    """The document with all its history, to read: from the archive and the updates after it, else from all updates.
+
+    Raises:
+        BlockCorruptError: neither is whole.
+    """
+    first: BlockCorruptError | None = None
+    for parts_of in (_archive_parts, _log_parts):
+        try:
+            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=_READING_PEER)
+        except BlockCorruptError as error:
+            first = first or error
+    raise first or AssertionError("there is always a source")
+
+
+def archived_number(tx: Transaction, block: Block) -> int:
+    """The number of the last update in the archive, 0 without one."""
+    row = tx.one(_QUERIES["read_archived_number"], {"block_id": block.id})
+    return 0 if row is None else columns.integer(row[0])
+
+
+def _decode(row: Row) -> _Stored:
+    block = Block(
+        id=BlockId(columns.text(row[0])),
+        key=BlockKey(Scope(columns.text(row[1])), columns.text(row[2]), columns.text(row[3])),
+        description=columns.text(row[4]),
+        limit=columns.integer(row[5]),
+        text=columns.text(row[6]),
+        updated_ms=columns.integer(row[8]),
+        head_update=columns.integer(row[9]),
+    )
+    return _Stored(block, text_hash=columns.text(row[7]), frontiers=columns.data(row[10]))
+
+
+def _open(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
+    first: BlockCorruptError | None = None
+    for parts_of in (_base_parts, _archive_parts, _log_parts):
+        try:
+            parts = parts_of(tx, stored.block)
+            document = BlockDocument.load(stored.block.key.label, parts, peer=peer)
+            agrees = _agrees(stored, document)
+        except BlockCorruptError as error:
+            first = first or error
+            continue
+        mended = not agrees or first is not None or document.text != stored.block.text
+        if mended:
+            _LOGGER.warning(
+                "Stored parts of memory block %s are damaged; it was read from sound ones.", stored.block.id
+            )
+        block = replace(stored.block, text=document.text)
+        return OpenBlock(block, document, len(parts) - 1, sum(map(len, parts[1:])), mended)
+    raise first or AssertionError("there is always a source")
+
+
+def _agrees(stored: _Stored, document: BlockDocument) -> bool:
+    """Whether both the version and the text are the stored ones; one of them proves the document right."""
+    same_version = document.frontiers == stored.frontiers
+    same_text = text_hash(document.text) == stored.text_hash
+    if not (same_version or same_text):
+        raise BlockCorruptError(stored.block.key.label, "it is another version than the one stored last")
+    return same_version and same_text
+
+
+def _base_parts(tx: Transaction, block: Block) -> Sequence[bytes]:
+    row = tx.one(_QUERIES["read_base"], {"block_id": block.id})
+    if row is None:
+        raise BlockCorruptError(block.key.label, "its row is gone")
+    return (columns.data(row[0]), *_updates_after(tx, block, columns.integer(row[1])))
+
+
+def _archive_parts(tx: Transaction, block: Block) -> Sequence[bytes]:
+    row = tx.one(_QUERIES["read_archive"], {"block_id": block.id})
+    if row is None:
+        raise BlockCorruptError(block.key.label, "it has no archive")
+    return (columns.data(row[0]), *_updates_after(tx, block, columns.integer(row[1])))
+
+
+def _log_parts(tx: Transaction, block: Block) -> Sequence[bytes]:
+    return _updates_after(tx, block, 0)
+
+
+def _updates_after(tx: Transaction, block: Block, number: int) -> tuple[bytes, ...]:
+    rows = tx.all(_QUERIES["read_updates"], {"block_id": block.id, "after": number})
+    if [columns.integer(row[0]) for row in rows] != list(range(number + 1, block.head_update + 1)):
+        raise BlockCorruptError(block.key.label, "an update is missing")
+    return tuple(columns.data(row[1]) for row in rows)

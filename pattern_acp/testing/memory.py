@@ -1,0 +1,91 @@
+"""Memory without a constellation, for tests of tools, context and sessions.
+
+Owns: a `MemoryAccess` that follows the rules of edits and limits and keeps everything in this process. Must not know:
+how anything is stored; the one function over a transaction is for tests of the stores.
+"""
+
+from dataclasses import dataclass, replace
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.blocks import default_blocks
+from pattern_acp.memory.edits import plan_edit
+from pattern_acp.memory.errors import BlockMissingError
+from pattern_acp.memory.passages import block_passages, excerpt
+from pattern_acp.memory.store import ProposedChange
+from pattern_acp.memory.words import query_terms
+from pattern_acp.tools.base import MemoryBlockView, MemoryChange, MemoryEdit, MemoryHit
+from pattern_acp.tools.memory_access import as_block_edit, block_event
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEdit:
+    """An edit that a test can look at, with the call it came from."""
+
+    edit: MemoryEdit
+    call_id: ToolCallId | None
+
+
+class FakeMemory:
+    """`MemoryAccess` in memory, with the default blocks of a persona `tester` and a project `/project`."""
+
+    def __init__(self, clock: Clock, *, limit: int | None = None) -> None:
+        """`limit` replaces every block's limit."""
+        self.commits: list[CommittedEdit] = []
+        self._clock = clock
+        self._blocks = {
+            spec.key.label: MemoryBlockView(
+                label=spec.key.label,
+                scope=spec.key.scope.value,
+                description=spec.description,
+                text=spec.text,
+                limit=spec.limit if limit is None else limit,
+                updated_at_ms=clock.now_ms(),
+            )
+            for spec in default_blocks("tester", "/project")
+        }
+
+    async def blocks(self) -> tuple[MemoryBlockView, ...]:
+        """See `MemoryAccess.blocks`."""
+        return tuple(self._blocks.values())
+
+    async def preview(self, edit: MemoryEdit) -> MemoryChange:
+        """See `MemoryAccess.preview`."""
+        block = self._blocks.get(edit.label)
+        if block is None:
+            raise BlockMissingError(edit.label, tuple(self._blocks))
+        planned = plan_edit(as_block_edit(edit), block.text, label=edit.label, limit=block.limit)
+        return MemoryChange(edit.label, block.text, planned.text)
+
+    async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
+        """See `MemoryAccess.commit`."""
+        change = await self.preview(edit)
+        block = self._blocks[edit.label]
+        self._blocks[edit.label] = replace(block, text=change.after, updated_at_ms=self._clock.now_ms())
+        self.commits.append(CommittedEdit(edit, call_id))
+        return change
+
+    async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
+        """See `MemoryAccess.search`. Ranks by the share of words that a passage holds."""
+        terms = query_terms(query)
+        hits = [
+            MemoryHit(f"memory block {block.label}", excerpt(passage, terms), block.updated_at_ms, score)
+            for block in self._blocks.values()
+            for passage in block_passages(block.text)
+            if (score := _share(passage, terms)) > 0.0
+        ]
+        return tuple(sorted(hits, key=lambda hit: -hit.score)[:limit])
+
+
+def _share(passage: str, terms: tuple[str, ...]) -> float:
+    lowered = passage.lower()
+    return sum(term in lowered for term in terms) / max(1, len(terms))
+
+
+def append_memory_event(tx: Transaction, change: ProposedChange, *, at_ms: int) -> int:
+    """Append the event of a change, for tests of the stores below the composition, and give its number."""
+    event = block_event(change, "a test")
+    return append(tx, CONSTELLATION_STREAM, event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=at_ms).seq
