@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
-from pattern_acp.config.keys import KEYS
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -154,6 +153,8 @@ def _parse(argv: Sequence[str]) -> Arguments:
 
 def _refuse_bad_settings(found: dict[str, object]) -> None:
     """A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py)."""
+    from pattern_acp.config.keys import KEYS
+
     for key in KEYS:
         value = found.get(key.name) if key.flag else None
         if value is not None and key.check(value) is None:

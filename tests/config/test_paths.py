@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.directories import find_paths
+from pattern_acp.config.load import process_environment
 from pattern_acp.config.paths import Paths, is_valid_name, make_private_directory, open_private_append
 from pattern_acp.domain.errors import ConfigError
+
+COVERAGE = {key: value for key, value in process_environment().items() if key.startswith("COVERAGE_")}
+"""Lets the child be measured; nothing else of the environment reaches it."""
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and homes")
 
@@ -30,7 +34,7 @@ def paths_of_process(**environ: str) -> list[str]:
     """What a process with nothing but PATH and `environ` finds."""
     found = subprocess.run(
         [sys.executable, "-c", PRINT_PATHS],
-        env={"PATH": os.defpath, **environ},
+        env={"PATH": os.defpath, **COVERAGE, **environ},
         cwd="/",
         capture_output=True,
         text=True,
