@@ -190,17 +190,24 @@ class _Writer:
         return self._queued_bytes < WRITE_QUEUE_BYTES or self._stopping or self._ended
 
     def _run(self) -> None:
+        failed = not self._write_queue()
+        # The end is known before the reader ends, so that whoever sees one sees the other.
+        self._ended = True
+        self._close()
+        self._progress.set()
+        if failed:
+            self._on_failure()
+
+    def _write_queue(self) -> bool:
+        """Write what comes until told to stop; False when the peer no longer reads."""
         try:
             while data := self._take():
                 _write_all(self._descriptor, data)
                 self._finish(len(data))
         except OSError as error:
             logger.info("The peer stopped reading: %s.", error.strerror)
-            self._on_failure()
-        finally:
-            self._ended = True
-            self._close()
-            self._progress.set()
+            return False
+        return True
 
     def _take(self) -> bytes:
         """Everything that is queued, or nothing when it is time to end."""
