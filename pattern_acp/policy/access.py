@@ -9,6 +9,8 @@ class ReadPath:
     """Read a file or folder. `path` is absolute and resolved through symlinks."""
 
     path: str
+    is_folder: bool = False
+    """Whether `path` is a folder, so that an always answer reaches below it and not below the folder it is in."""
 
 
 @dataclass(frozen=True, slots=True)

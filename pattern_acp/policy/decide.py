@@ -1,47 +1,167 @@
-"""The one decision that every effect goes through."""
+"""The one decision that every effect goes through.
 
+Owns: the four modes, and how verdicts combine. Must not know: tools, the editor, how the person is asked. Pure: what
+paths lead to comes from the `resolve` that the caller hands in.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import assert_never
 
+from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.command_line import HIDING, CommandLine
+from pattern_acp.policy.command_paths import outside_paths, protected_words
+from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.covers import any_covers, forbids
+from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
+from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.grants import Grant
+from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
+from pattern_acp.policy.scopes import command_scopes, edit_scopes, read_scopes
 
-class Mode(StrEnum):
-    """How much runs without asking. Ids are stable: people save them in their editor's settings."""
-
-    ASK = "ask"
-    EDIT = "edit"
-    PLAN = "plan"
-    AUTO = "auto"
-
-
-class Verdict(StrEnum):
-    """What happens with a call."""
-
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
+__all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
-class GrantScope:
-    """How far an always reaches.
+class _Situation:
+    """What every access of one call is decided by."""
 
-    `kind` is `command_prefix` (words that a simple command starts with, `pattern` = JSON list of words), `edit_folder`
-    (`pattern` = resolved folder), `read_folder`, or `exact_command` (the whole line). `label` is the button's text.
+    mode: Mode
+    roots: tuple[str, ...]
+    grants: tuple[Grant, ...]
+    resolve: Resolver | None
+
+
+def decide(
+    accesses: Sequence[Access],
+    *,
+    mode: Mode,
+    roots: Sequence[str],
+    grants: Sequence[Grant] = (),
+    resolve: Resolver | None = None,
+) -> Decision:
+    """Decide on a call by everything that it wants to touch: the strictest answer wins.
+
+    Modes (issue 2 section 9): in `ask` reads inside the roots run, edits and commands ask; in `edit` edits inside the
+    roots run too; in `plan` whatever changes something is denied; in `auto` everything inside the roots runs, but
+    destructive commands ask. Whatever is outside the roots or protected asks in every mode.
+
+    A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
+
+    Memory is the agent's own: it may always be read, and a write shows its diff and can be undone, so it runs without
+    a question. In `plan` it is denied all the same, since that mode promises that nothing is different afterwards.
+
+    Args:
+        accesses: all that the call wants to touch; none at all is taken for no effect.
+        mode: the session's mode.
+        roots: absolute, resolved folders of the session.
+        grants: what the person remembered for this session.
+        resolve: see `paths.Resolver`; None reads paths by their text.
     """
+    situation = _Situation(mode, tuple(roots), tuple(grants), resolve)
+    decisions = [_decide_one(access, situation) for access in accesses or (NoEffect(),)]
+    strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
+    same = [decision for decision in decisions if decision.verdict is strictest.verdict]
+    scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
+    return Decision(strictest.verdict, strictest.rule, strictest.reason, scopes)
 
-    kind: str
-    pattern: str
-    label: str
+
+def _decide_one(access: Access, situation: _Situation) -> Decision:
+    if any(forbids(grant, access, resolve=situation.resolve) for grant in situation.grants):
+        return Decision(Verdict.DENY, "refused_before", "You refused this for the whole session.")
+    match access:
+        case NoEffect():
+            return Decision(Verdict.ALLOW, "no_effect", "It changes nothing outside the conversation.")
+        case ReadMemory():
+            return Decision(Verdict.ALLOW, "memory_read", "Reading its own memory needs no permission.")
+        case WriteMemory():
+            return _decide_memory(situation)
+        case ReadPath():
+            return _decide_read(access, situation)
+        case WritePath():
+            return _decide_write(access, situation)
+        case RunCommand():
+            return _decide_command(access, situation)
+        case _:
+            assert_never(access)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A verdict, the rule that gave it, and a sentence why.
+def _decide_memory(situation: _Situation) -> Decision:
+    if situation.mode is Mode.PLAN:
+        return Decision(Verdict.DENY, "plan_mode", "Plan mode changes nothing, memory included.")
+    return Decision(Verdict.ALLOW, "memory_write", "Its own memory is shown as a diff and can be undone.")
 
-    `scopes` are what an always would store, narrowest first.
-    """
 
-    verdict: Verdict
-    rule: str
-    reason: str
-    scopes: tuple[GrantScope, ...] = ()
+def _decide_read(access: ReadPath, situation: _Situation) -> Decision:
+    roots = situation.roots
+    if any_covers(situation.grants, access, roots=roots):
+        return Decision(Verdict.ALLOW, "allowed_before", "You allowed reading here for this session.")
+    guard = protection(access.path, roots)
+    shown = shown_path(access.path, roots)
+    if guard is not None and guard.for_reading:
+        return Decision(Verdict.ASK, "protected_read", f"{shown} {guard.reason}.", read_scopes(access, roots))
+    if not is_inside_any(access.path, roots):
+        reason = f"{shown} is outside the folders of this session."
+        return Decision(Verdict.ASK, "outside_read", reason, read_scopes(access, roots))
+    return Decision(Verdict.ALLOW, "inside_read", "Reading inside the folders of this session needs no permission.")
+
+
+def _decide_write(access: WritePath, situation: _Situation) -> Decision:
+    roots, mode = situation.roots, situation.mode
+    if mode is Mode.PLAN:
+        return Decision(Verdict.DENY, "plan_mode", "Plan mode changes no files.")
+    if any_covers(situation.grants, access, roots=roots):
+        return Decision(Verdict.ALLOW, "allowed_before", "You allowed edits here for this session.")
+    guard = protection(access.path, roots)
+    shown = shown_path(access.path, roots)
+    scopes = edit_scopes(access, roots)
+    if guard is not None:
+        return Decision(Verdict.ASK, "protected_write", f"{shown} {guard.reason}.", scopes)
+    if not is_inside_any(access.path, roots):
+        return Decision(Verdict.ASK, "outside_write", f"{shown} is outside the folders of this session.", scopes)
+    if mode is Mode.ASK:
+        return Decision(Verdict.ASK, "ask_mode", f"It changes {shown}, and mode `ask` asks before each edit.", scopes)
+    return Decision(Verdict.ALLOW, "inside_write", f"Mode `{mode}` edits inside the folders of this session.")
+
+
+def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
+    roots, mode, resolve = situation.roots, situation.mode, situation.resolve
+    if mode is Mode.PLAN:
+        return Decision(Verdict.DENY, "plan_mode", "Plan mode runs no commands, since they can change things.")
+    if any_covers(situation.grants, access, roots=roots, resolve=resolve):
+        return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
+    objection = _objection(access, situation)
+    if objection is None and mode is Mode.AUTO:
+        return Decision(Verdict.ALLOW, "auto_mode", "Mode `auto` runs commands inside the folders of this session.")
+    rule, reason = objection or ("command", f"It runs a command, and mode `{mode}` asks before each one.")
+    return Decision(Verdict.ASK, rule, reason, command_scopes(access, roots, resolve))
+
+
+def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
+    """The rule and sentence by which a line asks even in `auto`; None when there is none."""
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    if not is_inside_any(access.cwd, situation.roots):
+        return "outside_folder", f"It runs in {_quoted(access.cwd)}, outside the folders of this session."
+    destructive = destructive_reason(line, windows=windows)
+    if destructive is not None:
+        return "destructive", destructive
+    if line.is_hiding:
+        return "unreadable_command", f"It cannot be told what this runs: it holds {_hidden(line)}."
+    outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
+    if outside:
+        return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."
+    protected = protected_words(line, access.cwd, situation.roots, situation.resolve)
+    if protected:
+        word, guard = protected[0]
+        return "protected_path", f"It names {_quoted(word)}, which {guard.reason}."
+    return None
+
+
+def _hidden(line: CommandLine) -> str:
+    return " and ".join(sorted(line.features & HIDING)) or "text that is not a complete shell line"
+
+
+def _quoted(text: str) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return f"`{shown if len(shown) <= 80 else shown[:79] + '…'}`"

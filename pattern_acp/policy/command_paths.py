@@ -1,0 +1,188 @@
+"""Finds what a shell line may touch: its words that are or may be paths.
+
+Owns: the reading of words as paths. Must not know: grants, modes, files (it is handed a `Resolver`). It errs on the
+side of seeing a path where there is none, since the price is one question.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.policy.paths import (
+    Protection,
+    Resolver,
+    is_inside_any,
+    is_windows_path,
+    protection,
+    protection_of_names,
+    resolve_by_text,
+)
+from pattern_acp.policy.program_tables import INTERPRETERS
+from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.shell_text import expand_braces
+
+_HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/zero", "/dev/urandom", "NUL"})
+_HOME = re.compile(r"~[\w.+-]*(?:/|\\|$)")
+_URL = re.compile(r"(?:--?[\w-]+=)?(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+_CODE_PATH = re.compile(r"""(?:^|[\s"'`(\[{=,<>+])(~?/[\w.~-][^\s"'`)\]},;]*|\.\.[/\\][^\s"'`)\]},;]*)""")
+_SED_FILE = re.compile(r"(?:^|[;{}\s\d$])[rRwW]\s*((?:/|~|\.\.)[^\s;}]*)")
+_VARIABLE = re.compile(r"\$\{?[#!]?(\w+|[?#!$@*-])")
+_OWN_VARIABLES = frozenset({"PWD", "RANDOM", "LINENO", "SECONDS", "?", "#", "!", "$", "@", "*", "-", *"0123456789"})
+_PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "nawk"})
+_ECHOES = frozenset({"echo", "printf"})
+_FOLDER_OPTIONS = frozenset(
+    {"-C", "--directory", "--cwd", "--prefix", "--git-dir", "--work-tree", "--project", "--chdir"}
+)
+_CHANGES_FOLDER = frozenset({"cd", "pushd", "chdir", "set-location", "sl"})
+_MOST_FOLDERS = 32
+_MOST_WORDS = 1_000
+"""Bounds on the questions put to the disk for one line; a line beyond them is asked about."""
+_TOO_MANY = "(more paths than are checked)"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A word that may be a path: as written, and what it leads to; `resolved` is None when that cannot be told."""
+
+    word: str
+    resolved: str | None
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is known while the words of a line are gone through."""
+
+    line: CommandLine
+    resolve: Resolver
+    windows: bool
+    folders: list[str]
+    seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+
+
+def outside_paths(
+    line: CommandLine, cwd: str, roots: Sequence[str], resolve: Resolver | None = None
+) -> tuple[str, ...]:
+    """Words of a line that lead, or may lead, out of `roots`, as written and each once. `cwd` is absolute."""
+    targets = command_targets(line, cwd, resolve)
+    outside = (item.word for item in targets if item.resolved is None or not is_inside_any(item.resolved, roots))
+    return tuple(dict.fromkeys(outside))
+
+
+def protected_words(
+    line: CommandLine, cwd: str, roots: Sequence[str], resolve: Resolver | None = None
+) -> tuple[tuple[str, Protection], ...]:
+    """Words of a line that lead to protected paths, with the reason; whether it would read or write is not known."""
+    found: dict[str, Protection] = {}
+    for item in command_targets(line, cwd, resolve):
+        reason = protection(item.resolved, roots) if item.resolved is not None else None
+        reason = reason or protection_of_names([part for part in re.split(r"[\\/]", item.word) if part])
+        if reason is not None:
+            found.setdefault(item.word, reason)
+    return tuple(found.items())
+
+
+def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None) -> tuple[Target, ...]:
+    """Every word of a line that may be a path, those of nested commands included.
+
+    A change of folder may or may not happen, so each later word is looked up from every folder the line may be in.
+    """
+    windows = is_windows_path(cwd)
+    search = _Search(line, resolve or resolve_by_text, windows, [cwd])
+    found: list[Target] = []
+    for word in _words(line, windows=windows):
+        found += _look_up(word, search)
+        if len(search.seen) > _MOST_WORDS or len(search.folders) > _MOST_FOLDERS:
+            return (*found, Target(_TOO_MANY, None))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One word to look at. `changing`: its text is only known at run time; `moves`: it may become the folder."""
+
+    text: str
+    changing: bool = False
+    moves: bool = False
+
+
+def _words(line: CommandLine, *, windows: bool) -> Iterator[_Word]:
+    for redirection in line.redirections:
+        yield _Word(redirection.target, changing="$" in redirection.target or "`" in redirection.target)
+    for command in effective_commands(line, windows=windows):
+        for assignment in command.assignments:
+            yield _Word(assignment.partition("=")[2].strip("\"'"))
+        if command.words:
+            yield from _command_words(command)
+
+
+def _command_words(command: SimpleCommand) -> Iterator[_Word]:
+    name, words = program_name(command.words[0]), command.words
+    if "/" in words[0]:
+        yield _Word(words[0], changing=0 in command.changing)
+    if name in _CHANGES_FOLDER | {"popd"} and (len(words) == 1 or words[1] == "-"):
+        yield _Word("~", moves=True)
+    pattern = _pattern_index(name, words)
+    for index, word in enumerate(words[1:], start=1):
+        changing = index in command.changing and name not in _ECHOES
+        moves = name in _CHANGES_FOLDER or words[index - 1] in _FOLDER_OPTIONS
+        if index != pattern:
+            yield _Word(word, changing=changing, moves=moves)
+        if name in INTERPRETERS and re.search(r"[\s\"'(;/]", word):
+            yield from (_Word(match[1]) for match in _CODE_PATH.finditer(word) if index != pattern or match.start())
+            yield from (_Word(match[1]) for match in _SED_FILE.finditer(word) if name == "sed")
+
+
+def _pattern_index(name: str, words: tuple[str, ...]) -> int | None:
+    """Where the pattern or script of a search is, which is no path; None when that is not sure."""
+    if name not in _PATTERN_FIRST or any(re.match(r"--\w|-\w*[ef]", word) for word in words[1:]):
+        return None
+    return next((index for index, word in enumerate(words) if index and not word.startswith("-")), None)
+
+
+def _look_up(word: _Word, search: _Search) -> Iterator[Target]:
+    if word.changing and (".." in word.text or _has_foreign_variable(word.text, search.line.text)):
+        yield Target(word.text, None)
+    texts = expand_braces(word.text)
+    if texts is None:
+        yield Target(word.text, None)
+        texts = (word.text,)
+    for piece in dict.fromkeys(piece for text in texts for piece in _pieces(text, windows=search.windows)):
+        question = (piece, len(search.folders))
+        if piece in _HARMLESS or (question in search.seen and not word.moves):
+            continue
+        search.seen.add(question)
+        if _HOME.match(piece):
+            yield Target(piece, None)
+            continue
+        places = [search.resolve(piece, folder) for folder in search.folders]
+        yield from (Target(piece, place) for place in places)
+        if word.moves:
+            search.folders += [place for place in places if place not in search.folders]
+
+
+def _has_foreign_variable(word: str, line: str) -> bool:
+    """Whether a word uses a variable that this line does not set, so that its text cannot be known."""
+    for match in _VARIABLE.finditer(word):
+        name = match[1]
+        is_set = re.search(
+            rf"\b{re.escape(name)}\+?=|\b(?:for|select|read|mapfile|local)\s+(?:-\w+\s+)*{re.escape(name)}\b", line
+        )
+        if name not in _OWN_VARIABLES and is_set is None:
+            return True
+    return False
+
+
+def _pieces(text: str, *, windows: bool) -> Iterator[str]:
+    """The parts of a word that may be paths of their own: behind options, `=`, `:`, `,` and `@`."""
+    if not text or (_URL.match(text) and ".." not in text):
+        return
+    if not text.startswith("-"):
+        yield text
+    elif len(text) > 2 and text[1] != "-":
+        yield text[2:]
+    colon = r"(?<!^[A-Za-z]):" if windows else ":"
+    for part in re.split(r"[=,@;|]", text):
+        for piece in re.split(colon, part):
+            if piece and piece != text and not piece.startswith("-"):
+                yield piece

@@ -1,0 +1,171 @@
+"""Whether a remembered decision reaches an access.
+
+Owns: the reach of allowances and refusals. Must not know: modes, or how a grant is stored. An allowance reaches as
+little as can be, a refusal as much: an allowance needs every command of a line, a refusal is met by any of them.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
+from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
+from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
+from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
+from pattern_acp.policy.programs import effective_commands, has_escape_option, prefix_words, program_name
+
+
+def covers(grant: Grant, access: Access, *, roots: Sequence[str], resolve: Resolver | None = None) -> bool:
+    """Whether `grant` on its own allows `access`. A refusal never does."""
+    return any_covers((grant,), access, roots=roots, resolve=resolve)
+
+
+def any_covers(
+    grants: Sequence[Grant], access: Access, *, roots: Sequence[str], resolve: Resolver | None = None
+) -> bool:
+    """Whether the allowances among `grants`, taken together, allow `access`.
+
+    Together, since `pytest && ruff check` needs one for each of its commands.
+    """
+    allowances = [grant for grant in grants if grant.effect is Effect.ALLOW]
+    if not allowances:
+        return False
+    match access:
+        case ReadPath(path=path):
+            return any(_covers_path(grant, GrantKind.READ_FOLDER, path, roots) for grant in allowances)
+        case WritePath(path=path):
+            return any(_covers_path(grant, GrantKind.EDIT_FOLDER, path, roots) for grant in allowances)
+        case RunCommand():
+            return _covers_command(allowances, access, roots, resolve)
+        case _:
+            return False
+
+
+def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) -> bool:
+    """Whether `grant` is a refusal that reaches `access`. An allowance never does."""
+    if grant.effect is not Effect.DENY:
+        return False
+    match access:
+        case ReadPath(path=path):
+            return grant.kind is GrantKind.READ_FOLDER and is_inside(path, grant.pattern)
+        case WritePath(path=path):
+            return grant.kind is GrantKind.EDIT_FOLDER and is_inside(path, grant.pattern)
+        case RunCommand():
+            return _forbids_command(grant, access, resolve)
+        case _:
+            return False
+
+
+def exact_pattern(access: RunCommand) -> str:
+    """The pattern of an `exact_command` grant for this access."""
+    return json.dumps([access.cwd, access.line.strip()], ensure_ascii=False)
+
+
+def prefix_pattern(words: Sequence[str], cwd: str, resolve: Resolver | None) -> str:
+    """The pattern of a `command_prefix` grant for these first words, typed in `cwd`."""
+    return json.dumps([_program(words[0], cwd, resolve), *words[1:]], ensure_ascii=False)
+
+
+def _program(word: str, cwd: str, resolve: Resolver | None) -> str:
+    # `./build.sh` is another program in another folder; a bare name is looked up on the PATH from anywhere.
+    return (resolve or resolve_by_text)(word, cwd) if "/" in word else word
+
+
+def _covers_path(grant: Grant, kind: GrantKind, path: str, roots: Sequence[str]) -> bool:
+    if grant.kind is not kind:
+        return False
+    if path == grant.pattern:
+        return True
+    guard = protection(path, roots)
+    if not is_inside(path, grant.pattern) or (
+        guard is not None and (guard.for_reading or kind is GrantKind.EDIT_FOLDER)
+    ):
+        return False
+    # The roots may have become fewer since the folder was allowed.
+    return kind is GrantKind.READ_FOLDER or is_inside_any(path, roots)
+
+
+def _covers_command(
+    grants: Sequence[Grant], access: RunCommand, roots: Sequence[str], resolve: Resolver | None
+) -> bool:
+    if not is_inside_any(access.cwd, roots):
+        return False
+    exact = exact_pattern(access)
+    if any(grant.kind is GrantKind.EXACT_COMMAND and grant.pattern == exact for grant in grants):
+        return True
+    prefixes = [_words(grant.pattern) for grant in grants if grant.kind is GrantKind.COMMAND_PREFIX]
+    if not any(prefixes):
+        return False
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    return (
+        is_plain(line, windows=windows)
+        and all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in line.commands)
+        and not outside_paths(line, access.cwd, roots, resolve)
+        and not protected_words(line, access.cwd, roots, resolve)
+    )
+
+
+def is_plain(line: CommandLine, *, windows: bool) -> bool:
+    """Whether a line is nothing but simple commands that a prefix may stand for."""
+    return (
+        line.parse_ok
+        and bool(line.commands)
+        and not line.features
+        and not line.redirections
+        and destructive_reason(line, windows=windows) is None
+        and all(command.words and not command.assignments and not command.changing for command in line.commands)
+        and not any(has_escape_option(command.words) for command in line.commands)
+    )
+
+
+def _starts_with_any(
+    command: SimpleCommand, prefixes: Sequence[tuple[str, ...]], cwd: str, resolve: Resolver | None
+) -> bool:
+    # The prefix that would be offered for this command must not be longer: `git stash` never stands for more words,
+    # and a program that gets no prefix is not covered by a stored one either.
+    if prefix_words(command) is None:
+        return False
+    words = (_program(command.words[0], cwd, resolve), *command.words[1:])
+    return any(prefix and words[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _forbids_command(grant: Grant, access: RunCommand, resolve: Resolver | None) -> bool:
+    windows = is_windows_path(access.cwd)
+    if grant.kind is GrantKind.EXACT_COMMAND:
+        refused = _words(grant.pattern)
+        return bool(refused) and " ".join(refused[-1].split()) == " ".join(access.line.split())
+    line = read_command_line(access.line, windows=windows)
+    if grant.kind is GrantKind.COMMAND_PREFIX:
+        prefix = _words(grant.pattern)
+        commands = effective_commands(line, windows=windows)
+        return any(_is_refused(command.words, prefix) for command in commands) if prefix else False
+    writes = {redirection.target for redirection in line.redirections if redirection.writes}
+    targets = command_targets(line, access.cwd, resolve) if writes and grant.kind is GrantKind.EDIT_FOLDER else ()
+    return any(
+        target.resolved is not None and target.word in writes and is_inside(target.resolved, grant.pattern)
+        for target in targets
+    )
+
+
+def _is_refused(words: Sequence[str], prefix: Sequence[str]) -> bool:
+    """Options between the words of a refused prefix do not hide it: `git -C x push` is `git push`."""
+    if not words or program_name(words[0]) != program_name(prefix[0]):
+        return False
+    rest = iter(words[1:])
+    return all(any(word == wanted for word in rest) for wanted in prefix[1:])
+
+
+def _words(pattern: str) -> tuple[str, ...]:
+    """The words of a pattern; empty for one that is not a list of text, which then reaches nothing."""
+    try:
+        words = cast("object", json.loads(pattern))
+    except ValueError:
+        return ()
+    if not isinstance(words, list):
+        return ()
+    items = cast("list[object]", words)
+    return tuple(item for item in items if isinstance(item, str)) if all(isinstance(i, str) for i in items) else ()

@@ -1,0 +1,59 @@
+"""What a decision is: modes, verdicts, scopes of an always answer, and the decision itself.
+
+Owns: the words of policy. Must not know: how a decision is reached.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """How much runs without asking. Ids are stable: people save them in their editor's settings."""
+
+    ASK = "ask"
+    EDIT = "edit"
+    PLAN = "plan"
+    AUTO = "auto"
+
+
+class Verdict(StrEnum):
+    """What happens with a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+    @property
+    def strictness(self) -> int:
+        """0 for allow, 1 for ask, 2 for deny: the largest wins when accesses are combined."""
+        return ("allow", "ask", "deny").index(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantScope:
+    """How far an always reaches. `label` is the text of the allowing button.
+
+    `kind` and `pattern` are one of:
+
+    - `command_prefix`: JSON list of the words that a simple command starts with; a first word with a slash is the
+      resolved path of the program.
+    - `exact_command`: JSON list of the folder and the whole line, since one line means another thing elsewhere.
+    - `edit_folder`, `read_folder`: a resolved folder and all below it, or one resolved file.
+    """
+
+    kind: str
+    pattern: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict, the rule that gave it, and a sentence why.
+
+    `scopes` are what an always would store, narrowest first; empty when only this once can be answered.
+    """
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    scopes: tuple[GrantScope, ...] = ()

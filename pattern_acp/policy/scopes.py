@@ -1,0 +1,93 @@
+"""What an always answer would store for an access, narrowest first.
+
+Owns: how far an always reaches, and the text that says so. Must not know: modes.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.policy.access import ReadPath, RunCommand, WritePath
+from pattern_acp.policy.command_line import Feature
+from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.covers import any_covers, exact_pattern, is_plain, prefix_pattern
+from pattern_acp.policy.decision import GrantScope
+from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
+from pattern_acp.policy.paths import (
+    Resolver,
+    folder_of,
+    is_inside,
+    is_inside_any,
+    is_windows_path,
+    name_of,
+    protection,
+    shown_path,
+)
+from pattern_acp.policy.programs import prefix_words
+
+LABEL_LENGTH = 60
+"""Longest label of a button, in characters; wider ones are cut off by editors (reference: acp.md section 7)."""
+_UNSEEN = frozenset({Feature.EXPANSION, Feature.SUBSTITUTION, Feature.PROCESS_SUBSTITUTION, Feature.CHANGING_COMMAND})
+
+
+def edit_scopes(access: WritePath, roots: Sequence[str]) -> tuple[GrantScope, ...]:
+    """Edits below the file's folder; only this file when it is outside the roots or protected."""
+    folder = folder_of(access.path)
+    is_narrow = protection(access.path, roots) is not None or not is_inside_any(folder, roots)
+    pattern = access.path if is_narrow else folder
+    return (
+        GrantScope(GrantKind.EDIT_FOLDER, pattern, allow_label("edits in", _shown_folder(pattern, access.path, roots))),
+    )
+
+
+def read_scopes(access: ReadPath, roots: Sequence[str]) -> tuple[GrantScope, ...]:
+    """Reads below the file's folder; only this path when the folder is near the top of the disk or it is protected."""
+    folder = access.path if access.is_folder else folder_of(access.path)
+    is_wide = len(folder.replace("\\", "/").strip("/").split("/")) < 3 or any(is_inside(root, folder) for root in roots)
+    guard = protection(access.path, roots)
+    pattern = access.path if is_wide or (guard is not None and guard.for_reading) else folder
+    return (
+        GrantScope(GrantKind.READ_FOLDER, pattern, allow_label("reads in", _shown_folder(pattern, access.path, roots))),
+    )
+
+
+def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver | None) -> tuple[GrantScope, ...]:
+    """The prefix of a line's one command where it would cover the line, else exactly this line.
+
+    None at all for a destructive line whose text changes with what the shell puts into it: nobody can say always to
+    what cannot be seen.
+    """
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    if not is_inside_any(access.cwd, roots):
+        return ()
+    if destructive_reason(line, windows=windows) is not None and not line.features.isdisjoint(_UNSEEN):
+        return ()
+    exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), allow_label("exactly", _code(access.line, 24)))
+    prefix = prefix_words(line.commands[0]) if len(line.commands) == 1 and is_plain(line, windows=windows) else None
+    if prefix is None:
+        return (exact,)
+    pattern = prefix_pattern(prefix, access.cwd, resolve)
+    if not any_covers((Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, pattern),), access, roots=roots, resolve=resolve):
+        return (exact,)
+    return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, allow_label("", _code(" ".join(prefix) + " …", 31))), exact)
+
+
+def allow_label(what: str, shown: str) -> str:
+    """The text of an allowing button: one line that says how far it reaches and how long it lasts."""
+    middle = f"{what} {shown}" if what else shown
+    return f"Always allow {middle} in this session"[:LABEL_LENGTH]
+
+
+def _code(text: str, length: int) -> str:
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split()).replace("`", "'")
+    return f"`{line if len(line) <= length else line[: length - 1].rstrip(' …') + '…'}`"
+
+
+def _shown_folder(pattern: str, path: str, roots: Sequence[str]) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in shown_path(pattern, roots))
+    if pattern != path:
+        shown = f"{shown.rstrip('/')}/"
+    # The end of a path tells more than its start.
+    return (
+        shown if len(shown) <= 20 else f"…{shown[-19:]}" if len(name_of(pattern)) < 19 else f"{shown[:9]}…{shown[-10:]}"
+    )
