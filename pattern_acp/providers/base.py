@@ -134,7 +134,8 @@ ProviderEvent: TypeAlias = (
 class ModelInfo:
     """What is known of one model.
 
-    `context_window` in tokens; prices in micro-units a million tokens, 0 when unknown.
+    `context_window` in tokens; prices in micro-units a million tokens, 0 when unknown. Some models cost more when the
+    prompt is longer than `long_prompt_tokens` (0: they do not); the percentages say how much of the plain price.
     """
 
     provider: str
@@ -148,6 +149,9 @@ class ModelInfo:
     cache_read_price: int = 0
     cache_write_price: int = 0
     calls_tools: bool = True
+    long_prompt_tokens: int = 0
+    long_input_percent: int = 100
+    long_output_percent: int = 100
 
     @property
     def qualified(self) -> str:

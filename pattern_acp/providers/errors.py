@@ -12,7 +12,14 @@ class ProviderStalledError(ProviderError):
 
 
 class ProviderOverloadedError(ProviderError):
-    """Rate limited or overloaded, also after retries."""
+    """Rate limited, overloaded or broken on the provider's side (408, 409, 429, 5xx), also after retries.
+
+    `retry_after_ms` is how long the provider asks to wait; None when it does not say.
+    """
+
+    def __init__(self, sentence: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(sentence)
+        self.retry_after_ms = retry_after_ms
 
 
 class ProviderAuthError(ProviderError):
@@ -33,3 +40,7 @@ class ProviderProtocolError(ProviderError):
 
 class EmptyAnswerError(ProviderError):
     """The model ended without text and without a call."""
+
+
+class ContentFilteredError(ProviderError):
+    """The provider's filter refused the request itself; a filtered answer is a `Stopped` event instead."""

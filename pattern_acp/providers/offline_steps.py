@@ -30,8 +30,8 @@ _COMMON_WORDS = frozenset(
         a about after all also am an and any are as at be because been before but by can change could did do does doing
         done explain file files fix for from get give go good had has have hello help hey hi how i if in into is it its
         just know let like look make me more my need no not now of on one or our out please put say see should show so
-        some tell than thank thanks that the their them then there these they this those to too up us use used using very
-        want was we were what when where which while who whose why will with without work would write yes you your
+        some tell than thank thanks that the their them then there these they this those to too up us use used using
+        very want was we were what when where which while who whose why will with without work would write yes you your
         """,
     )
 )

@@ -1,0 +1,159 @@
+"""`ProviderRequest` -> the body of a Messages request.
+
+Owns: the format and where the cache's marks stand. Pure.
+
+The body's bytes come in the order in which Anthropic builds the prompt for its cache: tools, system, messages. Of the
+four marks (`cache_control`) it allows, one stands at the end of the tools, one at the end of the system prompt, one at
+the end of the last message of the history and one at the end of the person's side before that: the cache looks back at
+most 20 blocks from a mark, which a step of a dozen parallel calls exceeds. `volatile` follows the last mark, so its
+changes cost nothing but itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.messages import (
+    ImagePart,
+    Part,
+    ResourcePart,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.catalogue import ModelFacts, Thinking
+from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.wire_json import arguments_object, sort_keys, to_bytes
+
+THINKING_TOKENS: Mapping[ThoughtLevel, int] = {
+    ThoughtLevel.LOW: 4_096,
+    ThoughtLevel.MEDIUM: 10_240,
+    ThoughtLevel.HIGH: 24_576,
+}
+"""Tokens for reasoning on top of the answer's: a budget where the model takes one; room for adaptive models, whose
+reasoning counts towards `max_tokens`."""
+
+_MARK: JsonObject = {"type": "ephemeral"}
+
+Block: TypeAlias = dict[str, Json]
+
+
+def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
+    """The body, always the same bytes for the same request."""
+    thinking, effort = _thinking(request.thought_level, facts.traits.thinking)
+    body: dict[str, Json] = {
+        "model": request.model,
+        "max_tokens": _max_tokens(request, facts),
+        "stream": True,
+        **({"thinking": thinking} if thinking else {}),
+        **({"output_config": {"effort": effort}} if effort else {}),
+    }
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+    if request.system.strip():
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": _MARK}]
+    body["messages"] = _messages(request, facts, provider)
+    return to_bytes(body)
+
+
+def _max_tokens(request: ProviderRequest, facts: ModelFacts) -> int:
+    room = THINKING_TOKENS.get(request.thought_level, 0) if facts.traits.thinking is not Thinking.NONE else 0
+    if facts.traits.thinking is Thinking.ALWAYS and not room:
+        room = THINKING_TOKENS[ThoughtLevel.MEDIUM]
+    return min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))
+
+
+def _thinking(level: ThoughtLevel, kind: Thinking) -> tuple[JsonObject, str]:
+    """The `thinking` object and the effort word; `display` since newer models hide their reasoning otherwise."""
+    if kind is Thinking.NONE:
+        return {}, ""
+    if level is ThoughtLevel.OFF:
+        if kind is Thinking.ADAPTIVE:
+            # Models from 5 on think unless told not to.
+            return {"type": "disabled"}, ""
+        return ({"type": "adaptive", "display": "summarized"}, "") if kind is Thinking.ALWAYS else ({}, "")
+    if kind is Thinking.BUDGET:
+        return {"type": "enabled", "budget_tokens": THINKING_TOKENS[level]}, ""
+    return {"type": "adaptive", "display": "summarized"}, level.value
+
+
+def _tools(tools: Sequence[ToolSpec]) -> list[Json]:
+    encoded: list[Block] = [
+        {"name": tool.name, "description": tool.description, "input_schema": sort_keys(tool.input_schema)}
+        for tool in tools
+    ]
+    encoded[-1]["cache_control"] = _MARK
+    return [*encoded]
+
+
+def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
+    encoded: list[tuple[str, list[Block]]] = []
+    for message in pair_calls(request.messages):
+        blocks = [block for part in message.parts for block in _blocks(part, request.model, facts, provider)]
+        if blocks:
+            encoded.append(("assistant" if message.role is Role.ASSISTANT else "user", blocks))
+    _mark(encoded)
+    if request.volatile.strip():
+        block: Block = {"type": "text", "text": request.volatile}
+        if encoded and encoded[-1][0] == "user":
+            encoded[-1][1].append(block)
+        else:
+            encoded.append(("user", [block]))
+    return [{"role": role, "content": [*blocks]} for role, blocks in encoded]
+
+
+def _mark(encoded: Sequence[tuple[str, list[Block]]]) -> None:
+    """Mark the end of the history, and of the person's side before it; reasoning blocks take no mark."""
+    ends = [len(encoded) - 1] if encoded else []
+    ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at][0] == "user"][:1]
+    for at in ends:
+        block = encoded[at][1][-1]
+        if block["type"] not in {"thinking", "redacted_thinking"}:
+            block["cache_control"] = _MARK
+
+
+def _blocks(part: Part, model: str, facts: ModelFacts, provider: str) -> Iterator[Block]:
+    match part:
+        case TextPart(text):
+            if not is_blank(part):
+                yield {"type": "text", "text": text}
+        case ImagePart():
+            yield _image(part, model, facts)
+        case ResourcePart():
+            yield {"type": "text", "text": resource_text(part)}
+        case ThinkingPart():
+            yield from _thinking_blocks(part, model, provider)
+        case ToolCallPart(call_id, name, arguments):
+            yield {"type": "tool_use", "id": call_id, "name": name, "input": arguments_object(arguments)}
+        case ToolResultPart():
+            yield _result(part, model, facts)
+
+
+def _image(part: ImagePart, model: str, facts: ModelFacts) -> Block:
+    if not facts.info.sees_images:
+        return {"type": "text", "text": unseen_image(part, model)}
+    return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
+
+
+def _thinking_blocks(part: ThinkingPart, model: str, provider: str) -> Iterator[Block]:
+    """Own reasoning byte for byte; reasoning that was cut before its signature, or is another's, is left out."""
+    if not is_own_thinking(part, provider, model):
+        return
+    if part.redacted:
+        yield {"type": "redacted_thinking", "data": part.redacted}
+    elif part.signature:
+        yield {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _result(part: ToolResultPart, model: str, facts: ModelFacts) -> Block:
+    content: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+    content += [_image(image, model, facts) for image in part.images]
+    return {
+        "type": "tool_result",
+        "tool_use_id": part.call_id,
+        **({"content": content} if content else {}),
+        **({"is_error": True} if part.is_error else {}),
+    }

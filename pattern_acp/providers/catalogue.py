@@ -1,0 +1,252 @@
+"""What is known of well-known models.
+
+Owns: windows, prices and capabilities by name, and the cost of a request. Nothing else in the program asks a model's
+name what it can do. A provider's own model list, when it says more, is laid over this (`refine`). Must not know: HTTP.
+
+Facts were read from the vendors' model and price pages on 2026-11-27. A model that is not here works all the same, with
+the defaults of `ModelInfo` and without a price.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+
+_USD = 1_000_000
+"""Micro-units of a dollar."""
+
+
+class Thinking(StrEnum):
+    """How the Anthropic wire asks a model to think."""
+
+    NONE = "none"
+    BUDGET = "budget"
+    """`thinking.type=enabled` with a number of tokens (up to 4.5)."""
+    ADAPTIVE = "adaptive"
+    """`thinking.type=adaptive` with an effort (from 4.6; the budget form is refused from 4.7)."""
+    ALWAYS = "always"
+    """Adaptive, and cannot be turned off."""
+
+
+class ToolEffort(StrEnum):
+    """What OpenAI's own Chat Completions allows in `reasoning_effort` of a request with tools."""
+
+    ANY = "any"
+    OMITTED = "omitted"
+    """The parameter must be left out (5.4, 5.5)."""
+    NONE = "none"
+    """The parameter must be `none` (5.6 and some of 6)."""
+    REFUSED = "refused"
+    """No request with tools is taken: this model calls tools through the Responses API only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an encoder must know of a model."""
+
+    thinking: Thinking = Thinking.NONE
+    takes_effort: bool = False
+    """Takes `reasoning_effort` low, medium, high."""
+    off_effort: str = ""
+    """The effort word that turns reasoning (nearly) off; empty to leave the parameter out."""
+    tool_effort: ToolEffort = ToolEffort.ANY
+    echoes_reasoning: bool = False
+    """Wants its `reasoning_content` back between tool calls (DeepSeek, Kimi)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """All that is known of one model."""
+
+    info: ModelInfo
+    traits: Traits
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """What a provider's own list says of a model; None and 0 where it says nothing."""
+
+    name: str
+    context_window: int = 0
+    max_output_tokens: int = 0
+    sees_images: bool | None = None
+    thinking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    """Dollars a million tokens. Where a page names no cache prices, Anthropic's usual tenth and five quarters count."""
+
+    input: float
+    output: float
+    read: float | None = None
+    write: float | None = None
+    long_from: int = 0
+    long_input: int = 100
+    long_output: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    pattern: str
+    window: int
+    output: int
+    sees: bool
+    price: _Price | None
+    traits: Traits
+
+
+_ADAPTIVE = Traits(Thinking.ADAPTIVE)
+_ALWAYS = Traits(Thinking.ALWAYS)
+_BUDGET = Traits(Thinking.BUDGET)
+_NO_TOOLS = Traits(takes_effort=True, tool_effort=ToolEffort.REFUSED)
+_NONE_WITH_TOOLS = Traits(takes_effort=True, off_effort="none", tool_effort=ToolEffort.NONE)
+_EFFORT_NONE = Traits(takes_effort=True, off_effort="none")
+_EFFORT_MINIMAL = Traits(takes_effort=True, off_effort="minimal")
+_EFFORT = Traits(takes_effort=True)
+_PLAIN = Traits()
+_ECHO = Traits(echoes_reasoning=True)
+_BIG, _BIG_OUT = 1_000_000, 128_000
+_GPT6 = 1_050_000
+_LONG = 272_000
+_SEES, _BLIND = True, False
+
+
+def _gpt(price_in: float, price_out: float, read: float) -> _Price:
+    """OpenAI's newer price shape: dearer from 272,000 tokens of prompt on; writing to the cache costs nothing extra."""
+    return _Price(price_in, price_out, read, price_in, _LONG, 200, 150)
+
+
+_ROWS = (
+    _Row(r"claude-(fable|mythos)-5-2", _BIG, _BIG_OUT, _SEES, _Price(8, 40), _ALWAYS),
+    _Row(r"claude-(fable|mythos)", _BIG, _BIG_OUT, _SEES, _Price(10, 50), _ALWAYS),
+    _Row(r"claude-opus-5-5", _BIG, _BIG_OUT, _SEES, _Price(4, 20, 0.2, 5), _ALWAYS),
+    _Row(r"claude-opus-(5|4-[678])", _BIG, _BIG_OUT, _SEES, _Price(5, 25), _ADAPTIVE),
+    _Row(r"claude-sonnet-5", _BIG, _BIG_OUT, _SEES, _Price(2, 10), _ADAPTIVE),
+    _Row(r"claude-haiku-5", _BIG, _BIG_OUT, _SEES, _Price(0.1, 0.5, 0.01, 0.125, 100_000, 500, 500), _ADAPTIVE),
+    _Row(r"claude-sonnet-4-6", 200_000, 64_000, _SEES, _Price(3, 15), _ADAPTIVE),
+    _Row(r"claude-opus-4-5", 200_000, 64_000, _SEES, _Price(5, 25), _BUDGET),
+    _Row(r"claude-haiku-4-5", 200_000, 64_000, _SEES, _Price(1, 5), _BUDGET),
+    _Row(r"claude-opus-4", 200_000, 32_000, _SEES, _Price(15, 75), _BUDGET),
+    _Row(r"claude-(sonnet-4|3-7)", 200_000, 64_000, _SEES, _Price(3, 15), _BUDGET),
+    _Row(r"claude-3", 200_000, 8_192, _SEES, None, _PLAIN),
+    _Row(r"claude-", 200_000, 32_000, _SEES, None, _ADAPTIVE),
+    _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _NO_TOOLS),
+    _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _NO_TOOLS),
+    _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _NONE_WITH_TOOLS),
+    _Row(r"gpt-6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.1, 0.5, 0.01), _NONE_WITH_TOOLS),
+    _Row(r"gpt-6", _GPT6, _BIG_OUT, _SEES, None, _NONE_WITH_TOOLS),
+    _Row(r"gpt-5\.6-sol", _GPT6, _BIG_OUT, _SEES, _gpt(4, 20, 0.4), _NONE_WITH_TOOLS),
+    _Row(r"gpt-5\.6-terra", _GPT6, _BIG_OUT, _SEES, _gpt(2, 12, 0.2), _NONE_WITH_TOOLS),
+    _Row(r"gpt-5\.6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.2, 1.2, 0.02), _NONE_WITH_TOOLS),
+    _Row(r"gpt-5\.[45]", 400_000, _BIG_OUT, _SEES, None, Traits(takes_effort=True, tool_effort=ToolEffort.OMITTED)),
+    _Row(r"gpt-5(\.\d)?-chat", 128_000, 16_384, _SEES, None, _PLAIN),
+    _Row(r"gpt-5\.[123]", 400_000, _BIG_OUT, _SEES, None, _EFFORT_NONE),
+    _Row(r"gpt-5-mini", 400_000, _BIG_OUT, _SEES, _Price(0.25, 2, 0.025, 0.25), _EFFORT_MINIMAL),
+    _Row(r"gpt-5-nano", 400_000, _BIG_OUT, _SEES, _Price(0.05, 0.4, 0.005, 0.05), _EFFORT_MINIMAL),
+    _Row(r"gpt-5", 400_000, _BIG_OUT, _SEES, _Price(1.25, 10, 0.125, 1.25), _EFFORT_MINIMAL),
+    _Row(r"gpt-4\.1-mini", 1_047_576, 32_768, _SEES, _Price(0.4, 1.6, 0.1, 0.4), _PLAIN),
+    _Row(r"gpt-4\.1", 1_047_576, 32_768, _SEES, _Price(2, 8, 0.5, 2), _PLAIN),
+    _Row(r"gpt-4o-mini", 128_000, 16_384, _SEES, _Price(0.15, 0.6, 0.075, 0.15), _PLAIN),
+    _Row(r"gpt-4o", 128_000, 16_384, _SEES, _Price(2.5, 10, 1.25, 2.5), _PLAIN),
+    _Row(r"gpt-oss", 131_072, 32_768, _BLIND, None, _EFFORT),
+    _Row(r"gpt-4|gpt-3", 128_000, 4_096, _BLIND, None, _PLAIN),
+    _Row(r"o[134](-|$)", 200_000, 100_000, _SEES, None, _EFFORT),
+    _Row(r"deepseek-(chat|coder)", 128_000, 8_192, _BLIND, None, _PLAIN),
+    _Row(r"deepseek", 128_000, 32_768, _BLIND, None, _ECHO),
+    _Row(r"kimi", 256_000, 32_768, _BLIND, None, _ECHO),
+    _Row(r"gemini", 1_048_576, 65_536, _SEES, None, _PLAIN),
+    _Row(r"(qwen.*vl|llava|pixtral|gemma3|gemma-3|.*vision)", 128_000, 8_192, _SEES, None, _PLAIN),
+)
+"""First match wins. The name is matched from its start, after any `VENDOR/` in front of it (OpenRouter)."""
+
+_NOT_FOR_CHAT = re.compile(r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion", re.IGNORECASE)
+_NOT_FOR_CHAT_AT_OPENAI = re.compile(
+    r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|-pro\b|deep-research|codex"
+)
+
+DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
+"""The model of a vendor when the person names none: the current middle size. For OpenAI the current one that calls
+tools through Chat Completions (see `ToolEffort`)."""
+
+
+def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
+    """Whether a listed model can hold a conversation with tools over our wires, as far as its name tells."""
+    if _NOT_FOR_CHAT.search(name) or (is_openai and _NOT_FOR_CHAT_AT_OPENAI.search(name)):
+        return False
+    return describe("", name, is_openai=is_openai).info.calls_tools
+
+
+def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
+    """What is known of a model. `is_openai`: it is served by OpenAI itself, whose limits on tools then count."""
+    short = model.rsplit("/", 1)[-1].lower()
+    row = next((row for row in _ROWS if re.match(row.pattern, short)), None)
+    facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
+    if listed is not None:
+        facts = refine(facts, listed)
+    traits = facts.traits
+    if is_openai and traits.tool_effort is not ToolEffort.ANY:
+        is_refused = traits.tool_effort is ToolEffort.REFUSED
+        return replace(facts, info=replace(facts.info, thought_levels=(), calls_tools=not is_refused))
+    return facts
+
+
+def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
+    """The facts with what the provider's own list says laid over them."""
+    info, traits = facts.info, facts.traits
+    info = replace(
+        info,
+        context_window=listed.context_window or info.context_window,
+        max_output_tokens=listed.max_output_tokens or info.max_output_tokens,
+        sees_images=info.sees_images if listed.sees_images is None else listed.sees_images,
+    )
+    if listed.thinking in tuple(Thinking):
+        traits = replace(traits, thinking=Thinking(listed.thinking))
+        info = replace(info, thought_levels=_levels(traits))
+    return ModelFacts(info, traits)
+
+
+def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
+    """What a request cost, rounded up to a micro-unit, or None when the prices are not known."""
+    if not info.input_price and not info.output_price:
+        return None
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    is_long = 0 < info.long_prompt_tokens < prompt
+    read = (
+        usage.input_tokens * info.input_price
+        + usage.cache_read_tokens * info.cache_read_price
+        + usage.cache_write_tokens * info.cache_write_price
+    ) * (info.long_input_percent if is_long else 100)
+    written = usage.output_tokens * info.output_price * (info.long_output_percent if is_long else 100)
+    return Cost(-(-(read + written) // (100 * _USD)))
+
+
+def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
+    info = ModelInfo(provider, model, row.window, row.output, row.sees, _levels(row.traits))
+    return ModelFacts(_priced(info, row.price) if row.price else info, row.traits)
+
+
+def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
+    read = price.input / 10 if price.read is None else price.read
+    write = price.input * 1.25 if price.write is None else price.write
+    return replace(
+        info,
+        input_price=round(price.input * _USD),
+        output_price=round(price.output * _USD),
+        cache_read_price=round(read * _USD),
+        cache_write_price=round(write * _USD),
+        long_prompt_tokens=price.long_from,
+        long_input_percent=price.long_input,
+        long_output_percent=price.long_output,
+    )
+
+
+def _levels(traits: Traits) -> tuple[ThoughtLevel, ...]:
+    some = (ThoughtLevel.LOW, ThoughtLevel.MEDIUM, ThoughtLevel.HIGH)
+    if traits.thinking is Thinking.ALWAYS:
+        return some
+    if traits.thinking is not Thinking.NONE or traits.takes_effort:
+        return (ThoughtLevel.OFF, *some)
+    return ()

@@ -1,0 +1,108 @@
+"""The conversation in the shape that both wires need.
+
+Owns: invariant 4 (every call has exactly one result, right after the message that made it), ids that every vendor
+accepts, and the words for what a wire or model cannot carry. Must not know: any wire's format.
+
+Everything here depends on a message and those before it only, so that a longer history starts with the same bytes.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.messages import (
+    ImagePart,
+    Message,
+    ResourcePart,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+NO_RESULT = "No result was recorded for this call."
+"""Fills a call that was cut short (cancel, crash): a request without the result would be refused by every vendor."""
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Anthropic allows these characters; OpenAI allows 40 of them."""
+
+
+def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with one result message after each message with calls, results in the order of the calls.
+
+    A missing result is filled with `NO_RESULT`, a second or stray one is left out, and an id that is not usable or
+    was used before is replaced, in the call and in its result alike.
+    """
+    paired: list[Message] = []
+    used: set[str] = set()
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        position += 1
+        if message.role is Role.TOOL:
+            continue
+        following: list[Message] = []
+        while position < len(messages) and messages[position].role is Role.TOOL:
+            following.append(messages[position])
+            position += 1
+        paired += _with_results(message, following, used) if message.tool_calls else [message]
+    return tuple(paired)
+
+
+def _with_results(message: Message, following: Sequence[Message], used: set[str]) -> list[Message]:
+    recorded: dict[ToolCallId, ToolResultPart] = {}
+    for part in (part for other in following for part in other.parts):
+        if isinstance(part, ToolResultPart):
+            recorded.setdefault(part.call_id, part)
+    results: list[ToolResultPart] = []
+    ids: list[ToolCallId] = []
+    for call in message.tool_calls:
+        call_id = _fresh_id(call.call_id, used)
+        ids.append(call_id)
+        # Popped, so that two calls with one id do not both get the first one's result.
+        result = recorded.pop(call.call_id, None) or ToolResultPart(call_id, NO_RESULT, is_error=True)
+        results.append(replace(result, call_id=call_id))
+    named = iter(ids)
+    parts = tuple(
+        replace(part, call_id=next(named)) if isinstance(part, ToolCallPart) else part for part in message.parts
+    )
+    result_id = following[0].message_id if following else message.message_id
+    return [replace(message, parts=parts), Message(result_id, Role.TOOL, tuple(results))]
+
+
+def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:
+    plain = call_id if _PLAIN_ID.fullmatch(call_id) else f"call_{sha256_hex(call_id.encode('utf-8', 'replace'))[:24]}"
+    unique, number = plain, 2
+    while unique in used:
+        unique = f"{plain[:34]}_{number}"
+        number += 1
+    used.add(unique)
+    return ToolCallId(unique)
+
+
+def is_own_thinking(part: ThinkingPart, provider: str, model: str) -> bool:
+    """Whether a reasoning block may go back: the same provider made it, and the same model where that is known.
+
+    `ThinkingPart.provider` is the provider's name, or `PROVIDER/MODEL`: newer models refuse reasoning of another model.
+    """
+    return part.provider in {provider, f"{provider}/{model}"}
+
+
+def resource_text(part: ResourcePart) -> str:
+    """An attachment as text. Its content stands between marks: it is data, not the person's words (invariant 8)."""
+    if part.text is None:
+        return f"[Attached link: {part.name} ({part.uri})]"
+    return f'<attachment name="{part.name}" uri="{part.uri}">\n{part.text}\n</attachment>'
+
+
+def unseen_image(part: ImagePart, model: str) -> str:
+    """What stands in for an image that the model cannot see."""
+    return f"[An image ({part.media_type}) was left out: {model} does not see images.]"
+
+
+def is_blank(part: TextPart) -> bool:
+    """Whether a text says nothing; vendors refuse such blocks."""
+    return not part.text.strip()

@@ -1,0 +1,182 @@
+"""The chunks of a Chat Completions stream -> our events.
+
+Owns: the format and its dialects. Sans I/O, one decoder an attempt. Known differences: reasoning as `reasoning_content`
+(DeepSeek, older vLLM, llama-server), `reasoning` (OpenRouter, Ollama, newer vLLM) or parts of type `thinking` (Mistral);
+usage in the last chunk or in one without choices; streams that end without `[DONE]`; errors as a chunk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderStop,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    UsageKnown,
+)
+from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
+from pattern_acp.providers.openai.calls import CallAssembler, CallDelta
+from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+
+
+class _ContentPart(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: "str | list[_ContentPart] | None" = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | list[_ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[CallDelta] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    """Servers that do not stream put the whole answer here."""
+    finish_reason: str | None = None
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """DeepSeek's name for the cached part."""
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: object = None
+
+
+_STOPS = {
+    "stop": ProviderStop.END,
+    "tool_calls": ProviderStop.TOOL_CALLS,
+    "function_call": ProviderStop.TOOL_CALLS,
+    "length": ProviderStop.MAX_TOKENS,
+    "content_filter": ProviderStop.CONTENT_FILTER,
+    "refusal": ProviderStop.REFUSAL,
+}
+
+_DETAILS = {
+    ProviderStop.MAX_TOKENS: "The answer reached its limit of tokens.",
+    ProviderStop.CONTENT_FILTER: "The provider's content filter stopped the answer.",
+    ProviderStop.REFUSAL: "The model declined to answer.",
+}
+
+
+class OpenAIDecoder:
+    """See `streaming.Decoder`. `price` turns token counts into money; `id_seed` starts the ids of calls without one."""
+
+    def __init__(
+        self, settings: ProviderSettings, model: str, price: Callable[[Usage], Cost | None], id_seed: str
+    ) -> None:
+        self._settings = settings
+        self._model = model
+        self._price = price
+        self._calls = CallAssembler(id_seed)
+        self._is_thinking = False
+        self._has_text = False
+        self._has_refused = False
+        self._finish = ""
+        self._is_done = False
+
+    @property
+    def is_done(self) -> bool:
+        """See `Decoder.is_done`."""
+        return self._is_done
+
+    def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
+        """See `Decoder.feed`."""
+        data = event.data.strip()
+        if data == "[DONE]":
+            self._is_done = True
+            return ()
+        if not data:
+            return ()
+        try:
+            chunk = msgspec.json.decode(data, type=_Chunk)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise broken_event(self._settings) from error
+        if chunk.error or event.event == "error":
+            failure = parse_failure(data.encode("utf-8", "replace"))
+            raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
+        return [*self._chunk_events(chunk)]
+
+    def end(self) -> Sequence[ProviderEvent]:
+        """See `Decoder.end`."""
+        # Many servers close without [DONE]; a finish reason says as much.
+        if not self._is_done and not self._finish:
+            raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
+        stop = ProviderStop.REFUSAL if self._has_refused else _STOPS.get(self._finish, ProviderStop.END)
+        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}:
+            # What was sent counts: many servers say "stop" after calls.
+            stop = ProviderStop.TOOL_CALLS if self._calls.count else ProviderStop.END
+        if stop is ProviderStop.END and not self._has_text:
+            raise EmptyAnswerError(f"{self._settings.name}/{self._model} ended without an answer; try again.")
+        return [*self._end_thinking(), Stopped(stop, _DETAILS.get(stop, ""))]
+
+    def _chunk_events(self, chunk: _Chunk) -> Iterator[ProviderEvent]:
+        for choice in (chunk.choices or ())[:1]:
+            yield from self._delta_events(choice.delta or choice.message or _Delta())
+            self._finish = choice.finish_reason or self._finish
+        if chunk.usage is not None:
+            usage = _usage(chunk.usage)
+            yield UsageKnown(usage, self._price(usage))
+
+    def _delta_events(self, delta: _Delta) -> Iterator[ProviderEvent]:
+        text, thinking = _split_content(delta.content)
+        # OpenRouter sends the same reasoning under both names.
+        thinking = delta.reasoning_content or delta.reasoning or thinking
+        if thinking:
+            self._is_thinking = True
+            yield ThinkingDelta(thinking)
+        if delta.refusal:
+            self._has_refused = True
+            text += delta.refusal
+        if text:
+            self._has_text = self._has_text or bool(text.strip())
+            yield from self._end_thinking()
+            yield TextDelta(text)
+        for call in delta.tool_calls or ():
+            yield from self._end_thinking()
+            yield from self._calls.take(call)
+
+    def _end_thinking(self) -> Iterator[ProviderEvent]:
+        if self._is_thinking:
+            self._is_thinking = False
+            yield ThinkingEnded()
+
+
+def _split_content(content: str | list[_ContentPart] | None) -> tuple[str, str]:
+    """The text and the reasoning of a delta's content."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    text = "".join(part.text or "" for part in content if part.type != "thinking")
+    thoughts = (part.thinking for part in content if part.type == "thinking")
+    return text, "".join(_split_content(thought)[0] for thought in thoughts)
+
+
+def _usage(counts: _Usage) -> Usage:
+    """OpenAI counts cached tokens inside the prompt's; ours are apart."""
+    details = counts.prompt_tokens_details
+    cached = (details.cached_tokens if details else None) or counts.prompt_cache_hit_tokens or 0
+    prompt = counts.prompt_tokens or 0
+    cached = min(cached, prompt)
+    return Usage(prompt - cached, counts.completion_tokens or 0, cached)

@@ -1,0 +1,104 @@
+"""When a failed request is tried again.
+
+Owns: the policy, and the loop that carries it out over a stream of events. Must not know: HTTP or wires.
+"""
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolCallBegun,
+)
+from pattern_acp.providers.errors import (
+    EmptyAnswerError,
+    ProviderConnectionError,
+    ProviderOverloadedError,
+    ProviderStalledError,
+)
+
+MAX_ATTEMPTS = 5
+"""Attempts in all; with the delays below a provider has about eight seconds to come back."""
+
+MAX_STALLED_ATTEMPTS = 2
+"""Each stall has already cost the person the idle limit (90 s); a third would be five minutes of nothing."""
+
+FIRST_DELAY_MS = 500
+MAX_DELAY_MS = 60_000
+"""Also the longest that a provider's Retry-After is obeyed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and after how long. `sleep` takes seconds; `jitter` gives numbers in [0, 1)."""
+
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    jitter: Callable[[], float] = random.SystemRandom().random
+    max_attempts: int = MAX_ATTEMPTS
+
+    def delay_ms(self, error: ProviderError, attempt: int) -> int | None:
+        """Milliseconds to wait after the failure of `attempt` (from 1), or None when it is not tried again."""
+        if attempt >= attempts_for(error, self.max_attempts):
+            return None
+        asked = error.retry_after_ms if isinstance(error, ProviderOverloadedError) else None
+        if asked is not None:
+            return min(asked, MAX_DELAY_MS)
+        # Half fixed, half random: clients that failed together do not come back together.
+        full = min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAX_DELAY_MS)
+        return int(full * (0.5 + self.jitter() / 2))
+
+
+def attempts_for(error: ProviderError, most: int) -> int:
+    """How many attempts an error is worth: one when trying again cannot help."""
+    if isinstance(error, ProviderStalledError):
+        return min(MAX_STALLED_ATTEMPTS, most)
+    return most if isinstance(error, ProviderConnectionError | ProviderOverloadedError) else 1
+
+
+def is_content(event: ProviderEvent) -> bool:
+    """Whether the person or the model's history has something of the answer with this event."""
+    return isinstance(event, TextDelta | ThinkingDelta | ThinkingEnded | ToolCallBegun)
+
+
+async def with_retries(
+    attempt: Callable[[], AsyncGenerator[ProviderEvent, None]], policy: RetryPolicy
+) -> AsyncGenerator[ProviderEvent, None]:
+    """The events of the first attempt that gets anywhere.
+
+    Once content has come nothing is tried again: a later failure ends the stream as `INTERRUPTED` with its sentence.
+
+    Raises:
+        ProviderError: the last attempt's error, when no content came; `EmptyAnswerError` also after mere reasoning.
+    """
+    number = 1
+    while True:
+        has_content = False
+        try:
+            async with aclosing(attempt()) as events:
+                async for event in events:
+                    has_content = has_content or is_content(event)
+                    yield event
+        except ProviderError as error:
+            if has_content and not isinstance(error, EmptyAnswerError):
+                yield Stopped(ProviderStop.INTERRUPTED, error.sentence)
+                return
+            delay = policy.delay_ms(error, number)
+            if delay is None:
+                raise
+            sentence = f"{error.sentence} Trying again in {delay / 1000:.1f} s."
+        else:
+            return
+        yield Retrying(number, delay, sentence)
+        await policy.sleep(delay / 1000)
+        number += 1

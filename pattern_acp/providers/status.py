@@ -1,0 +1,191 @@
+"""What an HTTP answer that is no stream means.
+
+Owns: status and error body -> `ProviderError`, for both wires. A body is never shown as it came: only the message field
+of a JSON error is, shortened, and never for a refused key, since vendors quote parts of the key there.
+"""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.errors import (
+    ContentFilteredError,
+    ContextTooLongError,
+    ProviderAuthError,
+    ProviderOverloadedError,
+    ProviderProtocolError,
+    ProviderRequestError,
+)
+
+MESSAGE_CHARS = 300
+"""A provider's reason is one sentence; some append the whole request."""
+
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|request_too_large|string_above_max_length|prompt is too long"
+    r"|too many (input )?tokens|(maximum|max|available) context (length|size|window)"
+    r"|(exceed\w*|longer than|larger than|beyond) (the )?(model'?s? )?(available |maximum |max )?context"
+    r"|context (window|length|limit|size) (is |was )?exceed|input (is )?too long|exceeds? the maximum number of tokens"
+    r"|input token count .{0,40}exceed|reduce the length of the (messages|prompt|input)",
+    re.IGNORECASE,
+)
+"""The usual phrases and codes: OpenAI, Anthropic, llama-server, vLLM, LM Studio, OpenRouter, Gemini, Mistral."""
+
+_FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
+_OVERLOADED = re.compile(r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable", re.IGNORECASE)
+_NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|insufficient.{0,10}(credits|balance)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a provider said went wrong."""
+
+    message: str = ""
+    kind: str = ""
+    """Type and code of the error, whichever the vendor gives, joined by a space."""
+
+
+class _ErrorObject(msgspec.Struct):
+    message: object = None
+    type: object = None
+    code: object = None
+    status: object = None
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _ErrorObject | str | None = None
+    message: object = None
+    detail: object = None
+    type: object = None
+    code: object = None
+
+
+def parse_failure(body: bytes) -> Failure | None:
+    """The error in a JSON body (also of one stream event), or None when the body is something else."""
+    try:
+        parsed = msgspec.json.decode(body, type=_ErrorBody)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    error = parsed.error
+    if isinstance(error, _ErrorObject):
+        kinds = (error.type, error.code, error.status)
+        return Failure(_shorten(error.message), " ".join(str(kind) for kind in kinds if kind))
+    kinds = (parsed.type, parsed.code)
+    message = error or parsed.message or parsed.detail
+    return Failure(_shorten(message), " ".join(str(kind) for kind in kinds if kind)) if message else None
+
+
+def error_of_status(
+    settings: ProviderSettings, model: str, status: int, body: bytes, retry_after_ms: int | None = None
+) -> ProviderError:
+    """The error for a status that is not 200."""
+    if status in {401, 403}:
+        return auth_error(settings, status)
+    failure = parse_failure(body)
+    if failure is not None and (status < 500 or _TOO_LONG.search(f"{failure.kind} {failure.message}")):
+        special = _special(settings, model, failure)
+        if special is not None:
+            return special
+    if status in {408, 409, 429} or status >= 500:
+        return ProviderOverloadedError(_busy_sentence(settings.name, status), retry_after_ms)
+    if status == 413:
+        return _too_long(settings, model)
+    if failure is None:
+        return ProviderProtocolError(
+            f"{settings.name} answered with status {status} and no reason that can be read; check its base_url."
+        )
+    if status == 404:
+        return ProviderRequestError(
+            f"{settings.name} knows no model {model!r} at this address: {_scrub(failure.message, settings)} "
+            "Choose another model or check the provider's base_url."
+        )
+    return ProviderRequestError(f"{settings.name} refused the request: {_scrub(failure.message, settings)}")
+
+
+def error_of_event(settings: ProviderSettings, model: str, failure: Failure) -> ProviderError:
+    """The error for a failure that came inside a stream or with status 200."""
+    special = _special(settings, model, failure)
+    if special is not None:
+        return special
+    kind = failure.kind
+    if "authentication" in kind or "permission" in kind:
+        return auth_error(settings, None)
+    if (
+        _OVERLOADED.search(kind)
+        or re.search(r"\b(408|409|429|5\d\d)\b", kind)
+        or "overloaded" in failure.message.lower()
+    ):
+        return ProviderOverloadedError(f"{settings.name} is overloaded or has a fault; try again later.")
+    return ProviderRequestError(f"{settings.name} reported an error: {_scrub(failure.message, settings)}")
+
+
+def auth_error(settings: ProviderSettings, status: int | None) -> ProviderAuthError:
+    """A missing or refused key; the sentence names where the key comes from, never the key."""
+    variable = settings.api_key_env
+    if settings.api_key is None:
+        where = f"set {variable}" if variable else f"set api_key_env in [providers.{settings.name}] of config.toml"
+        return ProviderAuthError(f"{settings.name} needs a key and none is configured; {where}.")
+    source = settings.api_key.source or variable or "the configuration"
+    answered = f" (status {status})" if status else ""
+    return ProviderAuthError(f"{settings.name} refused the key from {source}{answered}; put a valid key there.")
+
+
+def not_a_stream(settings: ProviderSettings, content_type: str) -> ProviderProtocolError:
+    """An answer with status 200 that is a web page or anything but a stream."""
+    what = "a web page" if "html" in content_type else f"{content_type or 'something'}"
+    return ProviderProtocolError(
+        f"{settings.name} answered with {what} where a stream of events was expected; check its base_url."
+    )
+
+
+def broken_event(settings: ProviderSettings) -> ProviderProtocolError:
+    """A stream event that is not what the wire's format says."""
+    return ProviderProtocolError(
+        f"{settings.name} sent an event that is not in the format of its wire ({settings.wire}); "
+        "check wire and base_url of the provider."
+    )
+
+
+def _special(settings: ProviderSettings, model: str, failure: Failure) -> ProviderError | None:
+    text = f"{failure.kind} {failure.message}"
+    if _TOO_LONG.search(text):
+        return _too_long(settings, model)
+    if _FILTERED.search(text):
+        return ContentFilteredError(f"The content filter of {settings.name} refused the request; word it differently.")
+    if _NO_MONEY.search(text):
+        return ProviderRequestError(
+            f"{settings.name} says that the account has no credit or quota left; check its billing or choose another "
+            "model."
+        )
+    return None
+
+
+def _too_long(settings: ProviderSettings, model: str) -> ContextTooLongError:
+    return ContextTooLongError(
+        f"The conversation is longer than {settings.name}/{model} can read; start a new session or choose a model with "
+        "a larger window."
+    )
+
+
+def _busy_sentence(name: str, status: int) -> str:
+    if status == 429:
+        return f"{name} limits the rate of requests (status 429); wait a moment or choose another model."
+    if status == 529:
+        return f"{name} is overloaded (status 529); try again later or choose another model."
+    return f"{name} has a fault on its side (status {status}); try again later or choose another model."
+
+
+def _shorten(message: object) -> str:
+    text = " ".join(str(message or "").split())
+    if len(text) > MESSAGE_CHARS:
+        text = text[:MESSAGE_CHARS].rstrip() + "…"
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def _scrub(message: str, settings: ProviderSettings) -> str:
+    """The message without the key, should a server quote it, and without markup."""
+    if settings.api_key is not None and settings.api_key.value:
+        message = message.replace(settings.api_key.value, "••••")
+    return "it gave no reason." if not message or "<html" in message.lower() else message

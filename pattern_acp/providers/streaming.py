@@ -1,0 +1,155 @@
+"""What the two wires have in common: one request, its attempts, and the reading of its stream.
+
+Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's format (a `Wire` does).
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Protocol
+
+import anyio
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest
+from pattern_acp.providers.http import HttpClient, HttpRequest, HttpResponse
+from pattern_acp.providers.retry import RetryPolicy, with_retries
+from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
+from pattern_acp.providers.status import (
+    auth_error,
+    broken_event,
+    error_of_event,
+    error_of_status,
+    not_a_stream,
+    parse_failure,
+)
+
+DRAIN_SECONDS = 0.1
+"""After the last event the end of the body is read, so that the connection can be used again (a new one costs a TLS
+handshake); a server that keeps it open longer than this gets a new one."""
+
+
+class Decoder(Protocol):
+    """Turns the events of one answer into ours; sans I/O."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the wire's last event has been seen."""
+        ...
+
+    def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
+        """Our events for one of the stream.
+
+        Raises:
+            ProviderError: the event is an error, or not in the wire's format.
+        """
+        ...
+
+    def end(self) -> Sequence[ProviderEvent]:
+        """The last events, once `is_done` or once the stream is over.
+
+        Raises:
+            ProviderConnectionError: the answer was not complete.
+            EmptyAnswerError: the model ended without text and without a call.
+        """
+        ...
+
+
+class Wire(Protocol):
+    """One vendor's format."""
+
+    def encode(self, request: ProviderRequest) -> HttpRequest:
+        """The request as HTTP.
+
+        Raises:
+            ProviderRequestError: this wire cannot carry it.
+        """
+        ...
+
+    def new_decoder(self, request: ProviderRequest) -> Decoder:
+        """A decoder for one attempt of `request`."""
+        ...
+
+
+class WireProvider:
+    """`Provider` over one wire. `http` builds the client at the first request."""
+
+    def __init__(
+        self,
+        settings: ProviderSettings,
+        wire: Wire,
+        http: Callable[[], HttpClient],
+        retry: RetryPolicy,
+        *,
+        needs_key: bool,
+    ) -> None:
+        self._settings = settings
+        self._wire = wire
+        self._http = http
+        self._retry = retry
+        self._needs_key = needs_key
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._settings.name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`."""
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        if self._needs_key and self._settings.api_key is None:
+            raise auth_error(self._settings, None)
+        encoded = self._wire.encode(request)
+        async with aclosing(with_retries(lambda: self._attempt(request, encoded), self._retry)) as events:
+            async for event in events:
+                yield event
+
+    async def _attempt(self, request: ProviderRequest, encoded: HttpRequest) -> AsyncGenerator[ProviderEvent, None]:
+        async with self._http().post(encoded) as response:
+            await self._check(response, request.model)
+            decoder = self._wire.new_decoder(request)
+            async with aclosing(response.chunks()) as chunks:
+                async with aclosing(self._decoded(chunks, decoder)) as events:
+                    async for event in events:
+                        yield event
+                await _drain(chunks)
+            for event in decoder.end():
+                yield event
+
+    async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
+        parser = SseParser()
+        try:
+            async for chunk in chunks:
+                for item in parser.feed(chunk):
+                    for event in decoder.feed(item):
+                        yield event
+                if decoder.is_done:
+                    return
+            for item in parser.end():
+                for event in decoder.feed(item):
+                    yield event
+        except SseTooLargeError as error:
+            raise broken_event(self._settings) from error
+
+    async def _check(self, response: HttpResponse, model: str) -> None:
+        if response.status != 200:
+            body = await response.read()
+            raise error_of_status(self._settings, model, response.status, body, response.retry_after_ms)
+        # Some servers name no type, or plain text, and stream all the same.
+        if response.content_type in {"text/html", "application/json", "application/xml", "text/xml"}:
+            failure = parse_failure(await response.read())
+            if failure is not None:
+                raise error_of_event(self._settings, model, failure)
+            raise not_a_stream(self._settings, response.content_type)
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    with anyio.move_on_after(DRAIN_SECONDS):
+        async for _ in chunks:
+            pass
