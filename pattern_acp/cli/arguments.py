@@ -210,7 +210,6 @@ def _build_parser() -> "argparse.ArgumentParser":
         allow_abbrev=False,
     )
     parser.add_argument("--acp", action="store_true", help="serve ACP, as without any argument")
-    parser.add_argument("-V", "--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     commands.add_parser(
         "acp",
@@ -263,6 +262,7 @@ def _add_common(parser: "argparse.ArgumentParser") -> None:
     import argparse
 
     absent = argparse.SUPPRESS
+    parser.add_argument("-V", "--version", action="store_true", default=absent, help="print the version")
     group = parser.add_argument_group("settings")
     group.add_argument("--constellation", metavar="NAME", default=absent, help="the memory to use")
     group.add_argument("--persona", metavar="NAME", default=absent, help="who answers")

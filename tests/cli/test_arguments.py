@@ -47,6 +47,7 @@ from pattern_acp.config.settings import Flags
         ("doctor --json", Doctor(json=True)),
         ("--version", ShowText(f"pattern-acp {__version__}")),
         ("-V", ShowText(f"pattern-acp {__version__}")),
+        ("acp --version", ShowText(f"pattern-acp {__version__}")),
         ("--acp --version", ShowText(f"pattern-acp {__version__}")),
     ],
 )
