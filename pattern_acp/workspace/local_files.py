@@ -1,0 +1,180 @@
+"""Files on the disk.
+
+Owns: `LocalFileSystem`: text exactly as it is stored, and writes that leave either the old file or the new one, never
+half of one. Must not know: editors, line windows, who may read what.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+import time
+from pathlib import Path
+
+from anyio import to_thread
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.files import TextFile
+from pattern_acp.workspace.paths import resolve_path
+from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
+
+MAX_TEXT_BYTES = 10_000_000
+"""A larger file is data that no model can read; line windows of it would still cost the whole read."""
+
+_REPLACE_TRIES = 5
+_REPLACE_WAIT = 0.02
+"""Seconds between tries: on Windows, virus scanners and indexers hold a new file for some milliseconds."""
+
+
+class LocalFileSystem:
+    """`FileSystem` over the disk.
+
+    Line endings are the caller's: text is returned and written as it is. A file keeps its encoding, byte order mark,
+    permissions and extended attributes; a new one is UTF-8.
+    """
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `FileSystem.read_text_file`."""
+        text, _ = await to_thread.run_sync(_read, path, abandon_on_cancel=True)
+        return TextFile(path, text, "disk")
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `FileSystem.write_text_file`. A link is followed: the file that it points at is written."""
+        # Not abandoned on cancellation: what is said to be unwritten must not appear later.
+        await to_thread.run_sync(_write, path, text)
+        return await self.read_text_file(path)
+
+
+def _read(path: str) -> tuple[str, TextEncoding]:
+    data = _read_bytes(path)
+    try:
+        return decode_text(data)
+    except NotTextError as error:
+        raise NotTextError(f"{path} cannot be read as text: {error}") from error
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        found = Path(path).stat()
+        _refuse_unreadable(path, found)
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _error_for(path, error, "read") from error
+    # Files under /proc say that they are empty, so what was read counts as well.
+    _refuse_size(path, len(data))
+    return data
+
+
+def _refuse_unreadable(path: str, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise WorkspaceError(f"{path} is a folder; list it instead.")
+    if not stat.S_ISREG(found.st_mode):
+        raise WorkspaceError(f"{path} is a device, pipe or socket, not a file of text.")
+    _refuse_size(path, found.st_size)
+
+
+def _refuse_size(path: str, size: int) -> None:
+    if size > MAX_TEXT_BYTES:
+        limit = MAX_TEXT_BYTES // 1_000_000
+        raise WorkspaceError(f"{path} is larger than {limit} MB; use a command to read or change a part of it.")
+
+
+def _write(path: str, text: str) -> None:
+    target = Path(resolve_path(path))
+    try:
+        before = target.stat() if target.exists() else None
+        if before is not None:
+            _refuse_unwritable(path, target, before)
+        data = _encode(path, text, _encoding_of(target, before, text))
+        _refuse_size(path, len(data))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _store(target, data, before)
+    except (OSError, ValueError) as error:
+        raise _error_for(path, error, "written") from error
+
+
+def _refuse_unwritable(path: str, target: Path, before: os.stat_result) -> None:
+    if stat.S_ISDIR(before.st_mode):
+        raise WorkspaceError(f"{path} is a folder, so no text can be written to it.")
+    if not stat.S_ISREG(before.st_mode):
+        raise WorkspaceError(f"{path} is a device, pipe or socket; only files are written.")
+    # Replacing a file asks only for rights on its folder, so a read-only file needs a check of its own.
+    if not os.access(target, os.W_OK):
+        raise WorkspaceError(f"{path} is read-only; make it writable first if it is to be changed.")
+
+
+def _encoding_of(target: Path, before: os.stat_result | None, text: str) -> TextEncoding:
+    if before is not None and before.st_size <= MAX_TEXT_BYTES:
+        with contextlib.suppress(NotTextError):
+            return decode_text(target.read_bytes())[1]
+    return "utf-8-sig" if text.startswith("\ufeff") else "utf-8"
+
+
+def _encode(path: str, text: str, encoding: TextEncoding) -> bytes:
+    try:
+        return encode_text(text, encoding)
+    except NotTextError as error:
+        raise NotTextError(f"{path} was not written: {error}") from error
+
+
+def _store(target: Path, data: bytes, before: os.stat_result | None) -> None:
+    if before is not None and before.st_nlink > 1:
+        # A replaced file would part from its other names.
+        _write_in_place(target, data)
+        return
+    beside = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.tmp")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except PermissionError:
+        if before is None:
+            raise
+        # The file is writable though its folder is not.
+        _write_in_place(target, data)
+        return
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None:
+                shutil.copystat(target, beside)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _write_in_place(target: Path, data: bytes) -> None:
+    with target.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(beside: Path, target: Path) -> None:
+    for _ in range(_REPLACE_TRIES - 1):
+        try:
+            beside.replace(target)
+        except PermissionError:
+            time.sleep(_REPLACE_WAIT)
+        else:
+            return
+    beside.replace(target)
+
+
+def _error_for(path: str, error: OSError | ValueError, verb: str) -> WorkspaceError:
+    if isinstance(error, FileNotFoundError):
+        return FileMissingError(f"There is no file {path}; check the path.")
+    if isinstance(error, PermissionError):
+        return WorkspaceError(f"{path} cannot be {verb}: the system denies access to it.")
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        return WorkspaceError(f"{path} cannot be {verb}: a part of the path is a file, not a folder.")
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return WorkspaceError(f"{path} cannot be {verb}: the disk is full. Free some space; nothing was changed.")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return WorkspaceError(f"{path} cannot be {verb}: {reason}.")
