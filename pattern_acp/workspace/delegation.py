@@ -1,0 +1,235 @@
+"""Files and commands through the editor, with the disk and our own processes behind it.
+
+Owns: when the editor is asked, when it is believed, and what happens when it fails (issue 2, section 4). Must not know:
+the protocol; the editor is another `FileSystem` and another `Terminal`.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio import to_thread
+
+from pattern_acp.domain.clock import Clock, SystemClock
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.editor_calls import EditorCalls
+from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError, FileMissingError
+from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.kinds import PathFacts, inspect_path
+from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
+from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
+
+_SAVE_WAITS = (0.02, 0.05, 0.1, 0.3)
+"""Seconds between looks: an editor may answer a write shortly before it is on the disk."""
+
+_CLOCK_MARGIN_NS = 100_000_000
+"""File times come from a coarser clock than ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """What is known of the editor's text of one file."""
+
+    disk_mtime_ns: int
+    """The file's time on the disk when the editor was last read or written."""
+    commands: int
+    """Commands that had run then; -1 when we wrote to the disk behind the editor's back."""
+
+
+class DelegatingFileSystem:
+    """`FileSystem` over an editor that may be stale, mute or wrong, and the disk.
+
+    `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the person whenever the
+    disk had to stand in; the `TextFile` carries the same.
+    """
+
+    def __init__(
+        self,
+        editor: FileSystem,
+        local: FileSystem,
+        *,
+        can_read: bool,
+        can_write: bool,
+        deadline: float,
+        on_warning: Callable[[str], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._editor = editor
+        self._local = local
+        self._can_read = can_read
+        self._can_write = can_write
+        self._calls = EditorCalls(deadline, on_warning)
+        self._on_warning = on_warning
+        self._clock = clock or SystemClock()
+        self._buffers: dict[str, _Buffer] = {}
+        self._commands = 0
+        self._watched_from_ns = self._now_ns()
+        self._watched_until_ns = 0
+        self._drops_final_newline = False
+
+    def note_command_ran(self) -> None:
+        """Tell that a shell command ended: files may have changed under the editor's buffers (zed#49162)."""
+        self._commands += 1
+        self._watched_until_ns = self._now_ns()
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""
+        facts = await _inspect(path)
+        if not self._can_read or self._calls.paused or not _editor_can_hold(facts):
+            return await self._local.read_text_file(path)
+        if self._is_stale(path, facts):
+            return await self._read_changed(path, facts)
+        try:
+            file = await self._ask_to_read(path, facts)
+        except FileMissingError:
+            # Editors know only files of the project they show.
+            return await self._local.read_text_file(path)
+        except WorkspaceError as error:
+            file = await self._local.read_text_file(path)
+            return self._warned(file, f"{error} {path} was read from the disk, without unsaved changes.")
+        if file.source == "editor":
+            self._note_in_step(path, facts)
+        return file
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `FileSystem.write_text_file`: through the editor when it can, through the disk when it did not."""
+        if not self._can_write or self._calls.paused:
+            return await self._write_to_disk(path, text)
+        before = await _inspect(path)
+        try:
+            await self._calls.ask(lambda: self._editor.write_text_file(path, text))
+        except WorkspaceError as error:
+            # It may have written and only failed to say so; writing again would then be the second writer.
+            if not await self._is_on_disk(path, text, before):
+                written = await self._write_to_disk(path, text)
+                return self._warned(written, f"{error} {path} was written on the disk instead.")
+            file = await self._local.read_text_file(path)
+            return self._warned(file, f"{error} {path} was written all the same.")
+        return await self._read_back(path, text, before)
+
+    async def _write_to_disk(self, path: str, text: str) -> TextFile:
+        file = await self._local.write_text_file(path, text)
+        self._buffers[path] = _Buffer(disk_mtime_ns=0, commands=-1)
+        return file
+
+    async def _read_back(self, path: str, text: str, before: PathFacts) -> TextFile:
+        """What the file is after the editor took `text`; it may have been formatted."""
+        saved = await self._wait_until_saved(path, text, before)
+        facts = await _inspect(path)
+        self._note_in_step(path, facts)
+        file = TextFile(path, text, "editor")
+        try:
+            if self._can_read and not self._calls.paused:
+                file = await self._ask_to_read(path, facts)
+            else:
+                file = await self._local.read_text_file(path)
+        except WorkspaceError:
+            if saved:
+                file = await self._local.read_text_file(path)
+        if saved:
+            return file
+        return self._warned(file, f"The editor took the change of {path} but did not save it; commands do not see it.")
+
+    async def _ask_to_read(self, path: str, facts: PathFacts) -> TextFile:
+        """The editor's text, checked against the disk where editors are known to be wrong.
+
+        Several clients answer "" for a file that they cannot read, and several leave out the final newline
+        (reference clients: CodeCompanion and Toad; avante, agentic.nvim and Toad).
+        """
+        file = await self._calls.ask(lambda: self._editor.read_text_file(path))
+        if file.text.endswith("\n"):
+            return file
+        if facts.kind == "missing":
+            if file.text:
+                return file
+            raise FileMissingError(f"There is no file {path}; check the path.")
+        if facts.size == 0:
+            return file
+        disk = await self._local.read_text_file(path)
+        if disk.text and not file.text:
+            return self._warned(disk, f"The editor showed {path} as empty; it was read from the disk.")
+        ending = "\r\n" if disk.text.endswith("\r\n") else "\n" if disk.text.endswith("\n") else ""
+        if ending and file.text + ending == disk.text:
+            self._drops_final_newline = True
+        return replace(file, text=file.text + ending) if self._drops_final_newline else file
+
+    async def _read_changed(self, path: str, facts: PathFacts) -> TextFile:
+        """Read a file that changed under the editor: the disk, unless the editor has caught up."""
+        disk = await self._local.read_text_file(path)
+        try:
+            file = await self._ask_to_read(path, facts)
+        except WorkspaceError:
+            return disk
+        if file.text == disk.text:
+            self._note_in_step(path, facts)
+            return file
+        return replace(disk, warning=f"{path} changed on the disk; the editor still shows another text.")
+
+    async def _is_on_disk(self, path: str, text: str, before: PathFacts) -> bool:
+        """Whether a write that was not confirmed has happened all the same; other text means a formatter ran."""
+        return await _inspect(path) != before or await self._disk_has(path, text)
+
+    async def _wait_until_saved(self, path: str, text: str, before: PathFacts) -> bool:
+        for wait in (0.0, *_SAVE_WAITS):
+            await anyio.sleep(wait)
+            if await self._is_on_disk(path, text, before):
+                return True
+        return False
+
+    async def _disk_has(self, path: str, text: str) -> bool:
+        try:
+            return (await self._local.read_text_file(path)).text == text
+        except WorkspaceError:
+            return False
+
+    def _is_stale(self, path: str, facts: PathFacts) -> bool:
+        if facts.kind == "missing":
+            return False
+        buffer = self._buffers.get(path)
+        if buffer is not None:
+            return buffer.commands < self._commands and facts.mtime_ns != buffer.disk_mtime_ns
+        # Never read through the editor, so that only the time tells whether a command may have written it.
+        return self._watched_from_ns - _CLOCK_MARGIN_NS <= facts.mtime_ns <= self._watched_until_ns
+
+    def _note_in_step(self, path: str, facts: PathFacts) -> None:
+        self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
+
+    def _warned(self, file: TextFile, sentence: str) -> TextFile:
+        self._on_warning(sentence)
+        return replace(file, warning=sentence)
+
+    def _now_ns(self) -> int:
+        return self._clock.now_ms() * 1_000_000
+
+
+class DelegatingTerminal:
+    """`Terminal` over the editor's, with our own where the editor cannot start a command."""
+
+    def __init__(self, editor: Terminal, local: Terminal, *, on_warning: Callable[[str], None]) -> None:
+        self._editor = editor
+        self._local = local
+        self._on_warning = on_warning
+
+    def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
+        """See `Terminal.start`."""
+        return self._run(request)
+
+    @asynccontextmanager
+    async def _run(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
+        async with AsyncExitStack() as stack:
+            try:
+                command = await stack.enter_async_context(self._editor.start(request))
+            except (CommandFailedToStartError, EditorUnavailableError) as error:
+                self._on_warning(f"{error} The command runs outside the editor instead.")
+                command = await stack.enter_async_context(self._local.start(request))
+            yield command
+
+
+async def _inspect(path: str) -> PathFacts:
+    return await to_thread.run_sync(inspect_path, path, abandon_on_cancel=True)
+
+
+def _editor_can_hold(facts: PathFacts) -> bool:
+    """Whether a buffer of it makes sense: text, or a file that is not saved yet."""
+    return facts.kind in {"text", "missing"} and facts.size <= MAX_TEXT_BYTES
