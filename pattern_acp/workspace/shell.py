@@ -11,7 +11,7 @@ from pattern_acp.workspace.flavour import PLATFORM, Flavour
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
 """Our own keys, which no command of a model has any business with."""
 
-_QUIET = {
+QUIET_VARIABLES = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
@@ -44,9 +44,9 @@ def shell_command(line: str, environment: Mapping[str, str], *, flavour: Flavour
 
 
 def command_environment(
-    base: Mapping[str, str], added: Mapping[str, str], secret_names: Collection[str] = ()
+    base: Mapping[str, str], added: Mapping[str, str], secret_variables: Collection[str] = ()
 ) -> dict[str, str]:
     """The environment of a command: `base` without keys, made quiet, then `added`, which wins."""
-    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_names)} | _FORCES_COLOUR
+    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_variables)} | _FORCES_COLOUR
     kept = {name: value for name, value in base.items() if name.upper() not in hidden}
-    return kept | _QUIET | dict(added)
+    return kept | QUIET_VARIABLES | dict(added)

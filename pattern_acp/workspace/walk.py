@@ -61,8 +61,7 @@ def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) 
     Raises:
         WalkStoppedError: `stop` was set.
     """
-    real = Path(root).resolve()
-    start = _Folder(str(real), "", 1, rules_for(real))
+    start = _Folder(root, "", 1, rules_for(Path(root).resolve()))
     pending: list[Iterator[tuple[WalkedEntry, _Folder | None]]] = [_visit(start, stop)]
     while pending:
         step = next(pending[-1], None)
