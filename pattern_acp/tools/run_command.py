@@ -71,6 +71,10 @@ class RunCommand:
     kind = ToolKind.EXECUTE
     changes_things = True
 
+    def __init__(self, *, show_seconds: float = SHOW_SECONDS) -> None:
+        """`show_seconds` is the least time between two showings of running output."""
+        self._show_seconds = show_seconds
+
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, RunCommandArguments)
@@ -78,9 +82,31 @@ class RunCommand:
         return PreparedCall(
             title=one_line(asked.command),
             accesses=(RunCommandAccess(asked.command, folder.resolved),),
-            run=partial(_run, asked, folder, context),
+            run=partial(self._run, asked, folder, context),
             preview=_preview(asked, folder, context),
         )
+
+    async def _run(
+        self, asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress
+    ) -> ToolOutcome:
+        await confirm_target(folder)
+        facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
+        if facts.kind != "directory":
+            raise ToolFailedError(f"{folder.shown} is not a folder; the command was not run.")
+        request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT)
+        began = anyio.current_time()
+        try:
+            async with context.terminal.start(request) as command:
+                run = _Run(_terminal_content(command, asked, folder), began, self._show_seconds)
+                # The client keeps a terminal's output only if it was embedded before its release (ACP, terminals).
+                await progress.show((run.terminal,))
+                status = await _wait(command, asked.timeout_seconds, run, progress)
+                seconds = anyio.current_time() - began
+                output = await command.output()
+        finally:
+            context.command_ended()
+        limit = max(context.result_limit - STATUS_ROOM, 0)
+        return _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
 
 
 @dataclass(slots=True)
@@ -89,6 +115,7 @@ class _Run:
 
     terminal: TerminalContent
     shown_at: float
+    show_seconds: float
     tail: str = ""
     timed_out: bool = False
 
@@ -97,27 +124,6 @@ def _preview(asked: RunCommandArguments, folder: Target, context: ToolContext) -
     where = "" if folder.path == context.cwd else f"In {folder.shown}:"
     lines = [text for text in (one_line(asked.description), where, fenced(asked.command, "sh")) if text]
     return (TextContent("\n".join(lines)),)
-
-
-async def _run(asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress) -> ToolOutcome:
-    await confirm_target(folder)
-    facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
-    if facts.kind != "directory":
-        raise ToolFailedError(f"{folder.shown} is not a folder; the command was not run.")
-    request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT)
-    began = anyio.current_time()
-    try:
-        async with context.terminal.start(request) as command:
-            run = _Run(_terminal_content(command, asked, folder), began)
-            # The client keeps a terminal's output only if it was embedded before its release (ACP, terminals).
-            await progress.show((run.terminal,))
-            status = await _wait(command, asked.timeout_seconds, run, progress)
-            seconds = anyio.current_time() - began
-            output = await command.output()
-    finally:
-        context.command_ended()
-    limit = max(context.result_limit - STATUS_ROOM, 0)
-    return _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
 
 
 def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folder: Target) -> TerminalContent:
@@ -140,7 +146,7 @@ async def _follow(command: RunningCommand, run: _Run, progress: Progress) -> Exi
     while chunk := await command.next_output():
         await progress.terminal_output(command.terminal_id, chunk)
         run.tail = (run.tail + chunk)[-SHOWN_TAIL:]
-        if anyio.current_time() - run.shown_at >= SHOW_SECONDS:
+        if anyio.current_time() - run.shown_at >= run.show_seconds:
             run.shown_at = anyio.current_time()
             await progress.show((replace(run.terminal, output=plain_output(run.tail)),))
     status = await command.wait_for_exit()

@@ -1,0 +1,154 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.testing.tools import tool_bench
+from pattern_acp.tools.base import ToolFailedError, ToolInputError
+from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.workspace.files import fingerprint
+from pattern_acp.workspace.paths import resolve_path
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+async def test_a_whole_file_is_read_with_numbered_lines(tmp_path: Path):
+    (tmp_path / "a.py").write_text("one\ntwo\n")
+    bench = tool_bench(tmp_path)
+    outcome = await bench.call(ReadFile(), path="a.py")
+    assert outcome.text == "1\tone\n2\ttwo"
+    assert outcome.content == (TextContent("Lines 1-2 of 2."),)
+    assert outcome.locations == (Location(str(tmp_path / "a.py"), 1),)
+
+
+async def test_the_call_names_the_file_and_what_it_would_read(tmp_path: Path):
+    prepared = await tool_bench(tmp_path).prepare(ReadFile(), path="src/a.py", start_line=5, line_count=10)
+    assert prepared.title == "Read src/a.py (lines 5-14)"
+    assert prepared.accesses == (ReadPath(resolve_path(str(tmp_path / "src/a.py"))),)
+    assert prepared.locations == (Location(str(tmp_path / "src/a.py"), 5),)
+
+
+async def test_a_window_says_what_is_left_and_how_to_go_on(tmp_path: Path):
+    (tmp_path / "a").write_text("".join(f"l{number}\n" for number in range(1, 11)))
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a", start_line=3, line_count=2)
+    assert outcome.text == "3\tl3\n4\tl4\n[6 lines left; continue with start_line=5]"
+
+
+async def test_a_long_file_is_read_in_windows_of_2000_lines(tmp_path: Path):
+    (tmp_path / "a").write_text("x\n" * 2001)
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a")
+    assert outcome.text.endswith("2000\tx\n[1 line left; continue with start_line=2001]")
+
+
+async def test_a_window_ends_where_the_result_would_become_too_long(tmp_path: Path):
+    (tmp_path / "a").write_text("0123456789\n" * 100)
+    outcome = await tool_bench(tmp_path).with_limit(260).call(ReadFile(), path="a")
+    assert outcome.text.splitlines()[-1] == "[96 lines left; continue with start_line=5]"
+    assert len(outcome.text) <= 260
+
+
+async def test_a_very_long_line_is_cut(tmp_path: Path):
+    (tmp_path / "a").write_text("x" * 2_005)
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a")
+    assert outcome.text.endswith("[... 5 characters cut]")
+
+
+async def test_a_start_behind_the_end_is_refused(tmp_path: Path):
+    (tmp_path / "a").write_text("x\n")
+    with pytest.raises(ToolFailedError, match="a has only 1 line; choose a smaller start_line"):
+        await tool_bench(tmp_path).call(ReadFile(), path="a", start_line=2)
+
+
+async def test_an_empty_file_is_said_to_be_empty(tmp_path: Path):
+    (tmp_path / "a").touch()
+    assert (await tool_bench(tmp_path).call(ReadFile(), path="a")).text == "The file is empty."
+
+
+async def test_reading_remembers_which_text_was_seen(tmp_path: Path):
+    (tmp_path / "a").write_text("x\n")
+    bench = tool_bench(tmp_path)
+    await bench.call(ReadFile(), path="a")
+    assert bench.context.read_fingerprints == {resolve_path(str(tmp_path / "a")): fingerprint("x\n")}
+
+
+async def test_an_unsaved_buffer_is_what_is_read(tmp_path: Path):
+    (tmp_path / "a").write_text("saved\n")
+    bench = tool_bench(tmp_path)
+    bench.files.unsaved[str(tmp_path / "a")] = "unsaved\n"
+    bench.files.unsaved[str(tmp_path / "new")] = "nowhere on disk\n"
+    assert (await bench.call(ReadFile(), path="a")).text == "1\tunsaved"
+    assert (await bench.call(ReadFile(), path="new")).text == "1\tnowhere on disk"
+
+
+async def test_an_image_is_attached(tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(PNG)
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.png")
+    assert outcome.text == "a.png is an image (image/png, 28 bytes); it is attached."
+    assert [image.media_type for image in outcome.images] == ["image/png"]
+    assert outcome.content == (ImageContent("image/png", outcome.images[0].data),)
+
+
+async def test_an_image_that_is_too_large_is_refused(tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(PNG)
+    os.truncate(tmp_path / "a.png", 5_000_001)
+    with pytest.raises(ToolFailedError, match="5,000,001 bytes; at most 5,000,000"):
+        await tool_bench(tmp_path).call(ReadFile(), path="a.png")
+
+
+async def test_a_binary_file_is_described_and_not_shown(tmp_path: Path):
+    (tmp_path / "a.bin").write_bytes(b"\0\1\2\xff")
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.bin")
+    assert outcome.text == "a.bin is not text (application/octet-stream, 4 bytes); its content is not shown."
+
+
+async def test_a_folder_is_referred_to_list_directory(tmp_path: Path):
+    with pytest.raises(ToolFailedError, match="is a folder; use list_directory"):
+        await tool_bench(tmp_path).call(ReadFile(), path=".")
+
+
+async def test_a_missing_file_brings_up_names_that_are_like_it(tmp_path: Path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "Main.py").touch()
+    with pytest.raises(ToolFailedError, match=r"src/mian.py does not exist; did you mean src/Main.py\?"):
+        await tool_bench(tmp_path).call(ReadFile(), path="src/mian.py")
+    with pytest.raises(ToolFailedError, match="does not exist; look for it with find_files or list_directory"):
+        await tool_bench(tmp_path).call(ReadFile(), path="src/zzzzzz")
+    with pytest.raises(ToolFailedError, match="nor does its folder"):
+        await tool_bench(tmp_path).call(ReadFile(), path="no/such")
+
+
+async def test_preparing_tells_nothing_about_what_is_outside(tmp_path: Path):
+    project = tmp_path / "project"
+    project.mkdir()
+    prepared = await tool_bench(project).prepare(ReadFile(), path="../secret")
+    assert prepared.accesses == (ReadPath(resolve_path(str(tmp_path / "secret"))),)
+
+
+async def test_a_link_is_decided_on_by_where_it_leads(tmp_path: Path):
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    prepared = await tool_bench(tmp_path).prepare(ReadFile(), path="link")
+    assert prepared.accesses == (ReadPath(resolve_path(str(tmp_path / "real"))),)
+    assert prepared.locations == (Location(str(tmp_path / "link"), 1),)
+
+
+async def test_a_link_that_was_swapped_after_the_decision_is_not_followed(tmp_path: Path):
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    bench = tool_bench(tmp_path)
+    prepared = await bench.prepare(ReadFile(), path="link")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(ToolFailedError, match="link now leads to another place"):
+        await prepared.run(bench.progress)
+
+
+async def test_an_unusable_path_is_refused(tmp_path: Path):
+    with pytest.raises(WorkspaceError, match="NUL"):
+        await tool_bench(tmp_path).prepare(ReadFile(), path="a\0b")
+    with pytest.raises(ToolInputError, match="`path` is missing"):
+        await tool_bench(tmp_path).prepare(ReadFile())

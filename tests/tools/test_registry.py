@@ -1,0 +1,62 @@
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pattern_acp.tools.base import Tool
+from pattern_acp.tools.registry import default_tools, offered, tool_named
+
+READS_ONLY = ["read_file", "list_directory", "find_files", "search_text", "update_plan", "memory_read", "memory_search"]
+
+
+def names(tools: tuple[Tool, ...]) -> list[str]:
+    return [tool.spec.name for tool in tools]
+
+
+def test_there_are_the_eleven_tools_of_the_contract():
+    assert names(default_tools()) == [
+        "read_file",
+        "write_file",
+        "edit_file",
+        "list_directory",
+        "find_files",
+        "search_text",
+        "run_command",
+        "update_plan",
+        "memory_read",
+        "memory_write",
+        "memory_search",
+    ]
+
+
+def test_plan_mode_offers_nothing_that_changes_anything():
+    assert names(offered(default_tools(), mode_is_plan=True)) == READS_ONLY
+    tools = default_tools()
+    assert offered(tools, mode_is_plan=False) == tools
+
+
+def test_a_tool_is_found_by_its_name():
+    tools = default_tools()
+    assert tool_named(tools, "edit_file") is tools[2]
+    assert tool_named(tools, "nothing") is None
+
+
+def test_all_tools_together_weigh_at_most_7000_bytes():
+    specs = [
+        {"name": tool.spec.name, "description": tool.spec.description, "input_schema": tool.spec.input_schema}
+        for tool in default_tools()
+    ]
+    assert len(json.dumps(specs).encode()) <= 7_000
+
+
+def test_the_tools_are_the_same_bytes_every_time():
+    first, second = ([json.dumps(tool.spec.input_schema) for tool in default_tools()] for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.spec.name)
+def test_a_schema_is_a_valid_json_schema_of_one_object(tool: Tool):
+    Draft202012Validator.check_schema(tool.spec.input_schema)
+    assert tool.spec.input_schema["type"] == "object"
+    assert tool.spec.input_schema["additionalProperties"] is False
+    assert len(tool.spec.description) <= 160

@@ -1,0 +1,159 @@
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.domain.tool_calls import TerminalContent, TextContent
+from pattern_acp.policy.access import RunCommand as RunCommandAccess
+from pattern_acp.testing.tools import ScriptedTerminal, tool_bench
+from pattern_acp.tools.base import ToolFailedError, ToolInputError
+from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.workspace.errors import CommandFailedToStartError
+from pattern_acp.workspace.paths import resolve_path
+from pattern_acp.workspace.terminal import ExitStatus
+
+
+def without_duration(text: str) -> str:
+    return re.sub(r"[\d.]+ s\.", "N s.", text)
+
+
+async def test_the_title_is_the_command_and_the_preview_shows_it_whole(tmp_path: Path):
+    prepared = await tool_bench(tmp_path).prepare(RunCommand(), command="make\nmake test", description="Build and test")
+    assert prepared.title == "make ↵ make test"
+    assert prepared.accesses == (RunCommandAccess("make\nmake test", resolve_path(str(tmp_path))),)
+    assert prepared.preview == (TextContent("Build and test\n```sh\nmake\nmake test\n```"),)
+
+
+async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "sub").symlink_to(tmp_path / "real")
+    terminal = ScriptedTerminal()
+    bench = tool_bench(tmp_path, terminal)
+    prepared = await bench.prepare(RunCommand(), command="ls", cwd="sub")
+    assert prepared.accesses == (RunCommandAccess("ls", resolve_path(str(tmp_path / "real"))),)
+    assert prepared.preview == (TextContent("In sub:\n```sh\nls\n```"),)
+    await prepared.run(bench.progress)
+    assert terminal.requests[0].cwd == str(tmp_path / "sub")
+
+
+async def test_output_and_exit_code_are_the_result(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal(["one\n", "two\n"], ExitStatus(1)))
+    outcome = await bench.call(RunCommand(), command="test")
+    assert without_duration(outcome.text) == "Exit code 1 after N s.\none\ntwo"
+    assert not outcome.is_error
+    assert bench.progress.output == [("terminal_1", "one\n"), ("terminal_1", "two\n")]
+    assert bench.progress.exits == [("terminal_1", 1, None)]
+    terminal = TerminalContent("terminal_1", "test", str(tmp_path))
+    assert bench.progress.shown[0] == (terminal,)
+    assert outcome.content == (
+        replace(terminal, output="one\ntwo\n"),
+        TextContent(outcome.text.removesuffix("\none\ntwo")),
+    )
+
+
+async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal(["one\n", "two\n"]))
+    await bench.call(RunCommand(show_seconds=0), command="test")
+    terminal = TerminalContent("terminal_1", "test", str(tmp_path))
+    assert bench.progress.shown == [
+        (terminal,),
+        (replace(terminal, output="one\n"),),
+        (replace(terminal, output="one\ntwo\n"),),
+    ]
+
+
+async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_at_the_end(tmp_path: Path):
+    terminal = ScriptedTerminal(["done\n"], client_owned=True)
+    bench = tool_bench(tmp_path, terminal)
+    outcome = await bench.call(RunCommand(), command="test")
+    assert bench.progress.shown == [(TerminalContent("terminal_1", "test", str(tmp_path), client_owned=True),)]
+    assert (bench.progress.output, bench.progress.exits) == ([], [])
+    assert terminal.happened == ["output", "release"]
+    assert outcome.text.endswith("done")
+
+
+@pytest.mark.parametrize("client_owned", [True, False])
+async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):  # noqa: FBT001 a row of the table
+    terminal = ScriptedTerminal(["started\n"], hangs=True, client_owned=client_owned)
+    with anyio.fail_after(5):
+        outcome = await tool_bench(tmp_path, terminal).call(RunCommand(), command="sleep", timeout_seconds=1)
+    assert terminal.happened == ["kill", "output", "release"]
+    assert outcome.is_error
+    assert outcome.text.startswith("The command was ended at its time limit of 1 s;")
+    assert outcome.text.endswith("started")
+
+
+async def test_a_signal_is_named(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal([], ExitStatus(None, "SIGSEGV")))
+    outcome = await bench.call(RunCommand(), command="x")
+    assert without_duration(outcome.text) == "Ended by SIGSEGV after N s.\n(no output)"
+
+
+async def test_an_unknown_end_is_not_passed_off_as_success(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal([], ExitStatus(None)))
+    assert (await bench.call(RunCommand(), command="x")).text.startswith("Exit code unknown")
+
+
+async def test_long_output_is_cut_in_the_middle_and_kept_whole_for_the_journal(tmp_path: Path):
+    output = "first\n" + "x\n" * 1_000 + "last\n"
+    bench = tool_bench(tmp_path, ScriptedTerminal([output])).with_limit(700)
+    outcome = await bench.call(RunCommand(), command="x")
+    assert len(outcome.text) <= 700
+    assert "first\nx" in outcome.text
+    assert "bytes cut ...]" in outcome.text
+    assert outcome.text.endswith("x\nlast")
+    assert outcome.full_output == output
+
+
+async def test_output_that_the_terminal_did_not_keep_is_told(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal(["x"], truncated=True))
+    assert "Only the newest 4,000,000 bytes" in (await bench.call(RunCommand(), command="x")).text
+
+
+async def test_colours_and_progress_bars_are_left_out(tmp_path: Path):
+    bench = tool_bench(tmp_path, ScriptedTerminal(["\x1b[32mok\x1b[0m\r\n1%\r100%\n"]))
+    outcome = await bench.call(RunCommand(), command="x")
+    assert without_duration(outcome.text) == "Exit code 0 after N s.\nok\n100%"
+
+
+async def test_a_cancelled_command_is_released_and_files_may_have_changed(tmp_path: Path):
+    ended: list[str] = []
+    terminal = ScriptedTerminal(hangs=True)
+    bench = tool_bench(tmp_path, terminal)
+    bench.context = replace(bench.context, command_ended=lambda: ended.append("x"))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(bench.call, RunCommand(), command="x"))
+            await terminal.started.wait()
+            group.cancel_scope.cancel()
+    assert terminal.happened == ["release"]
+    assert ended == ["x"]
+
+
+async def test_files_may_have_changed_after_a_command(tmp_path: Path):
+    ended: list[str] = []
+    bench = tool_bench(tmp_path)
+    bench.context = replace(bench.context, command_ended=lambda: ended.append("x"))
+    await bench.call(RunCommand(), command="x")
+    assert ended == ["x"]
+
+
+async def test_a_command_that_cannot_start_is_an_error(tmp_path: Path):
+    with pytest.raises(CommandFailedToStartError):
+        await tool_bench(tmp_path, ScriptedTerminal(starts=False)).call(RunCommand(), command="x")
+
+
+async def test_a_folder_that_is_none_is_refused(tmp_path: Path):
+    (tmp_path / "file").touch()
+    terminal = ScriptedTerminal()
+    with pytest.raises(ToolFailedError, match="file is not a folder; the command was not run"):
+        await tool_bench(tmp_path, terminal).call(RunCommand(), command="x", cwd="file")
+    assert terminal.requests == []
+
+
+async def test_a_time_limit_of_more_than_half_an_hour_is_refused(tmp_path: Path):
+    with pytest.raises(ToolInputError, match="`timeout_seconds` must be at most 1800"):
+        await tool_bench(tmp_path).prepare(RunCommand(), command="x", timeout_seconds=120_000)

@@ -1,0 +1,125 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.tool_calls import Location, TextContent
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.testing.tools import tool_bench
+from pattern_acp.tools.base import ToolFailedError
+from pattern_acp.tools.find_files import FindFiles
+from pattern_acp.tools.list_directory import ListDirectory
+from pattern_acp.tools.search_text import SearchText
+from pattern_acp.workspace.paths import resolve_path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("one\ntwo\nthree\nfour\nfive\nTwo\n")
+    (tmp_path / "src" / "b.py").write_text("two\n")
+    (tmp_path / "README.md").write_text("two\n")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "c.py").write_text("two\n")
+    for age, name in enumerate(["src/b.py", "src/a.py"]):
+        os.utime(tmp_path / name, (1_000_000 + age, 1_000_000 + age))
+    return tmp_path
+
+
+async def test_a_folder_is_listed_with_kinds_and_sizes(project: Path):
+    outcome = await tool_bench(project).call(ListDirectory())
+    assert outcome.text.splitlines() == [".gitignore 7", "README.md 4", "build/ (ignored by git)", "src/"]
+    assert outcome.content == (TextContent("4 entries."),)
+
+
+async def test_a_deeper_listing_names_what_is_in_the_folders(project: Path):
+    outcome = await tool_bench(project).call(ListDirectory(), path="src", depth=2)
+    assert outcome.text.splitlines() == ["a.py 28", "b.py 4"]
+
+
+async def test_listing_states_the_resolved_folder(project: Path):
+    prepared = await tool_bench(project).prepare(ListDirectory(), path="src")
+    assert prepared.title == "List src"
+    assert prepared.accesses == (ReadPath(resolve_path(str(project / "src"))),)
+    assert prepared.locations == (Location(str(project / "src")),)
+
+
+async def test_a_large_folder_is_listed_in_part(tmp_path: Path):
+    for number in range(503):
+        (tmp_path / f"{number:03}").touch()
+    outcome = await tool_bench(tmp_path).call(ListDirectory())
+    assert outcome.text.splitlines()[-1] == "[3 more; list a folder below, or use find_files]"
+
+
+async def test_an_empty_folder_and_a_missing_one_are_told_apart(project: Path):
+    (project / "empty").mkdir()
+    assert (await tool_bench(project).call(ListDirectory(), path="empty")).text == "(empty)"
+    with pytest.raises(ToolFailedError, match=r"scr does not exist; did you mean src\?"):
+        await tool_bench(project).call(ListDirectory(), path="scr")
+    with pytest.raises(WorkspaceError, match="is a file"):
+        await tool_bench(project).call(ListDirectory(), path="README.md")
+
+
+async def test_files_are_found_newest_first_without_ignored_ones(project: Path):
+    outcome = await tool_bench(project).call(FindFiles(), pattern="*.py")
+    assert outcome.text.splitlines() == ["2 files:", "src/a.py", "src/b.py"]
+    assert outcome.locations == (Location(str(project / "src/a.py")), Location(str(project / "src/b.py")))
+
+
+async def test_files_below_a_linked_folder_keep_the_name_that_was_asked_for(project: Path):
+    (project / "link").symlink_to(project / "src")
+    outcome = await tool_bench(project).call(FindFiles(), pattern="a.py", path="link")
+    assert outcome.text.splitlines() == ["1 file:", "link/a.py"]
+
+
+async def test_when_nothing_is_found_that_is_said(project: Path):
+    assert (await tool_bench(project).call(FindFiles(), pattern="*.rs")).text == "No file matches."
+    assert (await tool_bench(project).call(SearchText(), pattern="nowhere")).text == "No line matches."
+
+
+async def test_many_files_are_counted_and_listed_in_part(tmp_path: Path):
+    for number in range(201):
+        (tmp_path / f"{number:03}").touch()
+    outcome = await tool_bench(tmp_path).call(FindFiles(), pattern="*")
+    assert outcome.text.startswith("201 files; the newest 200, narrow the pattern for others:\n")
+
+
+async def test_matching_lines_are_grouped_by_file(project: Path):
+    outcome = await tool_bench(project).call(SearchText(), pattern="^t[wW]o$", glob="*.py")
+    assert outcome.text.splitlines() == ["2 lines in 2 files:", "src/a.py", "2: two", "src/b.py", "1: two"]
+    assert outcome.locations == (Location(str(project / "src/a.py"), 2), Location(str(project / "src/b.py"), 1))
+
+
+async def test_context_is_told_from_matches_and_gaps_are_marked(project: Path):
+    outcome = await tool_bench(project).call(
+        SearchText(), pattern="two", path="src/a.py", case_sensitive=False, context_lines=1
+    )
+    assert outcome.text.splitlines() == [
+        "2 lines in 1 file:",
+        "src/a.py",
+        "1- one",
+        "2: two",
+        "3- three",
+        "--",
+        "5- five",
+        "6: Two",
+    ]
+
+
+async def test_too_many_matches_are_cut_off_and_told(tmp_path: Path):
+    (tmp_path / "a").write_text("x\n" * 201)
+    outcome = await tool_bench(tmp_path).call(SearchText(), pattern="x")
+    assert outcome.text.startswith("200 lines in 1 file; there are more, narrow the search:\n")
+
+
+async def test_a_bad_expression_is_a_sentence(project: Path):
+    with pytest.raises(WorkspaceError, match="regular expression is not valid"):
+        await tool_bench(project).call(SearchText(), pattern="(")
+
+
+async def test_titles_say_what_is_looked_for_and_where(project: Path):
+    bench = tool_bench(project)
+    assert (await bench.prepare(FindFiles(), pattern="*.py", path="src")).title == "Find *.py in src"
+    assert (await bench.prepare(SearchText(), pattern="x", glob="*.py")).title == "Search x (*.py)"
