@@ -15,7 +15,7 @@ import aiosqlite
 import anyio
 import apsw
 
-from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
 from pattern_acp.db.errors import DatabaseClosedError
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
@@ -107,7 +107,7 @@ class Database:
         written.
 
         Raises:
-            DatabaseError: the lock was not free within 15 s, or a statement or the commit failed; nothing was written.
+            DatabaseError: the lock was not free in time, or a statement or the commit failed; nothing was written.
         """
         return await self._writer.run(lambda driver: driver.write(function))
 
@@ -140,11 +140,12 @@ async def open_database(
     *,
     clock: Clock,
     read_only: bool = False,
+    busy_seconds: float = BUSY_BUDGET_SECONDS,
     migrations: Sequence[Migration] | None = None,
 ) -> AsyncGenerator[Database, None]:
     """Open the constellation at `path`, creating or migrating it unless `read_only`, and close it at the end.
 
-    `migrations` replaces the shipped ones, for their tests.
+    `busy_seconds` is the longest wait for another process's lock; `migrations` replaces the shipped ones, for tests.
 
     Raises:
         DatabaseError: a subclass that says what is wrong and what to do.
@@ -158,8 +159,8 @@ async def open_database(
             return schema_version(driver, steps)
         return migrate(driver, steps, now_ms=now_ms)
 
-    writer = WorkerConnection(ApswConnection(path, read_only=read_only))
-    reader = WorkerConnection(ApswConnection(path, read_only=read_only, query_only=True))
+    writer = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds))
+    reader = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True))
     database: Database | None = None
     try:
         await writer

@@ -51,11 +51,12 @@ class ApswConnection:
     `open`, `write`, `read` and `close` are all that is used; aiosqlite itself only ever calls `close`.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, query_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool, busy_seconds: float, query_only: bool = False) -> None:
         self.path = path
         self.read_only = read_only
         self.query_only = query_only or read_only
         self.vector_version: str | None = None
+        self._busy_seconds = busy_seconds
         self._raw: RawConnection | None = None
         self._burst = 0
         self._last_commit = 0.0
@@ -158,7 +159,7 @@ class ApswConnection:
             time.sleep(random.uniform(0.001, 0.002))  # noqa: S311  # spreads processes in time, guards nothing
 
     def _retry_while_busy(self, step: Callable[[], object]) -> None:
-        deadline = time.monotonic() + BUSY_BUDGET_SECONDS
+        deadline = time.monotonic() + self._busy_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:

@@ -1,0 +1,331 @@
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.db.errors import (
+    ConstraintError,
+    DatabaseBusyError,
+    DatabaseClosedError,
+    DatabaseCorruptError,
+    DatabaseForeignError,
+    DatabaseNewerError,
+    DatabaseReadOnlyError,
+    DatabaseUnreachableError,
+    DiskFullError,
+)
+from pattern_acp.db.raw import connect
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.testing.constellation import FakeClock, temporary_constellation
+
+CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+
+
+def add_blob(tx: Transaction, name: str, size: int = 1) -> None:
+    tx.execute("INSERT INTO blobs VALUES (?, ?, 'raw', zeroblob(?))", (name, size, size))
+
+
+def blob_names(tx: Transaction) -> list[str]:
+    return [str(row[0]) for row in tx.all("SELECT hash FROM blobs ORDER BY hash")]
+
+
+async def test_a_write_is_seen_by_the_next_read_and_by_another_connection():
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(lambda tx: add_blob(tx, "a"))
+        assert await constellation.database.read(blob_names) == ["a"]
+        async with open_database(constellation.path, clock=constellation.clock) as other:
+            assert await other.read(blob_names) == ["a"]
+
+
+async def test_a_write_returns_what_its_function_returns():
+    async with temporary_constellation() as constellation:
+
+        def insert_and_count(tx: Transaction) -> tuple[int, int]:
+            rowid = tx.insert("INSERT INTO backups (at_ms, from_version, to_version, path) VALUES (1, 0, 1, 'x')")
+            return rowid, tx.execute("UPDATE backups SET path = :path", {"path": "y"})
+
+        assert await constellation.database.write(insert_and_count) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [ValueError("a fault"), SystemExit(3)])
+async def test_any_exception_rolls_back_and_reaches_the_caller(error: BaseException):
+    def fail(tx: Transaction) -> None:
+        add_blob(tx, "a")
+        raise error
+
+    async with temporary_constellation() as constellation:
+        with pytest.raises(type(error)):
+            await constellation.database.write(fail)
+        assert await constellation.database.read(blob_names) == []
+
+
+async def test_a_cancelled_caller_has_written_whole_and_holds_no_lock():
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> None:
+        add_blob(tx, "a")
+        entered.set()
+        release.wait(5)
+        add_blob(tx, "b")
+
+    async with temporary_constellation() as constellation:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(constellation.database.write, slow)
+                await anyio.to_thread.run_sync(entered.wait, 5)
+                group.cancel_scope.cancel()
+                release.set()
+            assert await constellation.database.read(blob_names) == ["a", "b"]
+            async with open_database(constellation.path, clock=constellation.clock, busy_seconds=0) as other:
+                await other.write(lambda tx: add_blob(tx, "c"))
+
+
+async def test_a_reader_never_waits_for_a_writer():
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> None:
+        add_blob(tx, "a")
+        entered.set()
+        release.wait(5)
+
+    async with temporary_constellation() as constellation:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(constellation.database.write, slow)
+                await anyio.to_thread.run_sync(entered.wait, 5)
+                assert await constellation.database.read(blob_names) == []
+                release.set()
+
+
+async def test_a_read_cannot_write():
+    async with temporary_constellation() as constellation:
+        with pytest.raises(DatabaseReadOnlyError):
+            await constellation.database.read(lambda tx: add_blob(tx, "a"))
+
+
+async def test_a_transaction_is_of_no_use_after_its_function():
+    async with temporary_constellation() as constellation:
+        kept = await constellation.database.write(lambda tx: tx)
+        with pytest.raises(RuntimeError, match="after its function"):
+            kept.all("SELECT 1")
+
+
+async def test_a_row_without_its_event_cannot_be_committed():
+    def forget_the_event(tx: Transaction) -> None:
+        tx.execute("INSERT INTO leases VALUES ('nobody', 'h', 1, '', '', 0, 0)")
+
+    async with temporary_constellation() as constellation:
+        with pytest.raises(ConstraintError, match="FOREIGN KEY"):
+            await constellation.database.write(forget_the_event)
+
+
+async def test_a_closed_database_says_so():
+    async with temporary_constellation() as constellation:
+        assert await constellation.database.close()
+        with pytest.raises(DatabaseClosedError):
+            await constellation.database.read(blob_names)
+
+
+async def test_closing_stops_a_statement_that_would_run_for_hours():
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    started = threading.Event()
+
+    def count(tx: Transaction) -> None:
+        started.set()
+        tx.all(endless)
+
+    async def run(database: Database) -> None:
+        with pytest.raises(DatabaseError):
+            await database.read(count)
+
+    async with temporary_constellation() as constellation:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run, constellation.database)
+                await anyio.to_thread.run_sync(started.wait, 5)
+                assert await constellation.database.close()
+
+
+async def test_the_constellation_is_set_up_as_measured():
+    async with temporary_constellation() as constellation:
+
+        def settings(tx: Transaction) -> list[object]:
+            names = ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "cache_size", "mmap_size")
+            return [row[0] for name in names for row in tx.all(f"PRAGMA {name}")]
+
+        expected = ["wal", 2, 1, 0, -65_536, 1 << 30]
+        assert await constellation.database.write(settings) == expected
+        assert await constellation.database.read(settings) == expected
+
+
+async def test_the_facts_name_versions():
+    async with temporary_constellation() as constellation:
+        facts = constellation.database.facts
+        assert facts.sqlite_version == apsw.sqlite_lib_version()
+        assert facts.fts5
+        assert facts.schema_version == 1
+        assert constellation.database.path == constellation.path
+        await constellation.database.checkpoint()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no permission bits")
+async def test_file_and_folder_are_private(tmp_path: Path):
+    path = tmp_path / "new" / "constellation.db"
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: add_blob(tx, "a"))
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert {entry.stat().st_mode & 0o777 for entry in path.parent.iterdir()} == {0o600}
+
+
+async def test_a_locked_database_is_named_with_its_remedy():
+    async with (
+        temporary_constellation() as constellation,
+        open_database(constellation.path, clock=constellation.clock, busy_seconds=0) as other,
+    ):
+        blocker = connect(str(constellation.path), flags=CREATE)
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseBusyError, match="locked by another process"):
+            await other.write(lambda tx: add_blob(tx, "a"))
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        await other.write(lambda tx: add_blob(tx, "a"))
+
+
+async def test_a_writer_waits_for_another_process_to_let_go():
+    def write(tx: Transaction) -> None:
+        add_blob(tx, "a")
+
+    async with temporary_constellation() as constellation:
+        blocker = connect(str(constellation.path), flags=CREATE)
+        blocker.execute("BEGIN IMMEDIATE")
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(constellation.database.write, write)
+                await constellation.database.read(blob_names)
+                blocker.execute("ROLLBACK")
+        blocker.close()
+        assert await constellation.database.read(blob_names) == ["a"]
+
+
+async def test_a_database_opened_for_reading_is_read_and_not_written():
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(lambda tx: add_blob(tx, "a"))
+        async with open_database(constellation.path, clock=constellation.clock, read_only=True) as other:
+            assert await other.read(blob_names) == ["a"]
+            with pytest.raises(DatabaseReadOnlyError, match="cannot be written"):
+                await other.write(lambda tx: add_blob(tx, "b"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
+async def test_a_file_without_write_permission_refuses_a_write(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: add_blob(tx, "a"))
+    path.chmod(0o400)
+    async with open_database(path, clock=FakeClock()) as database:
+        assert await database.read(blob_names) == ["a"]
+        with pytest.raises(DatabaseReadOnlyError):
+            await database.write(lambda tx: add_blob(tx, "b"))
+
+
+async def test_reading_a_missing_file_creates_nothing(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    with pytest.raises(DatabaseUnreachableError):
+        async with open_database(path, clock=FakeClock(), read_only=True):
+            pass
+    assert not path.exists()
+
+
+async def test_a_folder_in_the_way_is_unreachable(tmp_path: Path):
+    with pytest.raises(DatabaseUnreachableError):
+        async with open_database(tmp_path, clock=FakeClock()):
+            pass
+
+
+async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    path.write_bytes(b"this is a diary, not a database\n" * 200)
+    with pytest.raises(DatabaseCorruptError, match="backup"):
+        async with open_database(path, clock=FakeClock()):
+            pass
+
+
+async def test_a_damaged_page_is_corrupt(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: [add_blob(tx, str(number), 3000) for number in range(50)])
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DatabaseCorruptError):
+        async with open_database(path, clock=FakeClock()) as database:
+            await database.read(blob_names)
+
+
+async def test_a_newer_database_is_refused_with_both_versions(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    async with open_database(path, clock=FakeClock()):
+        pass
+    raw = connect(str(path), flags=CREATE)
+    raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    with pytest.raises(DatabaseNewerError, match=r"version 99.* up to 1") as caught:
+        async with open_database(path, clock=FakeClock()):
+            pass
+    assert (caught.value.found, caught.value.known) == (99, 1)
+
+
+async def test_the_database_of_another_program_is_refused_and_unchanged(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    raw = connect(str(path), flags=CREATE)
+    raw.execute("CREATE TABLE diary (line TEXT)")
+    raw.close()
+    with pytest.raises(DatabaseForeignError, match="another program"):
+        async with open_database(path, clock=FakeClock()):
+            pass
+    raw = connect(str(path), flags=CREATE)
+    assert raw.execute("SELECT name FROM sqlite_schema").fetchall() == [("diary",)]
+    raw.close()
+
+
+async def test_a_full_disk_leaves_nothing_half_written():
+    def fill(tx: Transaction) -> None:
+        add_blob(tx, "small")
+        add_blob(tx, "large", 1_000_000)
+
+    async with temporary_constellation() as constellation:
+        database = constellation.database
+        await database.write(lambda tx: tx.all("PRAGMA max_page_count = 100"))
+        with pytest.raises(DiskFullError, match="Nothing was saved"):
+            await database.write(fill)
+        assert await database.read(blob_names) == []
+        await database.write(lambda tx: add_blob(tx, "a"))
+
+
+def test_a_process_that_forgets_to_close_still_ends(tmp_path: Path):
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        import anyio
+        from pattern_acp.db.connection import open_database
+        from pattern_acp.domain.clock import SystemClock
+
+        async def main():
+            opened = open_database(Path(sys.argv[1]), clock=SystemClock())
+            database = await opened.__aenter__()
+            await database.write(lambda tx: tx.execute("INSERT INTO blobs VALUES ('a', 0, 'raw', x'')"))
+            print("written", flush=True)
+            sys.exit(7)
+
+        anyio.run(main)
+    """)
+    command = [sys.executable, "-c", script, str(tmp_path / "constellation.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.stdout, done.returncode) == ("written\n", 7), done.stderr

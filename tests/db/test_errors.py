@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import apsw
+import pytest
+
+from pattern_acp.db import errors
+from pattern_acp.db.errors import translate
+from pattern_acp.domain.errors import DatabaseError
+
+EXPECTED: dict[str, type[DatabaseError]] = {
+    "BusyError": errors.DatabaseBusyError,
+    "LockedError": errors.DatabaseBusyError,
+    "ProtocolError": errors.DatabaseBusyError,
+    "ReadOnlyError": errors.DatabaseReadOnlyError,
+    "PermissionsError": errors.DatabaseReadOnlyError,
+    "AuthError": errors.DatabaseReadOnlyError,
+    "CorruptError": errors.DatabaseCorruptError,
+    "NotADBError": errors.DatabaseCorruptError,
+    "FormatError": errors.DatabaseCorruptError,
+    "CantOpenError": errors.DatabaseUnreachableError,
+    "IOError": errors.DatabaseUnreachableError,
+    "NoLFSError": errors.DatabaseUnreachableError,
+    "FullError": errors.DiskFullError,
+    "ConstraintError": errors.ConstraintError,
+    "MismatchError": errors.ConstraintError,
+    "TooBigError": errors.ConstraintError,
+}
+DRIVER_ERRORS = sorted(
+    name for name, kind in vars(apsw).items() if isinstance(kind, type) and issubclass(kind, apsw.Error)
+)
+
+
+def test_the_driver_has_the_errors_we_expect():
+    assert set(EXPECTED) <= set(DRIVER_ERRORS)
+
+
+@pytest.mark.parametrize("name", DRIVER_ERRORS)
+def test_every_error_of_the_driver_becomes_one_of_ours_with_a_sentence(name: str):
+    driver_error = vars(apsw)[name]("the detail")
+    ours = translate(driver_error, Path("some") / "constellation.db")
+    assert type(ours) is EXPECTED.get(name, DatabaseError)
+    assert "constellation.db" in ours.sentence
+    assert "the detail" in ours.sentence
+    assert ours.sentence.endswith(".")

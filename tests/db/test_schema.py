@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import apsw
+
+import pattern_acp.db
+from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.raw import RawConnection, connect
+
+SCHEMA = Path(pattern_acp.db.__file__).parent / "schema.sql"
+
+
+def described(raw: RawConnection) -> dict[str, object]:
+    """Everything that SQLite says about the schema, comments and white space aside."""
+    described: dict[str, object] = {}
+    for kind, name, sql in raw.execute("SELECT type, name, sql FROM sqlite_schema").fetchall():
+        text = " ".join(line.partition("--")[0].strip() for line in str(sql).splitlines())
+        columns = raw.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
+        indexes = raw.execute("SELECT * FROM pragma_index_list(?) ORDER BY name", (name,)).fetchall()
+        keys = raw.execute("SELECT * FROM pragma_foreign_key_list(?)", (name,)).fetchall()
+        described[f"{kind} {name}"] = (text, columns, indexes, keys)
+    return described
+
+
+def test_schema_and_migrations_describe_the_same_database():
+    by_schema, by_migrations = (connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE) for _ in range(2))
+    by_schema.execute(SCHEMA.read_text(encoding="utf-8")).fetchall()
+    for migration in load_migrations():
+        by_migrations.execute(migration.sql).fetchall()
+    assert described(by_schema) == described(by_migrations)
+
+
+def test_every_table_is_strict():
+    raw = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
+    raw.execute(SCHEMA.read_text(encoding="utf-8")).fetchall()
+    loose = raw.execute(
+        "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' AND NOT strict"
+        " AND name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    assert loose == []
+
+
+def test_every_state_table_names_the_event_it_follows_from():
+    raw = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
+    raw.execute(SCHEMA.read_text(encoding="utf-8")).fetchall()
+    journal_itself = {"events", "blobs"}
+    without_history = {"leases", "backups", "search_fts"}
+    for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        table = str(name)
+        if table in journal_itself | without_history or table.startswith(("sqlite_", "search_fts_")):
+            continue
+        keys = raw.execute('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table,)).fetchall()
+        assert ("last_seq", "events", "seq") in keys, f"{table} breaks rule R1"
