@@ -41,7 +41,7 @@ class Environment:
     additional_directories: tuple[str, ...]
     platform: str
     date: str
-    git_branch: str | None
+    git_branch: str
     editor: str
     capabilities: tuple[str, ...]
 
@@ -101,7 +101,7 @@ def _environment_section(environment: Environment) -> str:
         lines.append(f"- Further folders: {', '.join(environment.additional_directories)}")
     lines.append(f"- System: {environment.platform}")
     lines.append(f"- Session started on: {environment.date}")
-    if environment.git_branch is not None:
+    if environment.git_branch:
         lines.append(f"- Git branch at the start: {environment.git_branch}")
     if environment.editor:
         lines.append(f"- Editor: {environment.editor}")

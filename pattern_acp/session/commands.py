@@ -64,7 +64,9 @@ async def run_status(session: "Session", argument: str) -> str:
     del argument
     state, shared = session.state, session.constellation
     stable = session.stable()
-    tools = canonical_json([{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools])
+    tools = canonical_json(
+        [{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools]
+    )
     size = len(stable.system.encode("utf-8", "surrogatepass")) + len(tools)
     rows = [
         ("Session", f"`{state.session_id}`"),
@@ -107,7 +109,7 @@ async def run_remember(session: "Session", argument: str) -> str:
         if argument.lower().startswith(f"{prefix}:"):
             label, text = prefix, argument[len(prefix) + 1 :].strip()
     edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
-    change = await session.memory.commit_as_person(edit)
+    change = await session.person_memory.commit(edit, None)
     added = len(change.after) - len(change.before)
     return f"Remembered in `{change.label}` ({added:+,} characters): {text}"
 
@@ -129,7 +131,7 @@ async def run_model(session: "Session", argument: str) -> str:
         await session.view.show_options(options)
         return f"The model is now `{session.state.model.qualified}`."
     current = session.state.model.qualified
-    names = sorted({info.qualified for info in session.constellation.providers.available()} | {current})
+    names = sorted({info.qualified for info in session.constellation.models.available()} | {current})
     lines = [f"- `{name}`{' ← in use' if name == current else ''}" for name in names]
     return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
 

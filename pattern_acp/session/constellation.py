@@ -1,7 +1,8 @@
 """What all sessions of one process share."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import Persona
@@ -9,9 +10,32 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.journal.leases import Holder
-from pattern_acp.providers.base import ModelInfo
-from pattern_acp.providers.registry import Providers
+from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
+
+
+class Models(Protocol):
+    """The models that can be chosen: `providers.registry.Providers`, or a fake."""
+
+    def available(self) -> Sequence[ModelInfo]:
+        """What is known to be there, without asking anyone."""
+        ...
+
+    def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
+        """The provider and model named `PROVIDER/MODEL`.
+
+        Raises:
+            ProviderError: there is no such provider.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSettings:
+    """The settings of one project, and sentences about what its file may not set."""
+
+    settings: Settings
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -20,7 +44,7 @@ class Constellation:
 
     name: str
     database: Database
-    providers: Providers
+    models: Models
     settings: Settings
     clock: Clock
     ids: IdFactory
@@ -36,6 +60,8 @@ class Constellation:
     """Sentences about settings that could not be used."""
     diagnose: Callable[[], Awaitable[str]] | None = None
     """Writes the report of /doctor as Markdown."""
+    settings_for: Callable[[str], ProjectSettings] | None = None
+    """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

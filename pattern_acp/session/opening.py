@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
 from pattern_acp.db.connection import Transaction
@@ -25,16 +26,16 @@ from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
-from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.errors import InvalidRequestError, UnknownSessionError
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
-from pattern_acp.session.session import Session, SessionState
-from pattern_acp.tools.memory_access import ConstellationMemory
+from pattern_acp.session.session import Session, SessionMemory, SessionState
+from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
-from pattern_acp.workspace.paths import is_absolute, resolve_path
+from pattern_acp.workspace.paths import resolve_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Place:
     roots: tuple[str, ...]
     git: GitFacts
     project: str
+    settings: Settings
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,11 @@ class _Reopened:
 
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
-    place = await look_at(opening)
+    place = await look_at(shared, opening)
     system = await anyio.to_thread.run_sync(compile_system, shared, client, place)
     session_id = SessionId(shared.ids.new("ses"))
-    mode = Mode(shared.settings.mode)
-    model = shared.default_model
+    mode = Mode(place.settings.mode)
+    model, notices = model_of_place(shared, place)
     created = SessionCreated(
         place.cwd, place.additional_directories, shared.persona.name, shared.persona.identity, model.qualified, mode
     )
@@ -104,7 +107,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         thought_level=ThoughtLevel.OFF,
         policy=PolicyState(mode, place.roots),
         system=system,
-        notices=server_notices(opening),
+        settings=place.settings,
+        notices=[*place.problems, *notices, *server_notices(opening)],
     )
     return _session(shared, client, state)
 
@@ -113,7 +117,7 @@ async def reopen_session(
     shared: Constellation, client: Client, session_id: str, opening: Opening, how: str
 ) -> tuple[Session, Sequence[Event]]:
     """A recorded session, taken over from a dead process if need be, and what it did so far."""
-    place = await look_at(opening)
+    place = await look_at(shared, opening)
     reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
     row, events = reopened.row, reopened.events
     model, notices = model_of(shared, row.model)
@@ -127,16 +131,15 @@ async def reopen_session(
         thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
         policy=PolicyState(Mode(row.mode), place.roots, list(reopened.grants)),
         system=await _system_of(shared, client, events, place),
+        settings=place.settings,
         history=history_of(events),
         cost=cost_of_session(events),
-        notices=[*notices, *server_notices(opening)],
+        notices=[*place.problems, *notices, *server_notices(opening)],
     )
     return _session(shared, client, state), events
 
 
-def _take(
-    tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str
-) -> _Reopened:
+def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str) -> _Reopened:
     row = sessions.get_session(tx, session_id)
     if row is None:
         raise UnknownSessionError(f"Session not found: {str(session_id)[:80]}")
@@ -145,20 +148,20 @@ def _take(
     close_interrupted(tx, session_id, at_ms=now)
     opened = SessionOpened(how, place.cwd, place.additional_directories)
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
-    sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq, at_ms=now)
+    sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
     events = tuple(item.event for item in read_stream(tx, session_id))
     return _Reopened(row, events, tuple(load_grants(tx, session_id)))
 
 
 def _session(shared: Constellation, client: Client, state: SessionState) -> Session:
-    memory = ConstellationMemory(
-        shared.database,
-        clock=shared.clock,
-        ids=shared.ids,
-        peer=shared.peer,
-        persona=shared.persona.name,
-        project_key=state.project_key,
-        session_id=state.session_id,
+    owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
+    memory = SessionMemory(
+        *(
+            ConstellationMemory(
+                shared.database, owner, clock=shared.clock, ids=shared.ids, peer=shared.peer, writer=writer
+            )
+            for writer in (PERSONA, PERSON)
+        )
     )
     projections = SessionProjections(state.session_id, state.project_key, shared.clock)
     sink = JournalSink(
@@ -171,25 +174,26 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
     return Session(shared, state, client, memory, sink)
 
 
-async def look_at(opening: Opening) -> Place:
+async def look_at(shared: Constellation, opening: Opening) -> Place:
     """Check and resolve the client's folders.
 
     Raises:
         InvalidRequestError: a folder is not absolute, or `cwd` is no folder.
     """
     for folder in (opening.cwd, *opening.additional_directories):
-        if not is_absolute(folder):
+        if not Path(folder).is_absolute():
             raise InvalidRequestError(f"The folder {folder!r} is not absolute; send absolute paths.")
-    return await anyio.to_thread.run_sync(_look_at, opening)
+    return await anyio.to_thread.run_sync(_look_at, shared, opening)
 
 
-def _look_at(opening: Opening) -> Place:
+def _look_at(shared: Constellation, opening: Opening) -> Place:
     if not Path(opening.cwd).is_dir():
         raise InvalidRequestError(f"The folder {opening.cwd!r} does not exist; open a session in an existing one.")
     git = git_facts(opening.cwd)
     roots = tuple(resolve_path(folder) for folder in (opening.cwd, *opening.additional_directories))
     project = project_key(git.common_dir, roots[0])
-    return Place(opening.cwd, opening.additional_directories, roots, git, project)
+    own = shared.settings_for(opening.cwd) if shared.settings_for is not None else ProjectSettings(shared.settings)
+    return Place(opening.cwd, opening.additional_directories, roots, git, project, own.settings, own.problems)
 
 
 def compile_system(shared: Constellation, client: Client, place: Place) -> str:
@@ -214,10 +218,18 @@ async def _system_of(shared: Constellation, client: Client, events: Sequence[Eve
     return await anyio.to_thread.run_sync(compile_system, shared, client, place)
 
 
+def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list[str]]:
+    """The model of a new session: the project's when its file names one, else the process's."""
+    wanted = place.settings.model
+    if wanted in {"", shared.settings.model}:
+        return shared.default_model, []
+    return model_of(shared, wanted)
+
+
 def model_of(shared: Constellation, qualified: str) -> tuple[ModelInfo, list[str]]:
     """The model a session used, or the default and a sentence when it is gone."""
     try:
-        return shared.providers.resolve(qualified)[1], []
+        return shared.models.resolve(qualified)[1], []
     except PatternError:
         default = shared.default_model
         return default, [f"The model {qualified} is no longer available; this session now uses {default.qualified}."]

@@ -6,8 +6,8 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import GrantStored, MessageRecorded, SessionConfigured, SessionTitled, TurnStarted
-from pattern_acp.memory.recall import index_message
-from pattern_acp.policy.grants import Grant, store_grant
+from pattern_acp.memory.recall import MessageKind, index_message
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.turn.sink import Fact
 
 
@@ -36,11 +36,11 @@ class SessionProjections:
             case SessionConfigured(option, value):
                 sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
             case GrantStored(effect, kind, pattern):
-                store_grant(tx, self._session_id, Grant(effect, kind, pattern), seq=seq, at_ms=now)
+                store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
             case _:
                 pass
 
-    def _index(self, tx: Transaction, kind: str, message: Message, now: int, seq: int) -> None:
+    def _index(self, tx: Transaction, kind: MessageKind, message: Message, now: int, seq: int) -> None:
         if message.text.strip():
             index_message(
                 tx,

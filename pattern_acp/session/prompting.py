@@ -19,6 +19,7 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.tools.base import Tool, ToolContext
+from pattern_acp.tools.registry import offered
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
@@ -75,7 +76,7 @@ async def show_notices(session: "Session", turn_id: TurnId) -> None:
 
 async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     shared = session.constellation
-    provider, info = shared.providers.resolve(session.state.model.qualified)
+    provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
     gate = Gate(session.state.policy, session.approver, session.sink)
     runner = ToolRunner(offered_tools(session), tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
@@ -90,7 +91,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         sink=session.sink,
         ids=shared.ids,
         clock=shared.clock,
-        limits=shared.settings.turn,
+        limits=session.state.settings.turn,
         cost_so_far=session.state.cost,
     )
     try:
@@ -110,7 +111,7 @@ async def _build(session: "Session", history: Sequence[Message]) -> ProviderRequ
         history=history,
         memory=[MemoryView(b.label, b.description, b.text, b.limit) for b in blocks],
         notes=mode_notes(session.state.policy.mode),
-        max_output_tokens=session.constellation.settings.turn.max_output_tokens,
+        max_output_tokens=session.state.settings.turn.max_output_tokens,
     )
 
 
@@ -124,7 +125,7 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
 def offered_tools(session: "Session") -> tuple[Tool, ...]:
     """The tools of this session's mode."""
     plan = session.state.policy.mode is Mode.PLAN
-    return tuple(tool for tool in session.constellation.tools if not (plan and tool.changes_things))
+    return offered(session.constellation.tools, mode_is_plan=plan)
 
 
 def stable_part(session: "Session") -> Stable:
@@ -143,7 +144,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         terminal=session.workbench.terminal,
         memory=session.memory,
         read_fingerprints=session.state.fingerprints,
-        result_limit=session.constellation.settings.turn.tool_result_chars,
+        result_limit=session.state.settings.turn.tool_result_chars,
     )
 
 
@@ -165,5 +166,3 @@ async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:
 async def _report(session: "Session", turn_id: TurnId, error: ProviderError) -> None:
     logger.warning("model request failed: %s", type(error).__name__)
     await session.sink.record(Fact(ErrorReported(turn_id, type(error).__name__, error.sentence), Actor.SYSTEM))
-
-

@@ -166,8 +166,7 @@ class Sessions:
         leases.release(tx, session_id, self._constellation.holder)
 
     def _renew(self, tx: Transaction) -> None:
-        for session_id in tuple(self._open):
-            leases.renew(tx, session_id, self._constellation.holder, self._constellation.clock.now_ms())
+        leases.renew_all(tx, self._constellation.holder, self._constellation.clock.now_ms())
 
 
 async def delete_session(database: Database, session_id: str, *, now: int) -> bool:
@@ -177,7 +176,7 @@ async def delete_session(database: Database, session_id: str, *, now: int) -> bo
         if sessions.get_session(tx, SessionId(session_id)) is None:
             return False
         appended = append(tx, session_id, SessionDeleted(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
-        sessions.mark_deleted(tx, SessionId(session_id), seq=appended.seq, at_ms=now)
+        sessions.mark_deleted(tx, SessionId(session_id), seq=appended.seq)
         return True
 
     return await database.write(write)
@@ -187,5 +186,3 @@ def unknown_session(session_id: str) -> UnknownSessionError:
     """The error for an id that names no session."""
     shown = session_id if len(session_id) <= 80 else session_id[:80] + "…"
     return UnknownSessionError(f"Session not found: {shown}")
-
-

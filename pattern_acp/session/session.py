@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
@@ -23,7 +24,7 @@ from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.titles import title_of
-from pattern_acp.tools.base import MemoryAccess
+from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact, JournalSink
@@ -60,21 +61,36 @@ class SessionState:
     thought_level: ThoughtLevel
     policy: PolicyState
     system: str
+    settings: Settings
     history: list[Message] = field(default_factory=list[Message])
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
 
 
+@dataclass(frozen=True, slots=True)
+class SessionMemory:
+    """The same memory twice: as the agent writes to it, and as the person does."""
+
+    persona: ConstellationMemory
+    person: ConstellationMemory
+
+
 class Session:
     """One conversation. Independent of every other: own cwd, history, options and cancel state."""
 
     def __init__(
-        self, constellation: Constellation, state: SessionState, client: Client, memory: MemoryAccess, sink: JournalSink
+        self,
+        constellation: Constellation,
+        state: SessionState,
+        client: Client,
+        memory: SessionMemory,
+        sink: JournalSink,
     ) -> None:
         self.constellation = constellation
         self.state = state
-        self.memory = memory
+        self.memory = memory.persona
+        self.person_memory = memory.person
         self.sink = sink
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
@@ -128,16 +144,21 @@ class Session:
             if ticket.scope.cancelled_caught:
                 end = TurnEnd(StopReason.CANCELLED)
                 await self._end_cancelled(turn_id)
-            return end
+        except anyio.get_cancelled_exc_class():
+            # The connection is going down, not this prompt: its end is recorded all the same.
+            await self._end_cancelled(turn_id)
+            raise
         finally:
             if self._ticket is ticket:
                 self._ticket = None
             ticket.done.set()
+        return end
 
     async def _turn(self, turn_id: TurnId, parts: tuple[Part, ...]) -> TurnEnd:
         message = Message(MessageId(self.constellation.ids.new("msg")), Role.USER, parts)
         command = command_in(message.text)
         self.sink.begin(turn_id)
+        self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
             await self._record_start(turn_id, message, command)
             if command is not None:
@@ -180,7 +201,7 @@ class Session:
 
     def options(self) -> tuple[Option, ...]:
         """The complete options with their current values."""
-        models = self.constellation.providers.available()
+        models = self.constellation.models.available()
         return session_options(self.state.policy.mode, self.state.model, models, self.state.thought_level)
 
     async def set_option(self, option_id: str, value: str, *, by: str = "client") -> tuple[Option, ...]:
@@ -212,6 +233,6 @@ class Session:
 
     def _model_named(self, value: str) -> ModelInfo:
         try:
-            return self.constellation.providers.resolve(value)[1]
+            return self.constellation.models.resolve(value)[1]
         except PatternError as error:
             raise InvalidRequestError(error.sentence) from error

@@ -1,1 +1,1 @@
-"""testing."""
+"""Fakes for every port, shared by our tests and by users of the library."""

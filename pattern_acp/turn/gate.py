@@ -15,6 +15,7 @@ from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.options import approval_options, grant_for
 from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.workspace.paths import absolute_path, resolve_path
 
 
 @dataclass(slots=True)
@@ -33,6 +34,11 @@ class Refusal:
     sentence: str
 
 
+def resolved(path: str, folder: str) -> str:
+    """A path of a command line as policy compares it: absolute from `folder`, and through symlinks."""
+    return resolve_path(absolute_path(path, folder))
+
+
 class Gate:
     """Admits or refuses the calls of one turn."""
 
@@ -43,7 +49,9 @@ class Gate:
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
         """What policy says now."""
-        return decide(accesses, mode=self._state.mode, roots=self._state.roots, grants=self._state.grants)
+        return decide(
+            accesses, mode=self._state.mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved
+        )
 
     async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *facts: Fact) -> None:
         """Record `facts` and the decision in one transaction."""

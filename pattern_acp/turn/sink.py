@@ -1,13 +1,15 @@
 """Journal first, person second.
 
 `TurnSink` is the port that the loop writes to; `JournalSink` implements it over the journal and a `TurnView`. A durable
-event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed when the message
-ends, on cancel, and at least once a second.
+event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed when the
+message ends, on cancel, and at least once a second.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import anyio
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
@@ -19,6 +21,10 @@ from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
 
 PARTIAL_COMMIT_SECONDS = 1.0
 """Rule R2: a kill loses at most the last second of an unfinished message."""
+
+
+SHOW_SECONDS = 0.5
+"""Longest that showing recorded events may still take after a cancel, when the client does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,10 @@ class TurnView(Protocol):
     """Where the person sees a turn."""
 
     async def show(self, event: Event | Transient) -> None:
-        """Show an event that is already durable, or a transient one. Waits while the client does not keep up."""
+        """Show an event that is already durable, or a transient one.
+
+        Waits while the client does not keep up; a call that ends by cancellation has shown nothing.
+        """
         ...
 
 
@@ -83,7 +92,7 @@ class JournalSink:
         self._clock = clock
         self._projections = tuple(projections)
         self._turn_id = TurnId("")
-        self._message_id = MessageId("")
+        self._message_id: MessageId = MessageId("")
         self._text = ""
         self._thinking = ""
         self._dirty = False
@@ -104,8 +113,7 @@ class JournalSink:
                     project(tx, fact, appended.seq)
 
         await self._database.write(commit)
-        for fact in facts:
-            await self._view.show(fact.event)
+        await self._show_all([fact.event for fact in facts])
 
     async def show(self, event: Transient) -> None:
         """See `TurnSink.show`."""
@@ -121,6 +129,19 @@ class JournalSink:
         self._committed_at = self._clock.monotonic()
         partial = MessagePartial(self._turn_id, self._message_id, self._text, self._thinking)
         await self.record(Fact(partial))
+
+    async def _show_all(self, events: Sequence[Event]) -> None:
+        shown = 0
+        try:
+            for event in events:
+                await self._view.show(event)
+                shown += 1
+        except anyio.get_cancelled_exc_class():
+            # What is recorded must be shown, or the person would see a call that never ends.
+            with anyio.move_on_after(SHOW_SECONDS, shield=True):
+                for event in events[shown:]:
+                    await self._view.show(event)
+            raise
 
     def _remember(self, event: TextStreamed | ThinkingStreamed) -> None:
         if event.message_id != self._message_id:

@@ -1,8 +1,8 @@
 """Runs the tool calls of one message.
 
 Every announced call reaches `completed` or `failed` exactly once, also on cancel; every call, announced or not, has
-exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four; anything
-else runs alone and in order.
+exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four;
+anything else runs alone and in order.
 """
 
 import json
@@ -170,8 +170,8 @@ class ToolRunner:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
         decision = self._gate.decide(prepared.accesses)
-        await self._gate.announce(turn_id, decision, view.call_id, Fact(ToolCallStarted(turn_id, view)))
         try:
+            await self._gate.announce(turn_id, decision, view.call_id, Fact(ToolCallStarted(turn_id, view)))
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
             if refusal is not None:
                 outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content)

@@ -1,0 +1,14 @@
+"""`python -m pattern_acp` and the `pattern-acp` command."""
+
+import sys
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    from pattern_acp.cli.main import run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

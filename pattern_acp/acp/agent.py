@@ -1,0 +1,211 @@
+"""The agent side of a connection: the table of methods, and what can be answered before anything heavy is loaded.
+
+`initialize` needs this module and the wire structs alone. Everything about sessions is `acp.session_methods`, which
+`Services` builds in the background as soon as initialize was answered; requests that need it wait for it here.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.capabilities import AUTH_METHOD, auth_methods, initialize_response
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
+from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
+from pattern_acp.jsonrpc.transport import Transport
+
+
+class SessionMethodsPort(Protocol):
+    """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
+
+    async def new(self, request: schema.NewSessionRequest, context: RequestContext) -> object:
+        """session/new."""
+        ...
+
+    async def load(self, request: schema.LoadSessionRequest, context: RequestContext) -> object:
+        """session/load."""
+        ...
+
+    async def resume(self, request: schema.ResumeSessionRequest, context: RequestContext) -> object:
+        """session/resume."""
+        ...
+
+    async def list(self, request: schema.ListSessionsRequest) -> object:
+        """session/list."""
+        ...
+
+    async def close(self, request: schema.SessionRequest) -> object:
+        """session/close."""
+        ...
+
+    async def delete(self, request: schema.SessionRequest) -> object:
+        """session/delete."""
+        ...
+
+    async def set_mode(self, request: schema.SetModeRequest) -> object:
+        """session/set_mode."""
+        ...
+
+    async def set_config_option(self, request: schema.SetConfigOptionRequest) -> object:
+        """session/set_config_option."""
+        ...
+
+    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:
+        """The part of session/prompt that happens in wire order."""
+        ...
+
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext) -> object:
+        """session/prompt."""
+        ...
+
+    def cancel(self, request: schema.SessionRequest) -> None:
+        """session/cancel."""
+        ...
+
+
+class Services(Protocol):
+    """Builds what sessions need, outside the hot path of initialize."""
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """Start building for this client, without waiting. Called again, it only takes the client's new promises."""
+        ...
+
+    async def methods(self) -> SessionMethodsPort:
+        """The session methods, once they are built.
+
+        Raises:
+            PatternError: they could not be built; the next call tries again.
+        """
+        ...
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """The session methods, or None while they are not built."""
+        ...
+
+
+class Agent:
+    """One ACP connection."""
+
+    def __init__(
+        self, transport: Transport, services: Services, translate: Callable[[Exception], RpcError | None]
+    ) -> None:
+        self._services = services
+        self._client = schema.ClientCapabilities()
+        self._initialized = False
+        self._signed_out = False
+        self.dispatcher = Dispatcher(
+            transport,
+            requests={
+                "initialize": self._initialize,
+                "authenticate": self._authenticate,
+                "logout": self._logout,
+                "session/new": self._new,
+                "session/load": self._load,
+                "session/resume": self._resume,
+                "session/list": self._list,
+                "session/close": self._close,
+                "session/delete": self._delete,
+                "session/set_mode": self._set_mode,
+                "session/set_config_option": self._set_config_option,
+                "session/prompt": self._prompt,
+            },
+            notifications={"session/cancel": self._cancel},
+            prepare={"session/prompt": self._register_prompt},
+            translate=translate,
+        )
+
+    async def run(self) -> None:
+        """Serve until the client is gone."""
+        await self.dispatcher.run()
+
+    async def _initialize(self, raw: msgspec.Raw, context: RequestContext) -> schema.InitializeResponse:
+        request = schema.read_params(raw, schema.InitializeRequest)
+        schema.parse_protocol_version(request.protocol_version)
+        self._client = request.client_capabilities
+        self._initialized = True
+
+        async def begin() -> None:
+            self._services.begin(self.dispatcher, request.client_capabilities, request.client_info)
+
+        context.after_response(begin)
+        return initialize_response(request.client_capabilities)
+
+    async def _authenticate(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+        del context
+        request = schema.read_params(raw, schema.AuthenticateRequest)
+        if request.method_id == AUTH_METHOD:
+            self._signed_out = False
+            return schema.EmptyResponse()
+        known = {method.id for method in auth_methods(self._client)}
+        if request.method_id in known:
+            raise RpcError(INVALID_PARAMS, "This method runs in a terminal; start it there instead of authenticating.")
+        raise RpcError(INVALID_PARAMS, "There is no such auth method; use one that initialize lists.")
+
+    async def _logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+        del raw, context
+        # Keys live in the environment and in config.toml, which are the person's; we only stop using them.
+        self._signed_out = True
+        return schema.EmptyResponse()
+
+    async def _sessions(self) -> SessionMethodsPort:
+        if self._signed_out:
+            raise RpcError(AUTH_REQUIRED, "Signed out; authenticate to go on.")
+        if not self._initialized:
+            # A client that skips initialize is served as one without capabilities.
+            self._initialized = True
+            self._services.begin(self.dispatcher, self._client, None)
+        return await self._services.methods()
+
+    async def _new(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        request = schema.read_params(raw, schema.NewSessionRequest)
+        return await (await self._sessions()).new(request, context)
+
+    async def _load(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        request = schema.read_params(raw, schema.LoadSessionRequest)
+        return await (await self._sessions()).load(request, context)
+
+    async def _resume(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        request = schema.read_params(raw, schema.ResumeSessionRequest)
+        return await (await self._sessions()).resume(request, context)
+
+    async def _list(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        del context
+        request = schema.read_params(raw, schema.ListSessionsRequest)
+        return await (await self._sessions()).list(request)
+
+    async def _close(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        del context
+        request = schema.read_params(raw, schema.SessionRequest)
+        return await (await self._sessions()).close(request)
+
+    async def _delete(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        del context
+        request = schema.read_params(raw, schema.SessionRequest)
+        return await (await self._sessions()).delete(request)
+
+    async def _set_mode(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        del context
+        request = schema.read_params(raw, schema.SetModeRequest)
+        return await (await self._sessions()).set_mode(request)
+
+    async def _set_config_option(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        del context
+        request = schema.read_params(raw, schema.SetConfigOptionRequest)
+        return await (await self._sessions()).set_config_option(request)
+
+    def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        methods = self._services.methods_if_ready()
+        if methods is not None and not self._signed_out:
+            methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
+
+    async def _prompt(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        request = schema.read_params(raw, schema.PromptRequest)
+        return await (await self._sessions()).prompt(request, context)
+
+    def _cancel(self, raw: msgspec.Raw) -> None:
+        methods = self._services.methods_if_ready()
+        if methods is not None:
+            methods.cancel(schema.read_params(raw, schema.SessionRequest))

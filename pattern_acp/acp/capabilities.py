@@ -1,0 +1,55 @@
+"""What we promise in initialize.
+
+Imports nothing but the wire structs, so that initialize is answered before anything heavy is loaded.
+"""
+
+from pattern_acp import __version__
+from pattern_acp.acp import schema
+
+AUTH_METHOD = "environment"
+"""Harmless and instant: CodeCompanion calls authenticate with the first method that is listed."""
+
+TERMINAL_AUTH_METHOD = "doctor"
+
+
+def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeResponse:
+    """The answer to initialize: exactly what works."""
+    flag = schema.Flag()
+    return schema.InitializeResponse(
+        protocol_version=schema.PROTOCOL_VERSION,
+        agent_capabilities=schema.AgentCapabilities(
+            load_session=True,
+            prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
+            session_capabilities=schema.SessionCapabilities(
+                list=flag, delete=flag, additional_directories=flag, resume=flag, close=flag
+            ),
+            auth=schema.AgentAuthCapabilities(logout=flag),
+        ),
+        auth_methods=auth_methods(client),
+        agent_info=schema.Implementation(name="pattern-acp", title="Pattern", version=__version__),
+    )
+
+
+def auth_methods(client: schema.ClientCapabilities) -> tuple[schema.AuthMethod, ...]:
+    """The ways to sign in. At least one of agent type always: the registry demands it."""
+    methods = [
+        schema.AuthMethod(
+            id=AUTH_METHOD,
+            name="Key from the environment or config.toml",
+            description=(
+                "Set ANTHROPIC_API_KEY or OPENAI_API_KEY in the agent's env, or name a provider in config.toml. "
+                "A local server (Ollama, LM Studio, llama-server) needs no key."
+            ),
+        )
+    ]
+    if client.auth.terminal or client.has_meta("terminal-auth"):
+        methods.append(
+            schema.AuthMethod(
+                id=TERMINAL_AUTH_METHOD,
+                name="Check the set-up in a terminal",
+                description="Runs `pattern-acp doctor`, which says what is missing and how to mend it.",
+                type="terminal",
+                args=("doctor",),
+            )
+        )
+    return tuple(methods)

@@ -1,0 +1,73 @@
+"""`Approver` over session/request_permission."""
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.tool_content import content_items, locations_of
+from pattern_acp.acp.updates import Abilities
+from pattern_acp.acp.view import EditorView
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.policy.approver import Answer, ApprovalRequest
+
+
+class EditorApprover:
+    """Asks through the editor.
+
+    There is no deadline: a person may take their time, and nothing is ever allowed by waiting. A cancelled turn
+    cancels the question, whether or not the client answers it (CodeCompanion, avante and Qt Creator do not).
+    """
+
+    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, abilities: Abilities, view: EditorView) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._abilities = abilities
+        self._view = view
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """See `Approver.ask`."""
+        await self._view.settle()
+        try:
+            response = await self._dispatcher.request(
+                "session/request_permission",
+                self._params(request),
+                schema.PermissionResponse,
+                deadline=None,
+                repair=schema.repair,
+            )
+        except (RemoteError, InvalidResultError):
+            return Answer.REJECT_ONCE
+        except ConnectionClosedError:
+            return Answer.CANCELLED
+        return answer_of(response.outcome, request)
+
+    def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
+        call = request.call
+        # The preview comes first: CodeCompanion shows a diff only when it is content[0].
+        content = (*call.content, TextContent(request.reason))
+        return schema.PermissionRequest(
+            session_id=self._session_id,
+            tool_call=schema.ToolCallUpdate(
+                tool_call_id=call.call_id,
+                title=call.title,
+                kind=call.kind,
+                status=ToolCallStatus.PENDING,
+                content=content_items(
+                    content, live=self._abilities.embeds_terminals, meta=self._abilities.terminal_meta
+                ),
+                locations=locations_of(call.locations),
+                raw_input=call.raw_input,
+            ),
+            options=tuple(
+                schema.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer)
+                for option in request.options
+            ),
+        )
+
+
+def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> Answer:
+    """The answer; an option that was not offered is a refusal (opensumi#4707)."""
+    if isinstance(outcome, schema.CancelledOutcome):
+        return Answer.CANCELLED
+    offered = {option.answer.value: option.answer for option in request.options}
+    return offered.get(outcome.option_id, Answer.REJECT_ONCE)

@@ -1,0 +1,147 @@
+"""The methods that need sessions: each translates, calls the session layer, and translates back."""
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.content import parts_of
+from pattern_acp.acp.updates import config_options, iso_time, mode_state
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.jsonrpc.dispatcher import RequestContext
+from pattern_acp.jsonrpc.messages import RequestId
+from pattern_acp.session.opening import Opening
+from pattern_acp.session.options import MODE_OPTION
+from pattern_acp.session.registry import Sessions, unknown_session
+from pattern_acp.session.session import PromptTicket, Session
+
+logger = logging.getLogger(__name__)
+
+COMMANDS_DELAY = 0.075
+"""Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""
+
+
+class SessionMethods:
+    """session/* over `session.registry.Sessions`."""
+
+    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
+        self._sessions = sessions
+        self._client = client
+        self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
+        self._announced: set[SessionId] = set()
+
+    async def new(self, request: schema.NewSessionRequest, context: RequestContext) -> schema.NewSessionResponse:
+        """session/new. Nothing is sent about the session before its answer."""
+        opening = Opening(request.cwd, request.additional_directories, server_names(request.mcp_servers))
+        session = await self._sessions.create(opening)
+        self._announce_later(session, context)
+        options = session.options()
+        return schema.NewSessionResponse(
+            session_id=session.session_id, modes=mode_state(options), config_options=config_options(options)
+        )
+
+    async def load(self, request: schema.LoadSessionRequest, context: RequestContext) -> schema.OpenedSessionResponse:
+        """session/load: the whole replay goes out before the answer."""
+        session = await self._sessions.load(request.session_id, opening_of(request))
+        self._announce_later(session, context)
+        return opened(session)
+
+    async def resume(
+        self, request: schema.ResumeSessionRequest, context: RequestContext
+    ) -> schema.OpenedSessionResponse:
+        """session/resume: no replay."""
+        session = await self._sessions.resume(request.session_id, opening_of(request))
+        self._announce_later(session, context)
+        return opened(session)
+
+    async def list(self, request: schema.ListSessionsRequest) -> schema.ListSessionsResponse:
+        """session/list."""
+        page = await self._sessions.list(request.cwd, request.cursor)
+        return schema.ListSessionsResponse(
+            sessions=tuple(
+                schema.SessionInfo(
+                    session_id=row.session_id,
+                    cwd=row.cwd,
+                    title=row.title or None,
+                    updated_at=iso_time(row.updated_ms),
+                    additional_directories=row.additional_directories,
+                )
+                for row in page.rows
+            ),
+            next_cursor=page.next_cursor,
+        )
+
+    async def close(self, request: schema.SessionRequest) -> schema.EmptyResponse:
+        """session/close."""
+        await self._sessions.close(request.session_id)
+        self._client.forget(SessionId(request.session_id))
+        return schema.EmptyResponse()
+
+    async def delete(self, request: schema.SessionRequest) -> schema.EmptyResponse:
+        """session/delete."""
+        await self._sessions.delete(request.session_id)
+        self._client.forget(SessionId(request.session_id))
+        return schema.EmptyResponse()
+
+    async def set_mode(self, request: schema.SetModeRequest) -> schema.EmptyResponse:
+        """session/set_mode."""
+        await self._sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
+        return schema.EmptyResponse()
+
+    async def set_config_option(self, request: schema.SetConfigOptionRequest) -> schema.SetConfigOptionResponse:
+        """session/set_config_option: always the complete list."""
+        session = self._sessions.get(request.session_id)
+        value = request.value if isinstance(request.value, str) else str(request.value).lower()
+        options = await session.set_option(request.config_id, value)
+        return schema.SetConfigOptionResponse(config_options=config_options(options))
+
+    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:
+        """Register the turn before the next line is read, so that a cancel in that line finds it."""
+        session = self._sessions.get(request.session_id)
+        parts_of(request.prompt)
+        ticket = session.register_prompt()
+        self._tickets[context.request_id] = (session, ticket)
+        context.on_cancel(ticket.cancel)
+
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext) -> schema.PromptResponse:
+        """session/prompt: every update of the turn goes out before this answer."""
+        registered = self._tickets.pop(context.request_id, None)
+        if registered is None:
+            raise unknown_session(request.session_id)
+        session, ticket = registered
+        if session.session_id not in self._announced:
+            self._announced.add(session.session_id)
+            await self._client.view(session.session_id).show_commands()
+        end = await session.prompt(ticket, parts_of(request.prompt))
+        return schema.PromptResponse(stop_reason=end.stop_reason)
+
+    def cancel(self, request: schema.SessionRequest) -> None:
+        """session/cancel: at once; a no-op for an idle or unknown session."""
+        session = self._sessions.find(request.session_id)
+        if session is not None:
+            session.cancel()
+
+    def _announce_later(self, session: Session, context: RequestContext) -> None:
+        async def announce() -> None:
+            await anyio.sleep(COMMANDS_DELAY)
+            await self._client.view(session.session_id).show_commands()
+
+        context.after_response(announce)
+
+
+def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
+    """What the client says when it opens a recorded session."""
+    return Opening(request.cwd, request.additional_directories, server_names(request.mcp_servers))
+
+
+def opened(session: Session) -> schema.OpenedSessionResponse:
+    """Modes and options, as session/new returns them."""
+    options = session.options()
+    return schema.OpenedSessionResponse(modes=mode_state(options), config_options=config_options(options))
+
+
+def server_names(servers: Sequence[schema.McpServer]) -> tuple[str, ...]:
+    """The names of MCP servers that the client passed."""
+    return tuple(server.name for server in servers)

@@ -1,0 +1,220 @@
+"""Events to session updates, for live turns and for replays. Pure.
+
+Live, the text of messages was streamed already, so `MessageRecorded` shows nothing; a replay shows it whole. A replay
+shows terminals as text, since clients drop updates that name a dead terminal (zed#64538).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.content import blocks_of
+from pattern_acp.acp.tool_content import content_items, locations_of
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
+from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolContent
+from pattern_acp.journal.events import (
+    Event,
+    MessageRecorded,
+    PlanUpdated,
+    SessionTitled,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
+from pattern_acp.session.options import MODE_OPTION, MODES, Option
+
+CHUNK_CHARACTERS = 200_000
+"""Most text in one update, so that a line stays well under 1 MB (reference: ACP checklist, transport)."""
+
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the client can show."""
+
+    terminal_meta: bool = False
+    """It follows `_meta` terminal keys (Zed's way to show a terminal that the agent runs)."""
+    embeds_terminals: bool = False
+    """It serves terminal/*."""
+
+
+def live_updates(event: Event, abilities: Abilities) -> list[schema.SessionUpdate]:
+    """What a durable event shows while a turn runs."""
+    match event:
+        case ToolCallStarted(call=call):
+            return [tool_call(call, abilities)]
+        case ToolCallFinished():
+            return [tool_call_end(event, abilities, replay=False)]
+        case PlanUpdated(plan=plan):
+            return [plan_update(plan)]
+        case UsageReported():
+            return [usage_update(event)]
+        case SessionTitled(title):
+            return [schema.SessionInfoUpdate(title=title)]
+        case _:
+            return []
+
+
+@dataclass(slots=True)
+class _Replay:
+    updates: list[schema.SessionUpdate] = field(default_factory=list[schema.SessionUpdate])
+    plan: Plan | None = None
+    usage: UsageReported | None = None
+    title: str = ""
+    open_calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
+
+
+def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+    """What a session showed, in order: one chunk a message; last plan, usage and title once, at the end."""
+    replay = _Replay()
+    for event in events:
+        _replay_one(replay, event)
+    for call in replay.open_calls.values():
+        replay.updates.append(schema.ToolCallProgress(tool_call_id=call.call_id, status=ToolCallStatus.FAILED))
+    if replay.plan is not None:
+        replay.updates.append(plan_update(replay.plan))
+    if replay.usage is not None:
+        replay.updates.append(usage_update(replay.usage))
+    if replay.title:
+        replay.updates.append(schema.SessionInfoUpdate(title=replay.title))
+    return replay.updates
+
+
+def _replay_one(replay: _Replay, event: Event) -> None:
+    match event:
+        case TurnStarted(message=message):
+            replay.updates.extend(user_chunks(message))
+        case MessageRecorded(message=message):
+            replay.updates.extend(agent_chunks(message))
+        case ToolCallStarted(call=call):
+            replay.updates.append(tool_call(call, Abilities()))
+            replay.open_calls[call.call_id] = call
+        case ToolCallFinished():
+            replay.updates.append(tool_call_end(event, Abilities(), replay=True))
+            replay.open_calls.pop(event.call_id, None)
+        case PlanUpdated(plan=plan):
+            replay.plan = plan
+        case UsageReported():
+            replay.usage = event
+        case SessionTitled(title):
+            replay.title = title
+        case _:
+            pass
+
+
+def user_chunks(message: Message) -> list[schema.SessionUpdate]:
+    """The person's message as the client sent it."""
+    return [
+        schema.UserMessageChunk(content=block, message_id=message.message_id)
+        for part in message.parts
+        for block in blocks_of(part, CHUNK_CHARACTERS)
+    ]
+
+
+def agent_chunks(message: Message) -> list[schema.SessionUpdate]:
+    """The agent's text and reasoning, in large chunks."""
+    chunks: list[schema.SessionUpdate] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            chunks += [
+                schema.AgentMessageChunk(content=block, message_id=message.message_id)
+                for block in blocks_of(part, CHUNK_CHARACTERS)
+            ]
+        elif isinstance(part, ThinkingPart) and part.text:
+            chunks += [
+                schema.AgentThoughtChunk(content=block, message_id=thought_id(message.message_id))
+                for block in blocks_of(TextPart(part.text), CHUNK_CHARACTERS)
+            ]
+    return chunks
+
+
+def thought_id(message_id: str) -> str:
+    """The id of a message's reasoning, which is a message of its own to the client."""
+    return f"{message_id}_thought"
+
+
+def tool_call(call: ToolCallView, abilities: Abilities) -> schema.ToolCallStart:
+    """A call as it is announced."""
+    return schema.ToolCallStart(
+        tool_call_id=call.call_id,
+        title=call.title,
+        kind=call.kind,
+        status=ToolCallStatus.PENDING,
+        name=call.name,
+        content=content_items(call.content, live=abilities.embeds_terminals, meta=abilities.terminal_meta),
+        locations=locations_of(call.locations),
+        raw_input=call.raw_input,
+    )
+
+
+def tool_call_shows(
+    call_id: ToolCallId, content: Sequence[ToolContent], abilities: Abilities
+) -> schema.ToolCallProgress:
+    """New content of a running call."""
+    items = content_items(content, live=abilities.embeds_terminals, meta=abilities.terminal_meta)
+    return schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items)
+
+
+def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool) -> schema.ToolCallProgress:
+    """A call's final state."""
+    shown = Abilities() if replay else abilities
+    content = content_items(event.content, live=shown.embeds_terminals, meta=shown.terminal_meta)
+    return schema.ToolCallProgress(
+        tool_call_id=event.call_id,
+        status=event.status,
+        content=content or None,
+        locations=locations_of(event.locations) or None,
+        raw_output={"durationMs": event.duration_ms},
+    )
+
+
+def plan_update(plan: Plan) -> schema.PlanUpdate:
+    """The whole plan."""
+    return schema.PlanUpdate(
+        entries=tuple(
+            schema.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status)
+            for entry in plan.entries
+        )
+    )
+
+
+def usage_update(event: UsageReported) -> schema.UsageUpdate:
+    """Tokens in context now, the window, and the session's cost."""
+    cost = event.cost
+    shown = schema.Cost(amount=cost.micro_units / MICRO, currency=cost.currency) if cost is not None else None
+    return schema.UsageUpdate(used=event.used, size=event.size, cost=shown)
+
+
+def mode_state(options: Sequence[Option]) -> schema.SessionModeState:
+    """The modes for clients that do not read config options."""
+    current = next(option.current for option in options if option.option_id == MODE_OPTION)
+    modes = tuple(schema.SessionMode(id=m.value, name=m.name, description=m.description) for m in MODES)
+    return schema.SessionModeState(current_mode_id=current, available_modes=modes)
+
+
+def config_options(options: Sequence[Option]) -> tuple[schema.ConfigOption, ...]:
+    """The complete config options."""
+    return tuple(
+        schema.SelectConfigOption(
+            id=option.option_id,
+            name=option.name,
+            current_value=option.current,
+            description=option.description or None,
+            category=option.category,
+            options=tuple(
+                schema.SelectOption(value=c.value, name=c.name, description=c.description or None)
+                for c in option.choices
+            ),
+        )
+        for option in options
+    )
+
+
+def iso_time(at_ms: int) -> str:
+    """A moment as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

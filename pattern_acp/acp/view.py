@@ -1,0 +1,132 @@
+"""`SessionView` over session/update."""
+
+from collections.abc import Sequence
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
+from pattern_acp.acp.updates import (
+    Abilities,
+    config_options,
+    live_updates,
+    replay_updates,
+    thought_id,
+    tool_call_shows,
+)
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus
+from pattern_acp.journal.events import Event
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.session.commands import COMMANDS
+from pattern_acp.session.options import MODE_OPTION, Option
+from pattern_acp.turn.events import (
+    TerminalEnded,
+    TerminalStreamed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolCallRunning,
+    ToolCallShows,
+    Transient,
+)
+
+
+class EditorView:
+    """One session in the editor. Everything goes out in the order in which it was shown."""
+
+    def __init__(
+        self, session_id: SessionId, dispatcher: Dispatcher, abilities: Abilities, timer: FlushTimer, clock: Clock
+    ) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._abilities = abilities
+        self._batch = ChunkBatch(self._send_chunk, timer, clock)
+        self._known_terminals: set[str] = set()
+
+    async def show(self, event: Event | Transient) -> None:
+        """See `SessionView.show`."""
+        match event:
+            case TextStreamed(message_id, text):
+                await self._batch.add(Chunk(message_id, text, thought=False))
+            case ThinkingStreamed(message_id, text):
+                await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
+            case ToolCallRunning(call_id):
+                await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS))
+            case ToolCallShows(call_id, content):
+                await self._send(tool_call_shows(call_id, content, self._abilities), self._terminal_meta(content))
+            case TerminalStreamed() | TerminalEnded():
+                await self._show_terminal(event)
+            case _:
+                for update in live_updates(event, self._abilities):
+                    await self._send(update)
+
+    async def replay(self, events: Sequence[Event]) -> None:
+        """See `SessionView.replay`."""
+        for update in replay_updates(events):
+            await self._send(update)
+
+    async def show_options(self, options: Sequence[Option]) -> None:
+        """See `SessionView.show_options`."""
+        mode = next(option.current for option in options if option.option_id == MODE_OPTION)
+        await self._send(schema.CurrentModeUpdate(current_mode_id=mode))
+        await self._send(schema.ConfigOptionUpdate(config_options=config_options(options)))
+
+    async def show_commands(self) -> None:
+        """Tell the slash commands."""
+        await self._send(schema.AvailableCommandsUpdate(available_commands=available_commands()))
+
+    async def settle(self) -> None:
+        """See `SessionView.settle`."""
+        await self._batch.flush()
+
+    async def _show_terminal(self, event: TerminalStreamed | TerminalEnded) -> None:
+        if not self._abilities.terminal_meta:
+            return
+        if isinstance(event, TerminalStreamed):
+            meta: dict[str, object] = {"terminal_output": {"terminal_id": event.terminal_id, "data": event.data}}
+        else:
+            ended = {"terminal_id": event.terminal_id, "exit_code": event.exit_code, "signal": event.signal}
+            meta = {"terminal_exit": ended}
+        await self._send(schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta))
+
+    def _terminal_meta(self, content: Sequence[object]) -> dict[str, object] | None:
+        """What tells the client of a terminal of ours before its first output."""
+        if not self._abilities.terminal_meta:
+            return None
+        for item in content:
+            if isinstance(item, TerminalContent) and not item.client_owned:
+                if item.terminal_id in self._known_terminals:
+                    return None
+                self._known_terminals.add(item.terminal_id)
+                return {"terminal_info": {"terminal_id": item.terminal_id, "cwd": item.cwd}}
+        return None
+
+    async def _send(self, update: schema.SessionUpdate, meta: dict[str, object] | None = None) -> None:
+        if meta is not None and isinstance(update, schema.ToolCallProgress):
+            update = schema.ToolCallProgress(
+                tool_call_id=update.tool_call_id, status=update.status, content=update.content, meta=meta
+            )
+        await self._batch.then(lambda: self._notify(update))
+
+    async def _send_chunk(self, chunk: Chunk) -> None:
+        content = schema.TextContent(text=chunk.text)
+        if chunk.thought:
+            await self._notify(schema.AgentThoughtChunk(content=content, message_id=chunk.message_id))
+        else:
+            await self._notify(schema.AgentMessageChunk(content=content, message_id=chunk.message_id))
+
+    async def _notify(self, update: schema.SessionUpdate) -> None:
+        await self._dispatcher.notify(
+            "session/update", schema.SessionNotification(session_id=self._session_id, update=update)
+        )
+
+
+def available_commands() -> tuple[schema.AvailableCommand, ...]:
+    """The slash commands for the wire."""
+    return tuple(
+        schema.AvailableCommand(
+            name=spec.name,
+            description=spec.description,
+            input=schema.CommandInput(hint=spec.hint) if spec.hint else None,
+        )
+        for spec in COMMANDS.values()
+    )

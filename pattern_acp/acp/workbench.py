@@ -1,0 +1,97 @@
+"""Files and commands of one session: through the editor where it offers that, locally otherwise."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.editor_files import EditorFileSystem
+from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
+from pattern_acp.workspace.files import FileSystem
+from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.local_terminal import LocalTerminal
+from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMeans:
+    """What a workbench uses on this machine."""
+
+    environment: Mapping[str, str]
+    """Environment of child processes."""
+    scratch: Path
+    """A private folder for script files."""
+    editor_deadline: float = 20.0
+    """Longest wait for one answer of the editor, in seconds."""
+    secret_variables: tuple[str, ...] = ()
+    """Variables that children must not see."""
+
+
+class NotingTerminal:
+    """A terminal that tells when a command ended: files on the disk may then be newer than buffers (zed#49162)."""
+
+    def __init__(self, inner: Terminal, note: Callable[[], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    @asynccontextmanager
+    async def start(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
+        """See `Terminal.start`."""
+        try:
+            async with self._inner.start(request) as command:
+                yield command
+        finally:
+            self._note()
+
+
+class EditorWorkbench:
+    """`Workbench` over the editor's capabilities."""
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        dispatcher: Dispatcher,
+        capabilities: schema.ClientCapabilities,
+        means: LocalMeans,
+    ) -> None:
+        self._warnings: list[str] = []
+        local = LocalFileSystem()
+        fs = capabilities.fs
+        self._delegating = DelegatingFileSystem(
+            EditorFileSystem(session_id, dispatcher, means.editor_deadline),
+            local,
+            can_read=fs.read_text_file,
+            can_write=fs.write_text_file,
+            deadline=means.editor_deadline,
+            on_warning=self._warn,
+        )
+        self._files: FileSystem = self._delegating if fs.read_text_file or fs.write_text_file else local
+        commands = LocalTerminal(means.environment, secret_variables=means.secret_variables)
+        terminal: Terminal = commands
+        if capabilities.terminal:
+            editor = EditorTerminal(session_id, dispatcher, means.editor_deadline, means.scratch)
+            terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
+        self._terminal = NotingTerminal(terminal, self._delegating.note_command_ran)
+
+    @property
+    def files(self) -> FileSystem:
+        """See `Workbench.files`."""
+        return self._files
+
+    @property
+    def terminal(self) -> Terminal:
+        """See `Workbench.terminal`."""
+        return self._terminal
+
+    def take_warnings(self) -> tuple[str, ...]:
+        """See `Workbench.take_warnings`."""
+        taken, self._warnings = tuple(self._warnings), []
+        return taken
+
+    def _warn(self, sentence: str) -> None:
+        if sentence not in self._warnings:
+            self._warnings.append(sentence)

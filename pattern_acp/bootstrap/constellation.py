@@ -1,0 +1,1 @@
+"""Opens a constellation and everything its sessions share."""

@@ -1,0 +1,26 @@
+"""What a process starts from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pattern_acp.config.load import Loaded, load
+from pattern_acp.config.settings import Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Settings and environment of this process."""
+
+    loaded: Loaded
+    environ: Mapping[str, str]
+    load_project: Callable[[str], Loaded]
+    """The settings with a project's file taken in; reads files."""
+
+
+def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:
+    """Read the settings of this process, without any project's file."""
+
+    def load_project(folder: str) -> Loaded:
+        return load(flags, environ, project_dir=folder)
+
+    return Process(load(flags, environ, project_dir=None), environ, load_project)

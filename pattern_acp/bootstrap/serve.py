@@ -1,0 +1,86 @@
+"""Serves ACP on two descriptors until the client is gone or the process is told to end."""
+
+import logging
+import os
+import signal
+import threading
+
+import anyio
+
+from pattern_acp.acp.agent import Agent
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.services import LazyServices
+from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.stdio_transport import StdioTransport
+from pattern_acp.jsonrpc.transport import Transport
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 1.2
+"""For closing services once the connection ended."""
+
+LAST_RESORT_SECONDS = 1.9
+"""When a thread that cannot be stopped holds the process, it ends all the same (invariant 9: within 2 s)."""
+
+
+def serve(process: Process, read_fd: int, write_fd: int) -> int:
+    """Serve until the end of input or SIGTERM; the exit code."""
+    anyio.run(_serve, process, read_fd, write_fd)
+    return 0
+
+
+async def _serve(process: Process, read_fd: int, write_fd: int) -> None:
+    async with StdioTransport(read_fd, write_fd) as transport:
+        await serve_transport(process, transport)
+
+
+async def serve_transport(process: Process, transport: Transport, *, last_resort: bool = True) -> None:
+    """Serve one client over `transport`. `last_resort` ends the process when shutdown takes too long."""
+    services = LazyServices(process)
+    agent = Agent(transport, services, translate)
+    async with anyio.create_task_group() as tasks:
+        owner = anyio.Event()
+
+        async def own_services() -> None:
+            await services.run()
+            owner.set()
+
+        tasks.start_soon(own_services, name="services")
+        connection = anyio.CancelScope()
+        tasks.start_soon(_stop_on_signal, connection, last_resort, name="signals")
+        with connection:
+            await agent.run()
+        if last_resort:
+            _end_at_last()
+        with anyio.move_on_after(SHUTDOWN_SECONDS):
+            services.stop()
+            await owner.wait()
+        tasks.cancel_scope.cancel()
+
+
+def translate(error: Exception) -> RpcError | None:
+    """The error table, imported when the first error needs it."""
+    from pattern_acp.acp.errors import to_rpc_error
+
+    return to_rpc_error(error)
+
+
+async def _stop_on_signal(connection: anyio.CancelScope, last_resort: bool) -> None:  # noqa: FBT001  start_soon passes positionally
+    if not last_resort or threading.current_thread() is not threading.main_thread():
+        return
+    try:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                logger.info("Told to end.")
+                _end_at_last()
+                connection.cancel()
+                return
+    except NotImplementedError:
+        # Windows has no signal receiver on this loop; there the end of stdin is the only way.
+        return
+
+
+def _end_at_last() -> None:
+    timer = threading.Timer(LAST_RESORT_SECONDS, os._exit, args=(0,))
+    timer.daemon = True
+    timer.start()

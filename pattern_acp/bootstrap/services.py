@@ -1,0 +1,123 @@
+"""Builds what sessions need after initialize was answered, in one task that owns it until shutdown."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import anyio
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.agent import SessionMethodsPort
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError
+
+logger = logging.getLogger(__name__)
+
+Introduce = Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One try to build the services; everyone who waits shares its end."""
+
+    done: anyio.Event = field(default_factory=anyio.Event)
+    methods: SessionMethodsPort | None = None
+    error: PatternError | None = None
+
+
+class LazyServices:
+    """`acp.agent.Services` of a process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._wanted = anyio.Event()
+        self._stop = anyio.Event()
+        self._attempt = _Attempt()
+        self._dispatcher: Dispatcher | None = None
+        self._promises: tuple[schema.ClientCapabilities, schema.Implementation | None] = (
+            schema.ClientCapabilities(),
+            None,
+        )
+        self._introduce: Introduce | None = None
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        self._dispatcher = dispatcher
+        self._promises = (client, info)
+        if self._introduce is not None:
+            self._introduce(client, info)
+        self._wanted.set()
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        if self._attempt.error is not None:
+            # The last try failed (a locked file, a full disk): this request starts a new one.
+            self._attempt = _Attempt()
+            self._wanted.set()
+        attempt = self._attempt
+        await attempt.done.wait()
+        if attempt.error is not None:
+            raise attempt.error
+        if attempt.methods is None:
+            raise ConnectionClosedError("The agent is shutting down.")
+        return attempt.methods
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return self._attempt.methods
+
+    def stop(self) -> None:
+        """Let the owning task close everything and return."""
+        self._stop.set()
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Own the services: open them when they are wanted, close them when told to stop."""
+        try:
+            while not self._stop.is_set():
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+                if not self._stop.is_set():
+                    await self._serve_until_stopped()
+        finally:
+            self._attempt.done.set()
+
+    async def _serve_until_stopped(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                await self._stop.wait()
+        except PatternError as error:
+            logger.warning("The constellation could not be opened: %s", error)
+            self._fail(error)
+        except OSError as error:
+            logger.exception("The constellation could not be opened.")
+            self._fail(PatternError(f"The agent's files cannot be used: {error.strerror or 'unknown error'}."))
+
+    def _fail(self, error: PatternError) -> None:
+        self._attempt.error = error
+        self._attempt.done.set()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        if self._dispatcher is None:
+            raise ConnectionClosedError("No client has connected.")
+        # A worker thread imports the rest, while the loop goes on reading what the editor sends.
+        await anyio.to_thread.run_sync(_import_the_rest)
+        from pattern_acp.bootstrap.sessions import open_sessions
+
+        opened = await stack.enter_async_context(open_sessions(self._process, self._dispatcher))
+        self._introduce = opened.introduce
+        opened.introduce(*self._promises)
+        self._attempt.methods = opened.methods
+        self._attempt.done.set()
+
+
+def _import_the_rest() -> None:
+    from pattern_acp.bootstrap import sessions
+
+    del sessions

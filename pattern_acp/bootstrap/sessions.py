@@ -1,0 +1,79 @@
+"""The heavy half: an open constellation, its sessions, and the tasks that serve them."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.session_methods import SessionMethods
+from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.bootstrap.constellation import open_constellation
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.services import Introduce
+from pattern_acp.config.settings import Settings
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.session.registry import Sessions
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 1.0
+"""For cancelling turns and giving up leases; the process has to be gone within 2 s (invariant 9)."""
+
+LEASE_SECONDS = 20.0
+"""Between two renewals of leases; another machine takes a lease for dead after 60 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSessions:
+    """What the connection needs of the open services."""
+
+    methods: SessionMethods
+    introduce: Introduce
+
+
+@asynccontextmanager
+async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenerator[OpenSessions, None]:
+    """Open the constellation and serve sessions of one connection until the context ends.
+
+    Raises:
+        PatternError: the constellation cannot be used; the sentence says why.
+    """
+    settings = process.loaded.settings
+    with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
+        async with open_constellation(process) as shared, anyio.create_task_group() as tasks:
+            means = local_means(process, settings, Path(scratch))
+            client = EditorClient(dispatcher, means, shared.clock)
+            sessions = Sessions(shared, client)
+            tasks.start_soon(client.timer.run, name="chunk flusher")
+            tasks.start_soon(sessions.keep_leases, _lease_pause, name="lease keeper")
+            tasks.start_soon(shared.providers.refresh, name="model lists")
+            try:
+                yield OpenSessions(SessionMethods(sessions, client), client.introduce)
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                    await _wind_down(sessions)
+                tasks.cancel_scope.cancel()
+
+
+def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMeans:
+    """What children and scripts may use. Keys are kept from children: commands are the model's."""
+    secret = {provider.api_key_env for provider in settings.providers.values() if provider.api_key_env}
+    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
+
+
+async def _lease_pause() -> None:
+    await anyio.sleep(LEASE_SECONDS)
+
+
+async def _wind_down(sessions: Sessions) -> None:
+    await sessions.cancel_all()
+    try:
+        await sessions.release_all()
+    except PatternError:
+        logger.warning("Leases could not be given up.", exc_info=True)

@@ -1,0 +1,150 @@
+"""A whole agent in memory: sessions over a real database, a fake editor, and a scripted model."""
+
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.agent import Agent, SessionMethodsPort
+from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.errors import to_rpc_error
+from pattern_acp.acp.session_methods import SessionMethods
+from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.config.settings import Settings
+from pattern_acp.context.instructions import load_persona
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.ids import RandomIds
+from pattern_acp.journal.leases import this_process
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.providers.base import Provider
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import Constellation, Models
+from pattern_acp.session.registry import Sessions
+from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
+from pattern_acp.testing.models import FakeModels, fake_model
+from pattern_acp.tools.registry import default_tools
+
+FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+"""What an editor that can do everything promises."""
+
+
+class ReadyServices:
+    """`Services` over sessions that are open already."""
+
+    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
+        self._methods = SessionMethods(sessions, client)
+        self._client = client
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        del dispatcher
+        self._client.introduce(client, info)
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        return self._methods
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return self._methods
+
+
+class LateServices:
+    """`Services` that are named after the agent exists, since sessions need the agent's dispatcher."""
+
+    def __init__(self) -> None:
+        self.ready: ReadyServices | None = None
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        if self.ready is not None:
+            self.ready.begin(dispatcher, client, info)
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        if self.ready is None:
+            raise ConnectionClosedError("The services are not built.")
+        return await self.ready.methods()
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return self.ready.methods_if_ready() if self.ready is not None else None
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """What a test holds: the editor, the model, the sessions and the database."""
+
+    editor: FakeEditor
+    model: ScriptedProvider
+    sessions: Sessions
+    database: Database
+    folder: Path
+
+
+@asynccontextmanager
+async def running_agent(
+    model: ScriptedProvider,
+    *,
+    files: Mapping[str, str] | None = None,
+    capabilities: JsonDict | None = None,
+    permission: PermissionAnswer | None = None,
+    settings: Settings | None = None,
+    database: Path | None = None,
+    others: Mapping[str, Provider] | None = None,
+) -> AsyncGenerator[RunningAgent, None]:
+    """An initialized agent. `database` lets two agents share a constellation, one after or beside the other."""
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-test-", ignore_cleanup_errors=True) as name:
+        folder = Path(os.path.realpath(name))
+        path = database or folder / "constellation" / "constellation.db"
+        models = FakeModels({"scripted": model, **(others or {})})
+        async with open_database(path, clock=SystemClock()) as opened:
+            shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=5))
+            near, far = loopback_pair()
+            editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission)
+            async with anyio.create_task_group() as tasks:
+                services = LateServices()
+                agent = Agent(near, services, to_rpc_error)
+                means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
+                client = EditorClient(agent.dispatcher, means, shared.clock)
+                sessions = Sessions(shared, client)
+                services.ready = ReadyServices(sessions, client)
+                tasks.start_soon(agent.run)
+                tasks.start_soon(editor.run)
+                tasks.start_soon(client.timer.run)
+                await editor.initialize()
+                yield RunningAgent(editor, model, sessions, opened, folder)
+                await sessions.cancel_all()
+                await sessions.release_all()
+                tasks.cancel_scope.cancel()
+
+
+def shared_means(database: Database, models: Models, settings: Settings) -> Constellation:
+    """A constellation for tests."""
+    ids = RandomIds()
+    return Constellation(
+        name="default",
+        database=database,
+        models=models,
+        settings=settings,
+        clock=SystemClock(),
+        ids=ids,
+        peer=ids.peer(),
+        holder=this_process(ids.new("run")),
+        tools=default_tools(),
+        persona=load_persona("default", Path("no-such-folder")),
+        default_model=fake_model("scripted"),
+        platform="TestOS 1.0",
+    )

@@ -1,0 +1,35 @@
+"""`FakeModels`: providers for tests of sessions, by name."""
+
+from collections.abc import Mapping, Sequence
+
+from pattern_acp.providers.base import ModelInfo, Provider, ThoughtLevel
+from pattern_acp.providers.errors import ProviderRequestError
+
+
+class FakeModels:
+    """`session.constellation.Models` over given providers, each with one model of its own name."""
+
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._providers = dict(providers)
+
+    def available(self) -> Sequence[ModelInfo]:
+        """See `Models.available`."""
+        return tuple(fake_model(name) for name in self._providers)
+
+    def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
+        """See `Models.resolve`."""
+        name = qualified.partition("/")[0]
+        if name not in self._providers:
+            raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
+        return self._providers[name], fake_model(name)
+
+
+def fake_model(name: str) -> ModelInfo:
+    """A model that can do everything."""
+    return ModelInfo(
+        name,
+        "test",
+        context_window=100_000,
+        sees_images=True,
+        thought_levels=(ThoughtLevel.LOW, ThoughtLevel.HIGH),
+    )
