@@ -1,0 +1,107 @@
+"""What every `FileSystem` does. A new implementation adds its factory to `FILE_SYSTEMS`."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.testing.files import FakeFileSystem
+from pattern_acp.workspace.delegation import DelegatingFileSystem
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import FileSystem, fingerprint
+from pattern_acp.workspace.local_files import LocalFileSystem
+
+Factory = Callable[[], AbstractAsyncContextManager[FileSystem]]
+"""A factory's file system serves any absolute path below a temporary folder."""
+
+
+@asynccontextmanager
+async def local() -> AsyncGenerator[FileSystem, None]:
+    yield LocalFileSystem()
+
+
+@asynccontextmanager
+async def fake() -> AsyncGenerator[FileSystem, None]:
+    yield FakeFileSystem()
+
+
+@asynccontextmanager
+async def delegating() -> AsyncGenerator[FileSystem, None]:
+    disk = LocalFileSystem()
+    warnings: list[str] = []
+    yield DelegatingFileSystem(
+        FakeFileSystem(disk=disk), disk, can_read=True, can_write=True, deadline=3, on_warning=warnings.append
+    )
+    assert warnings == []
+
+
+@asynccontextmanager
+async def reading_only() -> AsyncGenerator[FileSystem, None]:
+    disk = LocalFileSystem()
+    yield DelegatingFileSystem(
+        FakeFileSystem(disk=disk), disk, can_read=True, can_write=False, deadline=3, on_warning=lambda _: None
+    )
+
+
+FILE_SYSTEMS: dict[str, Factory] = {
+    "local": local,
+    "fake": fake,
+    "delegating": delegating,
+    "reading only": reading_only,
+}
+
+
+@pytest.fixture(params=list(FILE_SYSTEMS))
+def factory(request: pytest.FixtureRequest) -> Factory:
+    return FILE_SYSTEMS[request.param]
+
+
+TEXTS = ["", "one\n", "no newline at the end", "one\r\ntwo\r\n", "mixed\r\nends\nhere\r", "ünï — 中文 🎉\n", "\n\n"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_a_text_is_read_as_it_was_written(factory: Factory, tmp_path: Path, text: str):
+    path = str(tmp_path / "file.txt")
+    with anyio.fail_after(5):
+        async with factory() as files:
+            written = await files.write_text_file(path, text)
+            read = await files.read_text_file(path)
+    assert (written.path, written.text) == (path, text)
+    assert (read.path, read.text, read.fingerprint) == (path, text, fingerprint(text))
+
+
+async def test_a_second_write_replaces_the_first(factory: Factory, tmp_path: Path):
+    path = str(tmp_path / "file.txt")
+    with anyio.fail_after(5):
+        async with factory() as files:
+            await files.write_text_file(path, "a much longer first text\n")
+            await files.write_text_file(path, "short\n")
+            assert (await files.read_text_file(path)).text == "short\n"
+
+
+async def test_reading_a_file_that_does_not_exist_says_so_in_a_sentence(factory: Factory, tmp_path: Path):
+    with anyio.fail_after(5):
+        async with factory() as files:
+            with pytest.raises(FileMissingError) as caught:
+                await files.read_text_file(str(tmp_path / "nothing.txt"))
+    assert caught.value.sentence.endswith(".")
+    assert isinstance(caught.value, WorkspaceError)
+
+
+async def test_writing_creates_the_folders_that_are_missing(factory: Factory, tmp_path: Path):
+    path = str(tmp_path / "new" / "er" / "file.txt")
+    with anyio.fail_after(5):
+        async with factory() as files:
+            await files.write_text_file(path, "text\n")
+            assert (await files.read_text_file(path)).text == "text\n"
+
+
+async def test_files_do_not_mix(factory: Factory, tmp_path: Path):
+    with anyio.fail_after(5):
+        async with factory() as files:
+            await files.write_text_file(str(tmp_path / "a"), "A\n")
+            await files.write_text_file(str(tmp_path / "b"), "B\n")
+            assert (await files.read_text_file(str(tmp_path / "a"))).text == "A\n"
