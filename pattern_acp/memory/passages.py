@@ -16,6 +16,9 @@ EXCERPT = 400
 """Characters of an excerpt at most."""
 
 _STARTS_ANEW = re.compile(r"\s*(?:[-*+•#>|]|\d+[.)]\s|```)")
+_WRAPPED_LINE = 55
+"""Characters from which a line may have been broken for its length; shorter ones are facts of their own."""
+
 _ENDS_A_SENTENCE = (".", "!", "?", ":", ";")
 
 
@@ -66,9 +69,11 @@ def excerpt(text: str, terms: Sequence[str], size: int = EXCERPT) -> str:
 
 
 def _goes_on(previous: str, line: str) -> bool:
-    if _STARTS_ANEW.match(line) or previous.endswith(_ENDS_A_SENTENCE):
-        return False
-    return line[0].isspace() or line[0].islower()
+    if not line[0].isspace():
+        wrapped = len(previous) >= _WRAPPED_LINE and not previous.endswith(_ENDS_A_SENTENCE)
+        if not (wrapped and line[0].islower()):
+            return False
+    return _STARTS_ANEW.match(line) is None
 
 
 def _pieces(text: str, size: int) -> list[str]:

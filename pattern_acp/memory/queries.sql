@@ -14,7 +14,7 @@ SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.t
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 0
-ORDER BY wanted.key, b.created_ms, b.id;
+ORDER BY wanted.key, b.created_ms, b.rowid;
 
 -- name: read_base
 -- What a block's document is loaded from, with the number of the last update it holds.

@@ -97,6 +97,11 @@ def load_block(tx: Transaction, key: BlockKey) -> Block:
     return decode_block(tx, _find(tx, key))
 
 
+def block_exists(tx: Transaction, key: BlockKey) -> bool:
+    """Whether there is a block with this key."""
+    return _row(tx, key) is not None
+
+
 def list_blocks(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[Block, ...]:
     """All blocks of these owners: in the order of the owners, then oldest first.
 
@@ -109,7 +114,7 @@ def list_blocks(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[B
 
 def missing_blocks(tx: Transaction, wanted: Sequence[BlockSpec]) -> tuple[BlockSpec, ...]:
     """Those of `wanted` that do not exist."""
-    return tuple(spec for spec in wanted if _row(tx, spec.key) is None)
+    return tuple(spec for spec in wanted if not block_exists(tx, spec.key))
 
 
 def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> ProposedChange:

@@ -8,7 +8,7 @@ import re
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_PART = re.compile(r"[^\W\d_]+|\d+")
+_PART = re.compile(r"[^\W_]+")
 
 MOST_TERMS = 24
 """Terms of one query: a pasted page would otherwise cost a scan of the whole index a word."""
@@ -34,6 +34,8 @@ def split_identifiers(text: str) -> str:
     """
     parts: list[str] = []
     for identifier in _IDENTIFIER.findall(text):
+        if identifier.islower() and "_" not in identifier:
+            continue
         pieces = _identifier_parts(identifier)
         if len(pieces) > 1:
             parts.extend(pieces)
@@ -67,7 +69,7 @@ def _identifier_parts(identifier: str) -> list[str]:
     spaced: list[str] = []
     for number, character in enumerate(identifier):
         before, after = identifier[number - 1 : number], identifier[number + 1 : number + 2]
-        if character.isupper() and (before.islower() or (before.isupper() and after.islower())):
+        if character.isupper() and (before.islower() or before.isdigit() or (before.isupper() and after.islower())):
             spaced.append(" ")
         spaced.append(character)
     return _PART.findall("".join(spaced))

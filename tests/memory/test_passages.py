@@ -22,14 +22,17 @@ def squeezed(text: str) -> str:
 
 
 def test_items_paragraphs_and_appended_lines_are_passages_of_their_own():
-    text = "# Build\n\nRun make with the\nrelease profile.\nTests run with pytest.\n- one\n- two\n  goes on\nPort 8080"
+    wrapped = "Run make with the release profile before every pull request,\nand push it."
+    text = f"# Build\n\n{wrapped}\nTests run with pytest.\n- one\n- two\n  goes on\nPort 8080\nlikes tea\nhates noise"
     assert block_passages(text) == (
         "# Build",
-        "Run make with the\nrelease profile.",
+        wrapped,
         "Tests run with pytest.",
         "- one",
         "- two\n  goes on",
         "Port 8080",
+        "likes tea",
+        "hates noise",
     )
 
 

@@ -12,7 +12,9 @@ from pattern_acp.memory.words import MOST_TERMS, STOP_WORDS, match_expression, q
     [
         ("getUserId", "get User Id"),
         ("load_block fast", "load block"),
-        ("HTTPServerError2", "HTTP Server Error 2"),
+        ("HTTPServerError2", "HTTP Server Error2"),
+        ("sha256", ""),
+        ("utf8Decoder", "utf8 Decoder"),
         ("plain words only", ""),
         ("__init__", ""),
         ("MAX_SIZE", "MAX SIZE"),

@@ -1,0 +1,229 @@
+"""Search over blocks and messages in a real constellation."""
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.passages import EXCERPT
+from pattern_acp.memory.recall import Found, MessageKind, index_block, index_message, remove_source, search
+from pattern_acp.testing.constellation import Constellation, temporary_constellation
+
+NOW = 1_800_000_000_000
+DAY = 24 * 3_600_000
+
+
+@pytest.fixture
+async def constellation() -> AsyncGenerator[Constellation, None]:
+    async with temporary_constellation() as opened:
+        yield opened
+
+
+def an_event(tx: Transaction) -> int:
+    return append(tx, "s1", SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=NOW).seq
+
+
+def block(text: str, owner: str = "tester") -> Block:
+    return Block(BlockId(f"block_{owner}"), BlockKey(Scope.PERSONA, owner, "notes"), "Notes.", 8_000, text, NOW, 1)
+
+
+def say(
+    tx: Transaction,
+    text: str,
+    *,
+    message_id: str,
+    session_id: str = "s1",
+    kind: MessageKind = "user",
+    owner: str = "tester",
+    at_ms: int = NOW,
+) -> None:
+    index_message(
+        tx,
+        session_id=session_id,
+        owner=owner,
+        kind=kind,
+        message_id=message_id,
+        text=text,
+        at_ms=at_ms,
+        seq=an_event(tx),
+    )
+
+
+def look(tx: Transaction, query: str, *owners: str, limit: int = 5, exclude: str | None = None) -> list[Found]:
+    found = search(tx, query, owners or ("tester",), limit=limit, now_ms=NOW, exclude_session=exclude)
+    return list(found)
+
+
+def texts(found: list[Found]) -> list[str]:
+    return [one.text for one in found]
+
+
+async def test_a_paragraph_of_a_block_is_found_with_its_place(constellation: Constellation):
+    def run(tx: Transaction) -> list[Found]:
+        index_block(tx, block("Tests run with pytest.\nThe port is 8080."), at_ms=NOW - DAY, seq=an_event(tx))
+        return look(tx, "which port?")
+
+    (found,) = await constellation.database.write(run)
+    assert (found.kind, found.source, found.item, found.text) == ("block", "block_tester", "2", "The port is 8080.")
+    assert found.at_ms == NOW - DAY
+    assert found.text_score == 1.0
+
+
+async def test_paragraphs_that_stay_keep_their_time_and_removed_ones_are_not_found(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[Found], list[Found]]:
+        index_block(tx, block("port 8080\nhost alpha"), at_ms=NOW - DAY, seq=an_event(tx))
+        index_block(tx, block("A new line.\nport 8080"), at_ms=NOW, seq=an_event(tx))
+        return look(tx, "port"), look(tx, "alpha")
+
+    (port,), alpha = await constellation.database.write(run)
+    assert (port.item, port.at_ms) == ("2", NOW - DAY)
+    assert alpha == []
+
+
+async def test_the_same_paragraph_twice_is_indexed_twice_and_removed_once(constellation: Constellation):
+    def run(tx: Transaction) -> list[Found]:
+        index_block(tx, block("port 1.\nport 1.\nport 1."), at_ms=NOW, seq=an_event(tx))
+        index_block(tx, block("port 1.\nport 1."), at_ms=NOW, seq=an_event(tx))
+        return look(tx, "port")
+
+    assert [found.item for found in await constellation.database.write(run)] in (["1", "2"], ["2", "1"])
+
+
+async def test_only_texts_of_the_given_owners_are_found(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[str], list[str]]:
+        say(tx, "canary of mine", message_id="m1", owner="tester")
+        say(tx, "canary of theirs", message_id="m2", owner="other", session_id="s2")
+        index_block(tx, block("canary block of theirs", "other"), at_ms=NOW, seq=an_event(tx))
+        return texts(look(tx, "canary", "tester")), texts(look(tx, "canary", "tester", "/nowhere"))
+
+    assert await constellation.database.write(run) == (["canary of mine"], ["canary of mine"])
+
+
+async def test_a_neighbour_of_another_owner_is_not_shown(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        say(tx, "the canary", message_id="m1", owner="tester")
+        say(tx, "a secret", message_id="m2", owner="other")
+        return texts(look(tx, "canary", "tester"))
+
+    assert await constellation.database.write(run) == ["the canary"]
+
+
+async def test_the_excluded_session_is_left_out_but_blocks_are_not(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        say(tx, "port in this session", message_id="m1")
+        say(tx, "port in another", message_id="m1", session_id="s2")
+        index_block(tx, block("port in a block"), at_ms=NOW, seq=an_event(tx))
+        return sorted(texts(look(tx, "port", exclude="s1")))
+
+    assert await constellation.database.write(run) == ["port in a block", "port in another"]
+
+
+async def test_the_answer_beside_the_question_is_found(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        say(tx, "Which port does the database use?", message_id="m1")
+        say(tx, "It is 5433.", message_id="m2", kind="assistant")
+        say(tx, "Unrelated words.", message_id="m3", session_id="s2")
+        return texts(look(tx, "database port"))
+
+    assert await constellation.database.write(run) == ["Which port does the database use?", "It is 5433."]
+
+
+async def test_identifiers_are_found_whole_and_by_their_parts(constellation: Constellation):
+    def run(tx: Transaction) -> list[list[str]]:
+        say(tx, "call getUserId first", message_id="m1")
+        say(tx, "set MAX_RETRY_COUNT", message_id="m2", session_id="s2")
+        return [texts(look(tx, query)) for query in ("getUserId", "user id", "retry", "MAX_RETRY_COUNT", "getuserid")]
+
+    user, retry = "call getUserId first", "set MAX_RETRY_COUNT"
+    assert await constellation.database.write(run) == [[user], [user], [retry], [retry], [user]]
+
+
+async def test_other_forms_of_a_word_and_accents_are_found(constellation: Constellation):
+    def run(tx: Transaction) -> list[int]:
+        say(tx, "We deployed the café service.", message_id="m1")
+        return [len(look(tx, query)) for query in ("deploying", "cafe", "CAFÉ", "nothing")]
+
+    assert await constellation.database.write(run) == [1, 1, 1, 0]
+
+
+async def test_a_message_indexed_again_is_replaced_and_a_removed_session_is_gone(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[str], list[str], int, list[str]]:
+        say(tx, "half a mess", message_id="m1")
+        say(tx, "a whole message", message_id="m1")
+        half, whole = texts(look(tx, "mess")), texts(look(tx, "whole"))
+        return half, whole, remove_source(tx, "s1"), texts(look(tx, "whole"))
+
+    assert await constellation.database.write(run) == ([], ["a whole message"], 1, [])
+
+
+async def test_a_long_message_gives_one_short_excerpt_around_the_hit(constellation: Constellation):
+    def run(tx: Transaction) -> list[Found]:
+        say(tx, "filler words. " * 3_000 + "needle here. " + "needle again. " * 300, message_id="m1")
+        return look(tx, "needle")
+
+    (found,) = await constellation.database.write(run)
+    assert "needle" in found.text
+    assert len(found.text) <= EXCERPT
+
+
+async def test_no_more_than_the_limit_is_given(constellation: Constellation):
+    def run(tx: Transaction) -> list[int]:
+        for number in range(9):
+            say(tx, f"port {number}", message_id=f"m{number}")
+        return [len(look(tx, "port", limit=limit)) for limit in (0, 1, 4, 50)]
+
+    assert await constellation.database.write(run) == [0, 1, 4, 9]
+
+
+async def test_text_that_utf8_cannot_hold_is_indexed_nevertheless(constellation: Constellation):
+    def run(tx: Transaction) -> list[Found]:
+        say(tx, "half \ud83d emoji \x00 and nul", message_id="m1")
+        return look(tx, "emoji \ud83d")
+
+    assert len(await constellation.database.write(run)) == 1
+
+
+ORDINARY = [
+    "don't",
+    "c++",
+    "--flag",
+    "a:b",
+    "(",
+    '"',
+    "a AND",
+    "NEAR(",
+    "*",
+    "^x",
+    "x OR OR",
+    "{a b}",
+    "-",
+    "\x00",
+    "'",
+    "²",
+    "ⅷ",
+]
+
+
+@settings(max_examples=10, deadline=None)
+@given(queries=st.lists(st.text(max_size=80) | st.sampled_from(ORDINARY), min_size=1, max_size=40))
+def test_any_input_is_a_safe_query(queries: list[str]):
+    async def run() -> None:
+        with anyio.fail_after(20):
+            async with temporary_constellation() as constellation:
+                await constellation.database.write(search_all)
+
+    def search_all(tx: Transaction) -> None:
+        say(tx, "don't use c++ with --flag a:b ( x", message_id="m1")
+        for query in [*queries, *ORDINARY]:
+            look(tx, query)
+            say(tx, query, message_id="m2", session_id="s2")
+
+    anyio.run(run)
