@@ -81,8 +81,8 @@ class FakeMemory:
 
 
 def _share(passage: str, terms: tuple[str, ...]) -> float:
-    lowered = passage.lower()
-    return sum(term in lowered for term in terms) / max(1, len(terms))
+    words = query_terms(passage)
+    return sum(term in words for term in terms) / max(1, len(terms))
 
 
 def append_memory_event(tx: Transaction, change: ProposedChange, *, at_ms: int) -> int:

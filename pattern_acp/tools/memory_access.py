@@ -12,13 +12,14 @@ from pattern_acp.domain.ids import BlockId, IdFactory, SessionId, ToolCallId, Tu
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope, default_blocks
+from pattern_acp.memory.blocks import Block, BlockKey, Scope, default_blocks
 from pattern_acp.memory.edits import Append, BlockEdit, Replace, Rewrite
 from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
 from pattern_acp.memory.recall import Found, index_block, search
 from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
+    block_exists,
     changed_block,
     list_blocks,
     missing_blocks,
@@ -76,22 +77,15 @@ class ConstellationMemory:
         peer: int,
         writer: Writer = PERSONA,
     ) -> None:
-        """`peer` is the Loro peer of this process start, the same for every session of the process."""
+        """`peer` is the Loro peer of this process start, the same for all its sessions; `writer` is who commits."""
         self.turn_id: TurnId | None = None
         self._database = database
         self._owner = owner
+        self._defaults = default_blocks(owner.persona, owner.project_key)
         self._clock = clock
         self._ids = ids
         self._peer = peer
         self._writer = writer
-
-    def written_by(self, writer: Writer) -> "ConstellationMemory":
-        """The same memory, whose commits name another writer."""
-        memory = ConstellationMemory(
-            self._database, self._owner, clock=self._clock, ids=self._ids, peer=self._peer, writer=writer
-        )
-        memory.turn_id = self.turn_id
-        return memory
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
@@ -100,10 +94,10 @@ class ConstellationMemory:
             BlockCorruptError: a block's text is damaged and nothing is left to rebuild it from.
             DatabaseError: the constellation cannot be read or written.
         """
-        wanted = default_blocks(self._owner.persona, self._owner.project_key)
         stored = await self._database.read(self._list)
-        if not {spec.key for spec in wanted} <= {block.key for block in stored}:
-            stored = await self._database.write(lambda tx: self._create_missing(tx, wanted))
+        if not {spec.key for spec in self._defaults} <= {block.key for block in stored}:
+            await self._database.write(self._create_missing)
+            stored = await self._database.read(self._list)
         return tuple(_view(block) for block in stored)
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
@@ -124,10 +118,10 @@ class ConstellationMemory:
             BlockError: nothing was changed, and why.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
-        await self.blocks()
         turn_id = self.turn_id
 
         def change_block(tx: Transaction) -> ProposedChange:
+            self._create_missing(tx)
             change = self._propose(tx, edit)
             event = block_event(change, edit.reason, turn_id=turn_id, call_id=call_id)
             self._commit(tx, self._owner.session_id, event, change, self._writer)
@@ -151,18 +145,19 @@ class ConstellationMemory:
     def _list(self, tx: Transaction) -> tuple[Block, ...]:
         return list_blocks(tx, self._owner.owners)
 
-    def _create_missing(self, tx: Transaction, wanted: tuple[BlockSpec, ...]) -> tuple[Block, ...]:
-        for spec in missing_blocks(tx, wanted):
+    def _create_missing(self, tx: Transaction) -> None:
+        for spec in missing_blocks(tx, self._defaults):
             # Not the session's stream: the blocks outlive whichever session happens to be first.
             change = propose_creation(spec, BlockId(self._ids.new("block")), peer=self._peer)
             event = block_event(change, "Every persona and project begins with it.")
             self._commit(tx, CONSTELLATION_STREAM, event, change, _PROGRAM)
-        return self._list(tx)
 
     def _propose(self, tx: Transaction, edit: MemoryEdit) -> ProposedChange:
-        known = [block.key for block in self._list(tx)]
-        key = _key_of(edit.label, known)
-        return propose(tx, key, as_block_edit(edit), peer=self._peer)
+        for scope, owner in self._owner.owners:
+            key = BlockKey(scope, owner, edit.label)
+            if block_exists(tx, key):
+                return propose(tx, key, as_block_edit(edit), peer=self._peer)
+        raise BlockMissingError(edit.label, tuple(block.key.label for block in self._list(tx)))
 
     def _commit(
         self, tx: Transaction, stream: str, event: BlockCommitted, change: ProposedChange, writer: Writer
@@ -190,13 +185,6 @@ def as_block_edit(edit: MemoryEdit) -> BlockEdit:
         case _:
             problem = f"there is no operation {edit.operation!r}; use append, replace or rewrite."
             raise UnusableEditError(edit.label, problem)
-
-
-def _key_of(label: str, known: list[BlockKey]) -> BlockKey:
-    for key in known:
-        if key.label == label:
-            return key
-    raise BlockMissingError(label, tuple(key.label for key in known))
 
 
 def block_event(
