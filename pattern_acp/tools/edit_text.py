@@ -28,6 +28,9 @@ CLOSEST_LINES = 12
 COMPARED_LINES = 5_000
 """Most different lines that are compared for likeness; comparing is slow and only feeds a hint."""
 
+COMPARED_CHARS = 400
+"""Characters of a line up to which it is compared; longer ones are data."""
+
 _COPIED_NUMBER = re.compile(r"^\s*\d+\t")
 
 
@@ -78,7 +81,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement], *, exact_
         step = _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]", exact_only=exact_only)
         body = step.text
         count += len(step.offsets)
-        lines.extend(body.count("\n", 0, offset) + 1 for offset in step.offsets)
+        lines.extend(_line_numbers(body, step.offsets))
         notes.extend(filter(None, [step.note]))
     after = mark + (with_newline(body, newline) if newline else body)
     if after == text:
@@ -148,9 +151,20 @@ def _offsets_of(text: str, passage: str) -> list[int]:
     return offsets
 
 
+def _line_numbers(text: str, offsets: Sequence[int]) -> list[int]:
+    """The 1-based line of each offset; the offsets ascend, so that the text is counted through once."""
+    numbers: list[int] = []
+    line, counted = 1, 0
+    for offset in offsets:
+        line += text.count("\n", counted, offset)
+        counted = offset
+        numbers.append(line)
+    return numbers
+
+
 def _replace_at(text: str, replacement: Replacement, offsets: list[int], name: str) -> _Step:
     if len(offsets) > 1 and not replacement.replace_all:
-        raise _not_unique(name, [text.count("\n", 0, offset) + 1 for offset in offsets])
+        raise _not_unique(name, _line_numbers(text, offsets))
     pieces: list[str] = []
     starts: list[int] = []
     length = end = 0
@@ -233,7 +247,7 @@ def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
     for line in sorted(filter(None, wanted), key=len, reverse=True):
         if len(line) > 3 and line in present:
             return max(stripped.index(line) - wanted.index(line), 0)
-    longest = max(wanted, key=len, default="")
-    candidates = list(dict.fromkeys(filter(None, stripped)))[:COMPARED_LINES]
+    longest = max(wanted, key=len, default="")[:COMPARED_CHARS]
+    candidates = [line for line in dict.fromkeys(stripped) if 0 < len(line) <= COMPARED_CHARS][:COMPARED_LINES]
     near = difflib.get_close_matches(longest, candidates, n=1, cutoff=0.5)
-    return max(stripped.index(near[0]) - wanted.index(longest), 0) if near else None
+    return stripped.index(near[0]) if near else None

@@ -17,6 +17,9 @@ TITLE_LIMIT = 500
 DIFF_LIMIT = 4_000
 """Characters of a diff that the model reads; it wrote most of what the diff shows."""
 
+DIFFED_LINES = 20_000
+"""Lines of both texts together up to which they are compared; the time grows with their square."""
+
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
 
@@ -74,7 +77,10 @@ def numbered(lines: list[str], first: int) -> str:
 
 def short_diff(before: str, after: str, limit: int = DIFF_LIMIT) -> str:
     """A unified diff of two texts, cut in the middle at `limit` characters."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", n=2, lineterm="")
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) + len(new) > DIFFED_LINES:
+        return "(too long to compare; read the file again)"
+    lines = difflib.unified_diff(old, new, "before", "after", n=2, lineterm="")
     return cut_middle("\n".join(lines), limit).text
 
 

@@ -113,7 +113,7 @@ async def test_an_edit_does_not_count_as_having_read_the_file(tmp_path: Path):
 async def test_an_unsaved_buffer_is_what_is_edited(tmp_path: Path):
     (tmp_path / "a").write_text("saved\n")
     bench = tool_bench(tmp_path)
-    bench.files.unsaved[str(tmp_path / "a")] = "unsaved\n"
+    bench.files.texts[str(tmp_path / "a")] = "unsaved\n"
     await bench.call(EditFile(), path="a", edits=[edit("unsaved", "edited")])
     assert (tmp_path / "a").read_text() == "edited\n"
 

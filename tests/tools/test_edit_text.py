@@ -166,6 +166,13 @@ def test_a_line_ending_is_known_only_when_all_lines_share_it():
     assert [newline_of(text) for text in ("", "a", "a\n", "a\r\nb\r\n", "a\r\nb\n")] == ["", "", "\n", "\r\n", ""]
 
 
+def test_very_many_places_take_a_moment_only():
+    text = "x\n" * 100_000
+    assert apply_replacements(text, [Replacement("x", "y", replace_all=True)]).count == 100_000
+    with pytest.raises(PassageError, match="100000 times"):
+        edited(text, "x", "y")
+
+
 @given(lines, lines, st.data())
 def test_a_unique_passage_is_replaced_as_str_replace_does(before: list[str], after: list[str], data: st.DataObject):
     text = "\n".join(before)

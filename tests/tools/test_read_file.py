@@ -77,8 +77,8 @@ async def test_reading_remembers_which_text_was_seen(tmp_path: Path):
 async def test_an_unsaved_buffer_is_what_is_read(tmp_path: Path):
     (tmp_path / "a").write_text("saved\n")
     bench = tool_bench(tmp_path)
-    bench.files.unsaved[str(tmp_path / "a")] = "unsaved\n"
-    bench.files.unsaved[str(tmp_path / "new")] = "nowhere on disk\n"
+    bench.files.texts[str(tmp_path / "a")] = "unsaved\n"
+    bench.files.texts[str(tmp_path / "new")] = "nowhere on disk\n"
     assert (await bench.call(ReadFile(), path="a")).text == "1\tunsaved"
     assert (await bench.call(ReadFile(), path="new")).text == "1\tnowhere on disk"
 

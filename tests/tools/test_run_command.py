@@ -1,4 +1,6 @@
+import os
 import re
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,12 +10,22 @@ import pytest
 
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
-from pattern_acp.testing.tools import ScriptedTerminal, tool_bench
+from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
+from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.workspace.errors import CommandFailedToStartError
+from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.paths import resolve_path
-from pattern_acp.workspace.terminal import ExitStatus
+from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
+
+ENDED_WELL = ExitStatus(0)
+
+
+def terminal_of(
+    *chunks: str, status: ExitStatus = ENDED_WELL, hangs: bool = False, client_owned: bool = False
+) -> FakeTerminal:
+    return FakeTerminal(lambda _request: PlayedCommand(chunks, status, hangs), client_owned=client_owned)
 
 
 def without_duration(text: str) -> str:
@@ -30,7 +42,7 @@ async def test_the_title_is_the_command_and_the_preview_shows_it_whole(tmp_path:
 async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "sub").symlink_to(tmp_path / "real")
-    terminal = ScriptedTerminal()
+    terminal = FakeTerminal()
     bench = tool_bench(tmp_path, terminal)
     prepared = await bench.prepare(RunCommand(), command="ls", cwd="sub")
     assert prepared.accesses == (RunCommandAccess("ls", resolve_path(str(tmp_path / "real"))),)
@@ -40,13 +52,13 @@ async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
 
 
 async def test_output_and_exit_code_are_the_result(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal(["one\n", "two\n"], ExitStatus(1)))
+    bench = tool_bench(tmp_path, terminal_of("one\n", "two\n", status=ExitStatus(1)))
     outcome = await bench.call(RunCommand(), command="test")
     assert without_duration(outcome.text) == "Exit code 1 after N s.\none\ntwo"
     assert not outcome.is_error
-    assert bench.progress.output == [("terminal_1", "one\n"), ("terminal_1", "two\n")]
-    assert bench.progress.exits == [("terminal_1", 1, None)]
-    terminal = TerminalContent("terminal_1", "test", str(tmp_path))
+    assert bench.progress.output == [("term_1", "one\n"), ("term_1", "two\n")]
+    assert bench.progress.exits == [("term_1", 1, None)]
+    terminal = TerminalContent("term_1", "test", str(tmp_path))
     assert bench.progress.shown[0] == (terminal,)
     assert outcome.content == (
         replace(terminal, output="one\ntwo\n"),
@@ -55,9 +67,9 @@ async def test_output_and_exit_code_are_the_result(tmp_path: Path):
 
 
 async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal(["one\n", "two\n"]))
+    bench = tool_bench(tmp_path, terminal_of("one\n", "two\n"))
     await bench.call(RunCommand(show_seconds=0), command="test")
-    terminal = TerminalContent("terminal_1", "test", str(tmp_path))
+    terminal = TerminalContent("term_1", "test", str(tmp_path))
     assert bench.progress.shown == [
         (terminal,),
         (replace(terminal, output="one\n"),),
@@ -66,40 +78,40 @@ async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path
 
 
 async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_at_the_end(tmp_path: Path):
-    terminal = ScriptedTerminal(["done\n"], client_owned=True)
+    terminal = terminal_of("done\n", client_owned=True)
     bench = tool_bench(tmp_path, terminal)
     outcome = await bench.call(RunCommand(), command="test")
-    assert bench.progress.shown == [(TerminalContent("terminal_1", "test", str(tmp_path), client_owned=True),)]
+    assert bench.progress.shown == [(TerminalContent("term_1", "test", str(tmp_path), client_owned=True),)]
     assert (bench.progress.output, bench.progress.exits) == ([], [])
-    assert terminal.happened == ["output", "release"]
+    assert (terminal.commands[0].killed, terminal.commands[0].released) == (False, True)
     assert outcome.text.endswith("done")
 
 
 @pytest.mark.parametrize("client_owned", [True, False])
 async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):  # noqa: FBT001 a row of the table
-    terminal = ScriptedTerminal(["started\n"], hangs=True, client_owned=client_owned)
+    terminal = terminal_of("started\n", hangs=True, client_owned=client_owned)
     with anyio.fail_after(5):
         outcome = await tool_bench(tmp_path, terminal).call(RunCommand(), command="sleep", timeout_seconds=1)
-    assert terminal.happened == ["kill", "output", "release"]
+    assert (terminal.commands[0].killed, terminal.commands[0].released) == (True, True)
     assert outcome.is_error
     assert outcome.text.startswith("The command was ended at its time limit of 1 s;")
     assert outcome.text.endswith("started")
 
 
 async def test_a_signal_is_named(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal([], ExitStatus(None, "SIGSEGV")))
+    bench = tool_bench(tmp_path, terminal_of(status=ExitStatus(None, "SIGSEGV")))
     outcome = await bench.call(RunCommand(), command="x")
     assert without_duration(outcome.text) == "Ended by SIGSEGV after N s.\n(no output)"
 
 
 async def test_an_unknown_end_is_not_passed_off_as_success(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal([], ExitStatus(None)))
+    bench = tool_bench(tmp_path, terminal_of(status=ExitStatus(None)))
     assert (await bench.call(RunCommand(), command="x")).text.startswith("Exit code unknown")
 
 
 async def test_long_output_is_cut_in_the_middle_and_kept_whole_for_the_journal(tmp_path: Path):
     output = "first\n" + "x\n" * 1_000 + "last\n"
-    bench = tool_bench(tmp_path, ScriptedTerminal([output])).with_limit(700)
+    bench = tool_bench(tmp_path, terminal_of(output)).with_limit(700)
     outcome = await bench.call(RunCommand(), command="x")
     assert len(outcome.text) <= 700
     assert "first\nx" in outcome.text
@@ -109,27 +121,33 @@ async def test_long_output_is_cut_in_the_middle_and_kept_whole_for_the_journal(t
 
 
 async def test_output_that_the_terminal_did_not_keep_is_told(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal(["x"], truncated=True))
+    bench = tool_bench(tmp_path, terminal_of("x" * 4_000_001))
     assert "Only the newest 4,000,000 bytes" in (await bench.call(RunCommand(), command="x")).text
 
 
 async def test_colours_and_progress_bars_are_left_out(tmp_path: Path):
-    bench = tool_bench(tmp_path, ScriptedTerminal(["\x1b[32mok\x1b[0m\r\n1%\r100%\n"]))
+    bench = tool_bench(tmp_path, terminal_of("\x1b[32mok\x1b[0m\r\n1%\r100%\n"))
     outcome = await bench.call(RunCommand(), command="x")
     assert without_duration(outcome.text) == "Exit code 0 after N s.\nok\n100%"
 
 
 async def test_a_cancelled_command_is_released_and_files_may_have_changed(tmp_path: Path):
     ended: list[str] = []
-    terminal = ScriptedTerminal(hangs=True)
+    started = anyio.Event()
+
+    def play(_request: CommandRequest) -> PlayedCommand:
+        started.set()
+        return PlayedCommand(hangs=True)
+
+    terminal = FakeTerminal(play)
     bench = tool_bench(tmp_path, terminal)
     bench.context = replace(bench.context, command_ended=lambda: ended.append("x"))
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(partial(bench.call, RunCommand(), command="x"))
-            await terminal.started.wait()
+            await started.wait()
             group.cancel_scope.cancel()
-    assert terminal.happened == ["release"]
+    assert terminal.commands[0].released
     assert ended == ["x"]
 
 
@@ -142,13 +160,14 @@ async def test_files_may_have_changed_after_a_command(tmp_path: Path):
 
 
 async def test_a_command_that_cannot_start_is_an_error(tmp_path: Path):
+    terminal = FakeTerminal(lambda _request: PlayedCommand(start_error=CommandFailedToStartError("There is no shell.")))
     with pytest.raises(CommandFailedToStartError):
-        await tool_bench(tmp_path, ScriptedTerminal(starts=False)).call(RunCommand(), command="x")
+        await tool_bench(tmp_path, terminal).call(RunCommand(), command="x")
 
 
 async def test_a_folder_that_is_none_is_refused(tmp_path: Path):
     (tmp_path / "file").touch()
-    terminal = ScriptedTerminal()
+    terminal = FakeTerminal()
     with pytest.raises(ToolFailedError, match="file is not a folder; the command was not run"):
         await tool_bench(tmp_path, terminal).call(RunCommand(), command="x", cwd="file")
     assert terminal.requests == []
@@ -157,3 +176,12 @@ async def test_a_folder_that_is_none_is_refused(tmp_path: Path):
 async def test_a_time_limit_of_more_than_half_an_hour_is_refused(tmp_path: Path):
     with pytest.raises(ToolInputError, match="`timeout_seconds` must be at most 1800"):
         await tool_bench(tmp_path).prepare(RunCommand(), command="x", timeout_seconds=120_000)
+
+
+async def test_a_real_command_is_run_in_its_folder(tmp_path: Path):
+    (tmp_path / "marker").touch()
+    bench = tool_bench(tmp_path, LocalTerminal({"PATH": os.defpath}))
+    with anyio.fail_after(20):
+        outcome = await bench.call(RunCommand(), command="dir" if sys.platform == "win32" else "ls")
+    assert outcome.text.startswith("Exit code 0")
+    assert "marker" in outcome.text

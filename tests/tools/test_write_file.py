@@ -91,7 +91,7 @@ async def test_a_file_that_is_deleted_while_the_person_is_asked_is_not_made_agai
 
 async def test_what_a_formatter_made_of_it_is_shown_as_a_diff(tmp_path: Path):
     bench = tool_bench(tmp_path)
-    bench.files.formatter = lambda text: text.replace("'", '"')
+    bench.files.habits.formatter = lambda text: text.replace("'", '"')
     outcome = await bench.call(WriteFile(), path="a", content="x = 'y'\n")
     assert "On saving it was changed further" in outcome.text
     assert outcome.text.endswith("-x = 'y'\n+x = \"y\"")
