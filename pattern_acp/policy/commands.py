@@ -7,7 +7,9 @@ of every line that is covered: tree-sitter-bash and the standard library's shlex
 
 import re
 import shlex
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeAlias
 
 from pattern_acp.policy.command_line import CommandLine, Feature
 from pattern_acp.policy.shell_text import has_control_characters, has_invisible_characters
@@ -22,8 +24,12 @@ _OTHER_SHELL = re.compile(r"[\^`']|%[^%\s]+%|![^!\s]+!")
 _PUNCTUATION = frozenset("();<>|&")
 
 
+SyntaxReader: TypeAlias = Callable[[str], CommandLine]
+"""Reads a line by its grammar; raises ImportError where that is not installed."""
+
+
 @lru_cache(maxsize=256)
-def read_command_line(line: str, *, windows: bool = False) -> CommandLine:
+def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = read_syntax) -> CommandLine:
     """Read a shell line; never fails.
 
     With `windows`, backslashes separate folders, and what only a POSIX shell quotes counts as not understood. Without
@@ -34,13 +40,13 @@ def read_command_line(line: str, *, windows: bool = False) -> CommandLine:
     if len(line) > MAX_LINE:
         return CommandLine(line, (), features=found | {Feature.TOO_LONG}, parse_ok=False)
     try:
-        read = read_syntax(line.replace("\\", "/") if windows else line)
+        syntax = read(line.replace("\\", "/") if windows else line)
     except ImportError:
         return CommandLine(line, (), features=found | {Feature.NO_GRAMMAR}, parse_ok=False)
-    found |= read.features
-    if read.commands and not found and not read.redirections and not _readers_agree(read):
+    found |= syntax.features
+    if syntax.commands and not found and not _readers_agree(syntax):
         found |= {Feature.AMBIGUOUS}
-    return CommandLine(line, read.commands, read.redirections, found, read.parse_ok)
+    return CommandLine(line, syntax.commands, syntax.redirections, found, syntax.parse_ok)
 
 
 def _text_features(line: str, *, windows: bool) -> frozenset[Feature]:

@@ -125,12 +125,12 @@ def is_plain(line: CommandLine, *, windows: bool) -> bool:
 def _starts_with_any(
     command: SimpleCommand, prefixes: Sequence[tuple[str, ...]], cwd: str, resolve: Resolver | None
 ) -> bool:
-    # The prefix that would be offered for this command must not be longer: `git stash` never stands for more words,
-    # and a program that gets no prefix is not covered by a stored one either.
-    if prefix_words(command) is None:
+    # No stored prefix is wider than the one that would be offered: `npm` alone never stands for `npm run deploy`.
+    narrowest = prefix_words(command)
+    if narrowest is None:
         return False
     words = (_program(command.words[0], cwd, resolve), *command.words[1:])
-    return any(prefix and words[: len(prefix)] == prefix for prefix in prefixes)
+    return any(len(prefix) >= len(narrowest) and words[: len(prefix)] == prefix for prefix in prefixes)
 
 
 def _forbids_command(grant: Grant, access: RunCommand, resolve: Resolver | None) -> bool:

@@ -79,6 +79,9 @@ RUNNERS = {
 }
 """Programs whose second word runs what the third word names: three words make their prefix."""
 
+SCRIPT_RUNNERS = _names("npm pnpm yarn")
+"""Runners whose third word is a script of the project and not a program."""
+
 SUBCOMMANDS = {
     "npm": _names("test ls outdated"),
     "pnpm": _names("test ls lint build"),

@@ -14,6 +14,7 @@ from pattern_acp.policy.program_tables import (
     NO_PREFIX,
     PLAIN,
     RUNNERS,
+    SCRIPT_RUNNERS,
     SUBCOMMANDS,
     WRAPPERS,
 )
@@ -104,6 +105,8 @@ def prefix_words(command: SimpleCommand) -> tuple[str, ...] | None:
 def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
     if len(words) < 3 or words[2].startswith("-") or "/" in words[2] or "." in words[2]:
         return None
+    if program_name(words[0]) in SCRIPT_RUNNERS:
+        return words[:3]
     name = program_name(words[2])
     return None if name in NO_PREFIX or name in RUNNERS or name in SUBCOMMANDS else words[:3]
 

@@ -1,0 +1,100 @@
+"""Which words of a line may lead outside."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from pattern_acp.policy.command_paths import outside_paths, protected_words
+from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.paths import resolve_by_text
+
+ROOT = "/work/project"
+
+
+def outside(line: str, cwd: str = ROOT) -> tuple[str, ...]:
+    return outside_paths(read_command_line(line), cwd, [ROOT])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat /etc/passwd", "cat ../x", "cat ~/x", "cat ~", "cd", "cd -", "cd ~", "cd ..", "cat a/../../x",
+        "tool --out=/tmp/x",
+        "tool -I/usr/include", "tool X=/etc", "tool @/etc/x", "tool a:/etc/x", "cat < /etc/x", "echo x > /tmp/x",
+        "A=/etc tool",
+        "export A=/etc", "bash -c 'cat /etc/passwd'", "env cat /etc/passwd", "cat $HOME/x", "cat $UNKNOWN",
+        "cat ${TMPDIR}/x",
+        "cat \"$PWD/../x\"", "cat $(pwd)/../x", "python -c \"open('/etc/passwd')\"", "node -e 'fs.rmSync(\"../x\")'",
+        "python -c \"open('/etc' + '/passwd')\"", "sed 'r /etc/passwd' x", "sed r/etc/passwd x",
+        "awk '{print > \"/tmp/x\"}' y",
+        "cat {/etc/passwd,x}", "cat {.,..}/x", "/usr/bin/env", "../run", "if x; then cat /etc/x; fi",
+        "cat `cat /etc/x`",
+        "git -C /etc log", "tar -C / -xf x", "find / -name x", "ls /etc/*", "cat '/etc/passwd'", "cat $'\\x2fetc'",
+        "curl file:///etc/x",
+        "ln -s / x", "eval \"cat /etc/x\"", "cat \"/etc/x\"", "xargs -a /etc/x echo", "cat https://../../../etc/x",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_words_that_lead_out_of_the_roots_are_named(line: str):
+    assert outside(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pytest", "cat src/a.py", f"cat {ROOT}/a", "cat ./a", "ls .", "curl https://example.com/a/b", "git log HEAD~3",
+        "grep /api/ src",
+        "sed -n '/foo/p' x", "sed s/a/b/g x", "awk '/x/ {print $1}' y", "for f in *.py; do cat \"$f\"; done",
+        "X=a; cat $X", "echo $HOME",
+        "echo $?", "x > /dev/null 2>&1", "mkdir -p src/{a,b}", "touch x{1..3}", "git show HEAD:src/a.py",
+        "cd src && pytest",
+        "git log $(git merge-base HEAD main)", "cat file~", "echo '~'x", "npm run test -- --watch",
+        "docker run -p 80:80 x",
+        "git clone git@example.com:a/b.git", "python -c 'print(1/2)'", "cat a//b", "echo \"$PATH\"", "cat \"$PWD/x\"",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_words_that_stay_inside_are_not_named(line: str):
+    assert outside(line) == ()
+
+
+def test_changes_of_folder_add_up():
+    deep = f"{ROOT}/a/b"
+    assert outside("cd .. && cat x", deep) == ()
+    assert outside("cd .. && cd .. && cd ..", deep) == ("..",)
+    assert outside("cd .. && cat ../../x", deep) == ("../../x",)
+    assert outside("git -C .. -C .. -C .. log", deep) == ("..",)
+
+
+def test_a_line_with_very_many_words_counts_as_outside():
+    assert outside("echo " + " ".join(f"w{number}" for number in range(2_000)))
+
+
+def test_a_symlink_counts_as_what_it_leads_to():
+    def resolve(path: str, folder: str) -> str:
+        return "/etc/passwd" if path == "link" else resolve_by_text(path, folder)
+
+    assert outside_paths(read_command_line("cat link"), ROOT, [ROOT], resolve) == ("link",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["cat .env", "ls .git", "echo x > .git/hooks/y", "cat .e*", "cp a .pattern/x", "cat a/id_rsa", "tool --key=x.pem"],
+)
+def test_words_that_lead_to_protected_paths_are_named(line: str):
+    assert protected_words(read_command_line(line), ROOT, [ROOT])
+
+
+@pytest.mark.parametrize(
+    "line", ["cat .gitignore", "ls .github", "cat *", "cat *.py", "cat .env.example", "cat environment"]
+)
+def test_other_words_are_not_protected(line: str):
+    assert not protected_words(read_command_line(line), ROOT, [ROOT])
+
+
+@pytest.mark.parametrize(
+    ("roots", "expected"), [(["C:\\work"], ()), (["C:\\work\\project"], ("C:/work/x",)), (["D:\\"], ("C:/work/x",))]
+)
+def test_windows_paths_are_compared_as_windows_does(roots: Sequence[str], expected: tuple[str, ...]):
+    line = read_command_line("type C:\\work\\x", windows=True)
+    assert outside_paths(line, roots[0], roots) == expected
