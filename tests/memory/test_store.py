@@ -261,6 +261,24 @@ async def test_a_block_beyond_repair_is_an_error_and_never_empty(constellation: 
         await constellation.database.read(lambda tx: propose(tx, KEY, Append("x"), peer=1))
 
 
+async def test_a_damaged_history_does_not_stop_writing(constellation: Constellation, caplog: pytest.LogCaptureFixture):
+    def write_on_damaged_history(tx: Transaction) -> str:
+        create(tx)
+        for number in range(REBASE_UPDATES):
+            edit(tx, Append(f"line {number}"))
+        tx.execute("UPDATE block_archives SET snapshot = x'00'")
+        tx.execute("UPDATE block_updates SET data = x'00' WHERE number = 5")
+        for number in range(REBASE_UPDATES):
+            edit(tx, Append(f"more {number}"))
+        return load_block(tx, KEY).text
+
+    with caplog.at_level(logging.WARNING):
+        text = await constellation.database.write(write_on_damaged_history)
+    assert text.endswith(f"line {REBASE_UPDATES - 1}\n" + "\n".join(f"more {n}" for n in range(REBASE_UPDATES)))
+    assert "history of memory block block_tester_human is damaged" in caplog.text
+    assert await constellation.database.read(block_row) == (2 * REBASE_UPDATES + 1, 2 * REBASE_UPDATES + 1)
+
+
 LINES = st.lists(st.sampled_from(["alpha", "beta", "ζ", "", "👩‍🚀"]), max_size=6).map("\n".join)
 
 
