@@ -6,7 +6,7 @@ nothing: whoever calls it shows the text that comes back.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
@@ -211,41 +211,11 @@ def _build_parser() -> "argparse.ArgumentParser":
     )
     parser.add_argument("--acp", action="store_true", help="serve ACP, as without any argument")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    commands.add_parser(
-        "acp",
-        help="serve ACP on stdin and stdout",
-        description="Serve ACP on stdin and stdout.",
-        parents=[common],
-        allow_abbrev=False,
-    )
-    _add_chat(
-        commands.add_parser(
-            "chat",
-            help="talk to the agent in a terminal",
-            description="Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn "
-            "runs and the exit code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
-            parents=[common],
-            allow_abbrev=False,
+    for command in _COMMANDS:
+        added = commands.add_parser(
+            command.name, help=command.summary, description=command.description, parents=[common], allow_abbrev=False
         )
-    )
-    _add_sessions(
-        commands.add_parser(
-            "sessions",
-            help="list, show or delete sessions",
-            description="List, show or delete sessions.",
-            parents=[common],
-            allow_abbrev=False,
-        )
-    )
-    doctor = commands.add_parser(
-        "doctor",
-        help="report what works and what does not",
-        description="Report versions, files, providers and every setting with its source. Exits 1 when something that "
-        "is needed is broken.",
-        parents=[common],
-        allow_abbrev=False,
-    )
-    doctor.add_argument("--json", action="store_true", help="print JSON")
+        command.add_arguments(added)
     _without_colour(parser, *commands.choices.values())
     return parser
 
@@ -306,3 +276,41 @@ def _add_sessions(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("session", nargs="?", metavar="ID", help="the session, for show and delete")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--all", action="store_true", help="list the sessions of every directory")
+
+
+def _add_nothing(parser: "argparse.ArgumentParser") -> None:
+    del parser
+
+
+def _add_doctor(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One command as its help shows it."""
+
+    name: str
+    summary: str
+    description: str
+    add_arguments: "Callable[[argparse.ArgumentParser], None]"
+
+
+_COMMANDS = (
+    _Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_nothing),
+    _Command(
+        "chat",
+        "talk to the agent in a terminal",
+        "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
+        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
+        _add_chat,
+    ),
+    _Command("sessions", "list, show or delete sessions", "List, show or delete sessions.", _add_sessions),
+    _Command(
+        "doctor",
+        "report what works and what does not",
+        "Report versions, files, providers and every setting with its source. Exits 1 when something that is needed is "
+        "broken.",
+        _add_doctor,
+    ),
+)
