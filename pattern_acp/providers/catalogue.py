@@ -10,6 +10,7 @@ the defaults of `ModelInfo` and without a price.
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
@@ -172,6 +173,13 @@ DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
 tools through Chat Completions (see `ToolEffort`)."""
 
 
+WELL_KNOWN = {
+    "anthropic": ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-fable-5-2"),
+    "openai": ("gpt-6.1-terra", "gpt-6-luna", "gpt-5.2", "gpt-5-mini"),
+}
+"""What a vendor offers until its list has been fetched."""
+
+
 def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
     """Whether a listed model can hold a conversation with tools over our wires, as far as its name tells."""
     if _NOT_FOR_CHAT.search(name) or (is_openai and _NOT_FOR_CHAT_AT_OPENAI.search(name)):
@@ -182,7 +190,7 @@ def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
     """What is known of a model. `is_openai`: it is served by OpenAI itself, whose limits on tools then count."""
     short = model.rsplit("/", 1)[-1].lower()
-    row = next((row for row in _ROWS if re.match(row.pattern, short)), None)
+    row = _row(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
     if listed is not None:
         facts = refine(facts, listed)
@@ -221,6 +229,11 @@ def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
     ) * (info.long_input_percent if is_long else 100)
     written = usage.output_tokens * info.output_price * (info.long_output_percent if is_long else 100)
     return Cost(-(-(read + written) // (100 * _USD)))
+
+
+@lru_cache(maxsize=1024)
+def _row(name: str) -> _Row | None:
+    return next((row for row in _ROWS if re.match(row.pattern, name)), None)
 
 
 def _facts(provider: str, model: str, row: _Row) -> ModelFacts:

@@ -1,9 +1,10 @@
 """Addresses and headers of the wires.
 
-Owns: what a `base_url` means. Must not know: HTTP's carrying out and bodies.
+Owns: what a `base_url` means, and a request as plain data. Must not know: HTTP's carrying out and bodies.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pattern_acp.config.settings import ProviderSettings
@@ -11,6 +12,16 @@ from pattern_acp.config.settings import ProviderSettings
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_VERSION = "2023-06-01"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A POST. `who` is the provider's name, for sentences."""
+
+    who: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
 
 
 def base_url(settings: ProviderSettings) -> str:

@@ -9,13 +9,14 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import anyio.to_thread
 import httpx
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
     ProviderConnectionError,
     ProviderProtocolError,
@@ -31,16 +32,6 @@ WRITE_SECONDS = 60.0
 
 ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """A POST. `who` is the provider's name, for sentences."""
-
-    who: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class HttpResponse:
@@ -91,11 +82,12 @@ class HttpClient:
         self._remote: httpx.AsyncClient | None = None
         self._local: httpx.AsyncClient | None = None
 
-    def warm(self) -> None:
+    def warm(self) -> httpx.AsyncClient:
         """Build the client for remote servers. Blocking (certificates); for a worker thread, and safe from any."""
         with self._lock:
             if self._remote is None:
                 self._remote = httpx.AsyncClient(timeout=self._timeout)
+            return self._remote
 
     def post(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
         """Send `request` and give the response once its headers are there.
@@ -110,7 +102,7 @@ class HttpClient:
     @asynccontextmanager
     async def _post(self, request: HttpRequest) -> AsyncGenerator[HttpResponse, None]:
         with _translated(request.who):
-            client = self._client(request.url)
+            client = await self._client(request.url)
             async with client.stream(
                 "POST", request.url, headers=dict(request.headers), content=request.body
             ) as response:
@@ -119,7 +111,8 @@ class HttpClient:
     async def get(self, who: str, url: str, headers: Mapping[str, str], limit: int) -> tuple[int, bytes]:
         """The status and at most `limit` bytes of the body. Raises like `post`; the caller bounds the time."""
         with _translated(who):
-            async with self._client(url).stream("GET", url, headers=dict(headers)) as response:
+            client = await self._client(url)
+            async with client.stream("GET", url, headers=dict(headers)) as response:
                 answered = HttpResponse(response, who, self._clock.now_ms())
                 return answered.status, await answered.read(limit)
 
@@ -131,17 +124,19 @@ class HttpClient:
             if client is not None:
                 await client.aclose()
 
-    def _client(self, url: str) -> httpx.AsyncClient:
-        if not is_plain_loopback(url):
-            self.warm()
-            if self._remote is not None:
-                return self._remote
-        with self._lock:
-            if self._local is None:
-                # An empty trust store: this client only ever speaks plain HTTP.
-                bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
-            return self._local
+    async def _client(self, url: str) -> httpx.AsyncClient:
+        if is_plain_loopback(url):
+            return self._local_client()
+        if self._remote is None:
+            await anyio.to_thread.run_sync(self.warm)
+        return self.warm()
+
+    def _local_client(self) -> httpx.AsyncClient:
+        if self._local is None:
+            # An empty trust store: this client only ever speaks plain HTTP.
+            bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
+        return self._local
 
 
 def is_plain_loopback(url: str) -> bool:

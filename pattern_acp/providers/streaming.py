@@ -3,15 +3,15 @@
 Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's format (a `Wire` does).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest
-from pattern_acp.providers.http import HttpClient, HttpRequest, HttpResponse
+from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
 from pattern_acp.providers.status import (
@@ -22,6 +22,10 @@ from pattern_acp.providers.status import (
     not_a_stream,
     parse_failure,
 )
+
+if TYPE_CHECKING:
+    # At run time httpx is imported with the first client, in a worker thread (registry.py).
+    from pattern_acp.providers.http import HttpClient, HttpResponse
 
 DRAIN_SECONDS = 0.1
 """After the last event the end of the body is read, so that the connection can be used again (a new one costs a TLS
@@ -71,13 +75,13 @@ class Wire(Protocol):
 
 
 class WireProvider:
-    """`Provider` over one wire. `http` builds the client at the first request."""
+    """`Provider` over one wire. `http` gives the client, built at the first request."""
 
     def __init__(
         self,
         settings: ProviderSettings,
         wire: Wire,
-        http: Callable[[], HttpClient],
+        http: "Callable[[], Awaitable[HttpClient]]",
         retry: RetryPolicy,
         *,
         needs_key: bool,
@@ -111,7 +115,8 @@ class WireProvider:
                 yield event
 
     async def _attempt(self, request: ProviderRequest, encoded: HttpRequest) -> AsyncGenerator[ProviderEvent, None]:
-        async with self._http().post(encoded) as response:
+        http = await self._http()
+        async with http.post(encoded) as response:
             await self._check(response, request.model)
             decoder = self._wire.new_decoder(request)
             async with aclosing(response.chunks()) as chunks:
@@ -137,7 +142,7 @@ class WireProvider:
         except SseTooLargeError as error:
             raise broken_event(self._settings) from error
 
-    async def _check(self, response: HttpResponse, model: str) -> None:
+    async def _check(self, response: "HttpResponse", model: str) -> None:
         if response.status != 200:
             body = await response.read()
             raise error_of_status(self._settings, model, response.status, body, response.retry_after_ms)

@@ -11,8 +11,7 @@ from pattern_acp.providers.anthropic.decode import AnthropicDecoder
 from pattern_acp.providers.anthropic.encode import encode_body
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
-from pattern_acp.providers.endpoints import anthropic_headers, endpoint
-from pattern_acp.providers.http import HttpRequest
+from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint
 
 
 class AnthropicWire:

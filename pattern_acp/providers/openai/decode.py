@@ -1,8 +1,9 @@
 """The chunks of a Chat Completions stream -> our events.
 
-Owns: the format and its dialects. Sans I/O, one decoder an attempt. Known differences: reasoning as `reasoning_content`
-(DeepSeek, older vLLM, llama-server), `reasoning` (OpenRouter, Ollama, newer vLLM) or parts of type `thinking` (Mistral);
-usage in the last chunk or in one without choices; streams that end without `[DONE]`; errors as a chunk.
+Owns: the format and its dialects. Sans I/O, one decoder an attempt. Known differences: reasoning as
+`reasoning_content` (DeepSeek, older vLLM, llama-server), `reasoning` (OpenRouter, Ollama, newer vLLM) or parts of type
+`thinking` (Mistral); usage in the last chunk or in one without choices; streams that end without `[DONE]`; errors as a
+chunk.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,9 +2,9 @@
 
 Owns: the format, and the differences between OpenAI itself and the servers that speak its language. Pure.
 
-`messages` is the last key and grows at its end only, so the body up to the last message of the history is a prefix of the
-next request's (caches of OpenAI, DeepSeek, vLLM and llama-server match prefixes). `volatile` is joined to the last message
-rather than sent as its own: chat templates of many local models refuse two messages of one role in a row.
+`messages` is the last key and grows at its end only, so the body up to the last message of the history is a prefix of
+the next request's (caches of OpenAI, DeepSeek, vLLM and llama-server match prefixes). `volatile` is joined to the last
+message rather than sent as its own: chat templates of many local models refuse two messages of one role in a row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -9,8 +9,7 @@ from functools import partial
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
-from pattern_acp.providers.endpoints import endpoint, is_official, openai_headers
-from pattern_acp.providers.http import HttpRequest
+from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers
 from pattern_acp.providers.openai.decode import OpenAIDecoder
 from pattern_acp.providers.openai.encode import encode_body
 

@@ -1,0 +1,124 @@
+"""Which model a session starts with.
+
+Owns: the order (issue 2, section 6): what the person named, else the first provider that is set up, else a local
+server, else `offline`. Pure: what is known is handed in. A named model that cannot be had never stops the agent
+(kimi-cli#1629): the next in the order is taken, and the reason says which setting is wrong.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
+from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.local_servers import LocalServer
+
+WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The choice. `reason` is a sentence for the person; `problem` is one when a setting is wrong, else empty."""
+
+    provider: str
+    model: str
+    reason: str
+    problem: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """`PROVIDER/MODEL`."""
+        return f"{self.provider}/{self.model}"
+
+
+def choose_model(
+    settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer] = ()
+) -> ModelChoice:
+    """Choose. `known` holds the fetched model lists by provider, as far as there are any."""
+    if not settings.model:
+        return _choose_default(settings, known, local)
+    named = _find_named(settings, known, local)
+    if isinstance(named, ModelChoice):
+        return named
+    choice = _choose_default(settings, known, local)
+    problem = f"{named} Correct {WHERE_TO_SET}; {choice.qualified} is used instead."
+    return replace(choice, problem=problem)
+
+
+def _find_named(
+    settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer]
+) -> ModelChoice | str:
+    """The model that the person named, or the sentence that says why it cannot be had."""
+    name, _, model = settings.model.partition("/")
+    reason = f"{settings.model} is configured."
+    found = {server.settings.name: server for server in local}
+    provider = settings.providers.get(name) or (found[name].settings if name in found else None)
+    if name == "offline":
+        return ModelChoice("offline", "offline", reason)
+    if provider is None:
+        names = ", ".join(sorted({*settings.providers, *found, "offline"}))
+        return f"The configured model {settings.model!r} names no provider that there is; providers are {names}."
+    listed = _listed(provider, known, found)
+    if not model:
+        model = _default_model(provider, listed)
+        return ModelChoice(name, model, reason) if model else f"The provider {name!r} is configured without a model."
+    if listed and not _is_listed(model, listed):
+        return f"The configured model {settings.model!r} does not exist: {name} does not list it."
+    return ModelChoice(name, model, reason)
+
+
+def _choose_default(
+    settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer]
+) -> ModelChoice:
+    for provider in usable_providers(settings):
+        model = _default_model(provider, _listed(provider, known, {}))
+        if model:
+            key = f"the key from {provider.api_key.source}" if provider.api_key else "the configuration"
+            return ModelChoice(provider.name, model, f"{provider.name} is the first provider that is set up ({key}).")
+    for server in local:
+        model = _first_chat_model([listed.name for listed in server.models])
+        if model:
+            return ModelChoice(
+                server.settings.name, model, f"{server.settings.name} runs on this machine and no provider is set up."
+            )
+    return ModelChoice("offline", "offline", "No provider is set up and no model server runs on this machine.")
+
+
+def usable_providers(settings: Settings) -> Iterator[ProviderSettings]:
+    """The providers that the person set up, in the order of preference: anthropic, openai, the others as written."""
+    first = [settings.providers[name] for name in ("anthropic", "openai") if name in settings.providers]
+    others = [provider for name, provider in settings.providers.items() if name not in {"anthropic", "openai"}]
+    for provider in (*first, *others):
+        can_ask = provider.api_key is not None or not is_official(provider)
+        if provider.configured and (can_ask or provider.wire in {"offline", "scripted"}):
+            yield provider
+
+
+def _listed(
+    provider: ProviderSettings, known: Mapping[str, Sequence[str]], found: Mapping[str, LocalServer]
+) -> Sequence[str]:
+    if provider.models:
+        return provider.models
+    if provider.name in found:
+        return [model.name for model in found[provider.name].models]
+    return known.get(provider.name, ())
+
+
+def _is_listed(model: str, listed: Sequence[str]) -> bool:
+    """Whether a list has the model: under its name, dated (`claude-opus-4-5` for `…-20251101`), or tagged (Ollama)."""
+    return any(name == model or name.startswith((f"{model}-20", f"{model}:latest")) for name in listed)
+
+
+def _default_model(provider: ProviderSettings, listed: Sequence[str]) -> str:
+    if provider.wire in {"offline", "scripted"}:
+        return provider.models[0] if provider.models else provider.wire
+    if provider.models:
+        return provider.models[0]
+    usual = DEFAULT_MODELS[provider.wire] if is_official(provider) else ""
+    if usual and (not listed or _is_listed(usual, listed)):
+        return usual
+    return _first_chat_model(listed, is_openai=provider.wire == "openai" and is_official(provider)) or usual
+
+
+def _first_chat_model(names: Sequence[str], *, is_openai: bool = False) -> str:
+    return next((name for name in names if is_chat_model(name, is_openai=is_openai)), "")

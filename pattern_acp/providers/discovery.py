@@ -1,0 +1,168 @@
+"""Which models a provider has, and which model servers run on this machine.
+
+Owns: the list requests and what their answers mean. Must not know: the cache and the choice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import msgspec
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.catalogue import ListedModel, Thinking
+from pattern_acp.providers.endpoints import anthropic_headers, base_url, endpoint, openai_headers
+from pattern_acp.providers.errors import ProviderProtocolError
+from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.local_servers import LocalServer
+from pattern_acp.providers.status import error_of_status
+
+LIST_SECONDS = 10.0
+"""A list that takes longer is left for the next start."""
+
+LOCAL_SECONDS = 0.3
+"""All local servers together (issue 2, section 6)."""
+
+LIST_BYTES = 4 * 1024 * 1024
+
+
+class _Supported(msgspec.Struct):
+    supported: bool = False
+
+
+class _ThinkingTypes(msgspec.Struct):
+    adaptive: _Supported = msgspec.field(default_factory=_Supported)
+    enabled: _Supported = msgspec.field(default_factory=_Supported)
+    disabled: _Supported = msgspec.field(default_factory=_Supported)
+
+
+class _ThinkingCapability(msgspec.Struct):
+    supported: bool = False
+    types: _ThinkingTypes = msgspec.field(default_factory=_ThinkingTypes)
+
+
+class _Capabilities(msgspec.Struct):
+    image_input: _Supported | None = None
+    thinking: _ThinkingCapability | None = None
+
+
+class _Meta(msgspec.Struct):
+    n_ctx: int | None = None
+    n_ctx_train: int | None = None
+
+
+class _Model(msgspec.Struct):
+    """One model as Anthropic, OpenAI, vLLM (`max_model_len`), OpenRouter (`context_length`), llama-server list it."""
+
+    id: str
+    lifecycle: str | None = None
+    max_input_tokens: int | None = None
+    max_tokens: int | None = None
+    capabilities: _Capabilities | list[object] | None = None
+    max_model_len: int | None = None
+    context_length: int | None = None
+    meta: _Meta | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _OllamaModel(msgspec.Struct):
+    name: str
+
+
+class _OllamaModels(msgspec.Struct):
+    models: list[_OllamaModel]
+
+
+@dataclass(slots=True)
+class _Found:
+    servers: dict[str, LocalServer]
+
+
+async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[ListedModel, ...]:
+    """The provider's own list.
+
+    Raises:
+        ProviderError: it cannot be had; the sentence says why.
+    """
+    query = "?limit=1000" if settings.wire == "anthropic" else ""
+    headers = anthropic_headers(settings) if settings.wire == "anthropic" else openai_headers(settings)
+    status, body = await http.get(settings.name, endpoint(settings, f"models{query}"), headers, LIST_BYTES)
+    if status != 200:
+        raise error_of_status(settings, "", status, body)
+    return parse_models(body, settings.name)
+
+
+def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
+    """The models of a list in the format of either vendor; retired ones are left out.
+
+    Raises:
+        ProviderProtocolError: it is no such list.
+    """
+    try:
+        listed = msgspec.json.decode(body, type=_Models).data
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProviderProtocolError(f"{name} answered with something that is no model list; check base_url.") from error
+    return tuple(_listed(model) for model in listed if model.lifecycle != "retired")
+
+
+def _listed(model: _Model) -> ListedModel:
+    meta = model.meta or _Meta()
+    window = model.max_input_tokens or model.max_model_len or model.context_length or meta.n_ctx or meta.n_ctx_train
+    capabilities = model.capabilities if isinstance(model.capabilities, _Capabilities) else _Capabilities()
+    sees = None if capabilities.image_input is None else capabilities.image_input.supported
+    return ListedModel(model.id, window or 0, model.max_tokens or 0, sees, _thinking(capabilities.thinking))
+
+
+def _thinking(capability: _ThinkingCapability | None) -> str:
+    if capability is None:
+        return ""
+    if not capability.supported:
+        return Thinking.NONE
+    if capability.types.adaptive.supported:
+        return Thinking.ADAPTIVE if capability.types.disabled.supported else Thinking.ALWAYS
+    return Thinking.BUDGET if capability.types.enabled.supported else Thinking.NONE
+
+
+async def find_local_servers(
+    http: HttpClient, candidates: Sequence[ProviderSettings], seconds: float = LOCAL_SECONDS
+) -> tuple[LocalServer, ...]:
+    """The candidates that answer within `seconds` in all and have a model, in the candidates' order. Never raises."""
+    found = _Found({})
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+            for settings in candidates:
+                tasks.start_soon(_probe, http, settings, found)
+    return tuple(found.servers[settings.name] for settings in candidates if settings.name in found.servers)
+
+
+async def _probe(http: HttpClient, settings: ProviderSettings, found: _Found) -> None:
+    try:
+        models = await (_ollama_models(http, settings) if settings.name == "ollama" else fetch_models(http, settings))
+    except ProviderError:
+        # Nobody there, or somebody else: both mean that there is no such server.
+        return
+    if models:
+        found.servers[settings.name] = LocalServer(settings, models)
+
+
+async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> tuple[ListedModel, ...]:
+    """Ollama's own list; unlike its OpenAI-compatible one it tells that it is Ollama."""
+    status, body = await http.get(settings.name, ollama_tags_url(settings), {}, LIST_BYTES)
+    if status != 200:
+        raise error_of_status(settings, "", status, body)
+    try:
+        models = msgspec.json.decode(body, type=_OllamaModels).models
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProviderProtocolError("The server at Ollama's address is not Ollama; check OLLAMA_HOST.") from error
+    return tuple(ListedModel(model.name) for model in models)
+
+
+def ollama_tags_url(settings: ProviderSettings) -> str:
+    """Where Ollama lists its models: beside `/v1`, not under it."""
+    parts = urlsplit(base_url(settings))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + "/api/tags", "", ""))

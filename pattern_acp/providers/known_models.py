@@ -1,0 +1,128 @@
+"""What models there are: the providers' lists, and the servers found on this machine.
+
+Owns: keeping that knowledge and refreshing it off the hot path. Must not know: providers' streams and the choice.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, describe, is_chat_model
+from pattern_acp.providers.choose import usable_providers
+from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.local_servers import LOCAL_SERVERS, LocalServer
+from pattern_acp.providers.model_lists import ModelLists
+
+if TYPE_CHECKING:
+    from pattern_acp.providers.http import HttpClient
+
+logger = logging.getLogger(__name__)
+
+MAX_OFFERED = 200
+"""Models of one provider that are offered; OpenRouter lists hundreds, and an editor shows them in one menu. Any other
+can still be named."""
+
+
+class KnownModels:
+    """The models of `configured` providers. `http` gives the shared client."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        configured: Mapping[str, ProviderSettings],
+        lists: ModelLists,
+        http: "Callable[[], Awaitable[HttpClient]]",
+    ) -> None:
+        self._settings = settings
+        self._configured = configured
+        self._lists = lists
+        self._http = http
+        self.local: tuple[LocalServer, ...] = ()
+        """The servers found on this machine so far."""
+
+    def available(self) -> tuple[ModelInfo, ...]:
+        """See `Providers.available`."""
+        found: dict[str, ModelInfo] = {}
+        local = [server.settings for server in self.local]
+        for provider in (*usable_providers(self._settings), *local, self._configured["offline"]):
+            listed = {model.name: model for model in self._listed(provider)}
+            for name in self._names(provider):
+                info = _describe(provider, name, listed.get(name)).info
+                found.setdefault(info.qualified, info)
+        return tuple(found.values())
+
+    def describe(self, settings: ProviderSettings, model: str) -> ModelFacts:
+        """What is known of one model, with the provider's own list laid over the catalogue."""
+        listed = next((entry for entry in self._listed(settings) if entry.name == model), None)
+        return _describe(settings, model, listed)
+
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        """All listed names by provider, unfiltered."""
+        return {
+            name: tuple(model.name for model in self._listed(settings)) for name, settings in self._configured.items()
+        }
+
+    async def refresh_lists(self, *, only_unknown: bool = False) -> None:
+        """Fetch the lists that are older than a day, or only those that are not known at all."""
+        wanted = [
+            provider
+            for provider in usable_providers(self._settings)
+            if provider.wire in {"anthropic", "openai"}
+            and not provider.models
+            and not self._lists.is_fresh(provider)
+            and not (only_unknown and self._listed(provider))
+        ]
+        if not wanted:
+            return
+        async with anyio.create_task_group() as tasks:
+            for provider in wanted:
+                tasks.start_soon(self._refresh_list, provider)
+        await anyio.to_thread.run_sync(self._lists.save)
+
+    async def find_local(self) -> None:
+        """Look for local servers, at most 0.3 s (without the first import of httpx)."""
+        http = await self._http()
+        # After the client, whose import of httpx ran in a worker thread.
+        from pattern_acp.providers.discovery import find_local_servers
+
+        candidates = [self._configured[server.name] for server in LOCAL_SERVERS]
+        self.local = await find_local_servers(http, candidates)
+
+    async def _refresh_list(self, provider: ProviderSettings) -> None:
+        http = await self._http()
+        # After the client, whose import of httpx ran in a worker thread.
+        from pattern_acp.providers.discovery import LIST_SECONDS, fetch_models
+
+        with anyio.move_on_after(LIST_SECONDS):
+            try:
+                self._lists.put(provider, await fetch_models(http, provider))
+            except ProviderError as error:
+                # The list of yesterday, or the default model, serves as well; `doctor` reports reachability.
+                logger.info("No model list: %s", error.sentence)
+
+    def _listed(self, settings: ProviderSettings) -> tuple[ListedModel, ...]:
+        for server in self.local:
+            if server.settings.name == settings.name:
+                return server.models
+        return self._lists.models(settings) if settings.wire in {"anthropic", "openai"} else ()
+
+    def _names(self, settings: ProviderSettings) -> tuple[str, ...]:
+        """The models of one provider to offer, the default first when no list is known yet."""
+        if settings.models:
+            return settings.models
+        if settings.wire in {"offline", "scripted"}:
+            return (settings.wire,)
+        at_openai = settings.wire == "openai" and is_official(settings)
+        listed = [model.name for model in self._listed(settings)]
+        chat = tuple(name for name in listed if is_chat_model(name, is_openai=at_openai))
+        return chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if is_official(settings) else ())
+
+
+def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
+    return describe(settings.name, model, listed, is_openai=settings.wire == "openai" and is_official(settings))

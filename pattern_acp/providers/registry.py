@@ -1,0 +1,168 @@
+"""All providers of the process.
+
+Owns: which provider a name means, and the shared HTTP client. httpx is imported at the first request or `warm`, in a
+worker thread, and a wire when a model of it is resolved; building this imports neither, since it is on the way to the
+first answer. Must not know: sessions.
+"""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.domain.clock import Clock, SystemClock
+from pattern_acp.providers.base import ModelInfo, Provider
+from pattern_acp.providers.catalogue import ModelFacts
+from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
+from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.errors import ProviderRequestError
+from pattern_acp.providers.known_models import KnownModels
+from pattern_acp.providers.local_servers import LOCAL_SERVERS
+from pattern_acp.providers.model_lists import ModelLists
+from pattern_acp.providers.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from pattern_acp.providers.http import HttpClient
+
+FIRST_LIST_SECONDS = 3.0
+"""How long `choose` waits for the list of a provider whose models nobody knows yet."""
+
+OFFLINE = ProviderSettings("offline", "offline")
+
+
+class Providers:
+    """Resolves `PROVIDER/MODEL`. `cache_dir` holds the model lists; None keeps them in memory only."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache_dir: Path | None = None,
+        clock: Clock | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._retry = retry or RetryPolicy()
+        self._built: dict[str, Provider] = {}
+        self._lock = threading.Lock()
+        self._http: HttpClient | None = None
+        self._configured: Mapping[str, ProviderSettings] = {
+            **{server.name: server for server in LOCAL_SERVERS},
+            **settings.providers,
+            "offline": settings.providers.get("offline", OFFLINE),
+        }
+        lists = ModelLists(cache_dir, self._clock)
+        self._models = KnownModels(settings, self._configured, lists, self._ready_client)
+
+    def available(self) -> tuple[ModelInfo, ...]:
+        """The models that can be offered now: of every provider that is set up, of local servers found, and `offline`.
+
+        Cheap: from settings and the cached lists only.
+        """
+        return self._models.available()
+
+    def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
+        """The provider and model of `PROVIDER/MODEL`; a model that no list names is passed on as it is.
+
+        Raises:
+            ProviderRequestError: there is no such provider, or no model is named.
+            ConfigError: the script of a scripted provider cannot be played.
+        """
+        name, _, model = qualified.partition("/")
+        settings = self._configured.get(name)
+        if settings is None:
+            names = ", ".join(sorted(self._configured))
+            raise ProviderRequestError(f"There is no provider {name!r} (in {qualified!r}); providers are {names}.")
+        if not model and settings.wire in {"anthropic", "openai"}:
+            raise ProviderRequestError(f"{qualified!r} names no model; write PROVIDER/MODEL.")
+        if name not in self._built:
+            self._built[name] = self._build(settings)
+        return self._built[name], self._models.describe(settings, model or settings.wire).info
+
+    def choice(self) -> ModelChoice:
+        """The model to start with by what is known now; nothing is asked, so this may be called at any time."""
+        return choose_model(self._settings, self._models.names(), self._models.local)
+
+    async def choose(self) -> ModelChoice:
+        """The model to start with; asks local servers (at most 0.3 s) or one list when nothing else is known.
+
+        Not for the way to `initialize`. Never raises.
+        """
+        choice = self.choice()
+        name = self._settings.model.partition("/")[0]
+        is_named = bool(self._settings.model) and not choice.problem
+        if is_named or (choice.provider != "offline" and not choice.problem) or name == "offline":
+            return choice
+        with anyio.move_on_after(FIRST_LIST_SECONDS):
+            await self._models.refresh_lists(only_unknown=True)
+        choice = self.choice()
+        if choice.provider == "offline" or choice.problem:
+            await self._models.find_local()
+        return self.choice()
+
+    async def refresh(self) -> None:
+        """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._models.refresh_lists)
+            if not any(usable_providers(self._settings)):
+                tasks.start_soon(self._models.find_local)
+
+    def warm(self) -> None:
+        """Import httpx and build its client. Blocking (about 0.2 s), for a worker thread."""
+        self._client().warm()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _client(self) -> "HttpClient":
+        from pattern_acp.providers.http import HttpClient
+
+        with self._lock:
+            if self._http is None:
+                self._http = HttpClient(self._settings.turn.provider_idle_seconds, self._clock)
+            return self._http
+
+    async def _ready_client(self) -> "HttpClient":
+        """The client; httpx is imported in a worker thread when nothing has done so yet."""
+        return self._http or await anyio.to_thread.run_sync(self._client)
+
+    def _build(self, settings: ProviderSettings) -> Provider:
+        if settings.wire == "offline":
+            from pattern_acp.providers.offline import OfflineProvider
+
+            return OfflineProvider()
+        if settings.wire == "scripted":
+            return _scripted(settings)
+        return self._build_wire(settings)
+
+    def _build_wire(self, settings: ProviderSettings) -> Provider:
+        from pattern_acp.providers.streaming import WireProvider
+
+        def known(model: str) -> ModelFacts:
+            return self._models.describe(settings, model)
+
+        needs_key = is_official(settings)
+        if settings.wire == "anthropic":
+            from pattern_acp.providers.anthropic.provider import AnthropicWire
+
+            return WireProvider(
+                settings, AnthropicWire(settings, known), self._ready_client, self._retry, needs_key=needs_key
+            )
+        from pattern_acp.providers.openai.provider import OpenAIWire
+
+        return WireProvider(settings, OpenAIWire(settings, known), self._ready_client, self._retry, needs_key=needs_key)
+
+
+def _scripted(settings: ProviderSettings) -> Provider:
+    from pattern_acp.providers.scripted import ScriptedProvider, load_script
+
+    if not settings.script:
+        raise ProviderRequestError(f"The provider {settings.name} has no script; set PATTERN_ACP_SCRIPT to a file.")
+    script = load_script(Path(settings.script))
+    return ScriptedProvider(script.turns, name=settings.name, chunk=script.chunk, repeat=script.repeat)
