@@ -1,1 +1,90 @@
 """Opens a constellation and everything its sessions share."""
+
+import platform
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.context.instructions import Persona, load_persona
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.ids import RandomIds
+from pattern_acp.journal.leases import this_process
+from pattern_acp.providers.registry import Providers
+from pattern_acp.session.constellation import Constellation, ProjectSettings
+from pattern_acp.tools.registry import default_tools
+
+PERSONAS = "personas"
+"""Folder beside `config.toml` in which a person may keep personas, one Markdown file each."""
+
+PROVIDERS_CLOSE_SECONDS = 0.3
+
+
+@asynccontextmanager
+async def open_constellation(process: Process, providers: Providers) -> AsyncGenerator[Constellation, None]:
+    """Open the constellation that the settings name; it is closed when the context ends.
+
+    Raises:
+        DatabaseError: the file cannot be used.
+        ConfigError: the persona cannot be read.
+    """
+    settings, paths = process.loaded.settings, process.loaded.paths
+    clock, ids = SystemClock(), RandomIds()
+    async with open_database(paths.constellation_path(settings.constellation), clock=clock) as database:
+        choice = await providers.choose()
+        _, model = providers.resolve(choice.qualified)
+        problems = [str(problem) for problem in process.loaded.problems]
+        if choice.problem:
+            problems.append(choice.problem)
+
+        def settings_for(folder: str) -> ProjectSettings:
+            loaded = process.load_project(folder)
+            known = set(process.loaded.problems)
+            return ProjectSettings(loaded.settings, tuple(str(p) for p in loaded.problems if p not in known))
+
+        yield Constellation(
+            name=settings.constellation,
+            database=database,
+            models=providers,
+            settings=settings,
+            clock=clock,
+            ids=ids,
+            peer=ids.peer(),
+            holder=this_process(ids.new("run")),
+            tools=default_tools(),
+            persona=await anyio.to_thread.run_sync(read_persona, process),
+            default_model=model,
+            model_reason=choice.reason,
+            problems=tuple(problems),
+            settings_for=settings_for,
+            platform=f"{platform.system()} {platform.release()}",
+            notices=problems,
+        )
+
+
+def read_persona(process: Process) -> Persona:
+    """The persona that the settings name.
+
+    Raises:
+        ConfigError: its file cannot be read.
+    """
+    name = process.loaded.settings.persona
+    folder = process.loaded.paths.config / PERSONAS
+    try:
+        return load_persona(name, folder)
+    except OSError as error:
+        raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
+
+
+@asynccontextmanager
+async def open_providers(process: Process) -> AsyncGenerator[Providers, None]:
+    """All providers of the process; their connections are closed, within a bounded time, when the context ends."""
+    providers = Providers(process.loaded.settings, process.loaded.paths.cache)
+    try:
+        yield providers
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(PROVIDERS_CLOSE_SECONDS):
+            await providers.aclose()

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,8 @@ import anyio
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
-from pattern_acp.bootstrap.constellation import open_constellation
+from pattern_acp.bootstrap.constellation import open_constellation, open_providers
+from pattern_acp.bootstrap.diagnosis import report
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
@@ -46,13 +48,19 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
     """
     settings = process.loaded.settings
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
-        async with open_constellation(process) as shared, anyio.create_task_group() as tasks:
+        async with (
+            open_providers(process) as providers,
+            open_constellation(process, providers) as shared,
+            anyio.create_task_group() as tasks,
+        ):
+            shared.diagnose = partial(report, process, shared)
             means = local_means(process, settings, Path(scratch))
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(sessions.keep_leases, _lease_pause, name="lease keeper")
-            tasks.start_soon(shared.providers.refresh, name="model lists")
+            tasks.start_soon(providers.refresh, name="model lists")
+            tasks.start_soon(anyio.to_thread.run_sync, providers.warm, name="warm the HTTP client")
             try:
                 yield OpenSessions(SessionMethods(sessions, client), client.introduce)
             finally:

@@ -6,9 +6,24 @@ loaded.
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, EXIT_USAGE, BadUsage, Serve, ShowText, parse_arguments
+from pattern_acp.cli.arguments import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_USAGE,
+    BadUsage,
+    Chat,
+    Doctor,
+    Serve,
+    Sessions,
+    ShowText,
+    parse_arguments,
+)
 from pattern_acp.config.settings import Flags
+
+if TYPE_CHECKING:
+    from pattern_acp.bootstrap.process import Process
 
 
 def run(argv: Sequence[str]) -> int:
@@ -23,9 +38,8 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case _:
-            sys.stderr.write("not yet\n")
-            return EXIT_ERROR
+        case Chat() | Sessions() | Doctor():
+            return _run_in_terminal(arguments)
 
 
 def run_serve(flags: Flags) -> int:
@@ -33,12 +47,38 @@ def run_serve(flags: Flags) -> int:
     from pattern_acp.jsonrpc.stdio import claim_standard_streams
 
     read_fd, write_fd = claim_standard_streams()
-    from pattern_acp.bootstrap.process import start_process
     from pattern_acp.bootstrap.serve import serve
+
+    return serve(_start(flags, stderr=True), read_fd, write_fd)
+
+
+def _run_in_terminal(arguments: Chat | Sessions | Doctor) -> int:
+    from pattern_acp.domain.errors import PatternError
+
+    process = _start(arguments.flags, stderr=False)
+    try:
+        if isinstance(arguments, Doctor):
+            from pattern_acp.cli.doctor import run_doctor
+
+            return run_doctor(arguments, process)
+        if isinstance(arguments, Sessions):
+            from pattern_acp.cli.sessions import run_sessions
+
+            return run_sessions(arguments, process)
+        from pattern_acp.cli.chat import run_chat
+
+        return run_chat(arguments, process)
+    except PatternError as error:
+        sys.stderr.write(f"pattern-acp: {error.sentence}\n")
+        return EXIT_ERROR
+
+
+def _start(flags: Flags, *, stderr: bool) -> "Process":
+    from pattern_acp.bootstrap.process import start_process
     from pattern_acp.config.load import known_secrets, process_environment
     from pattern_acp.config.logs import start_logging
 
     process = start_process(flags, process_environment())
     settings = process.loaded.settings
-    start_logging(process.loaded.paths.state, settings.log_level, known_secrets(settings))
-    return serve(process, read_fd, write_fd)
+    start_logging(process.loaded.paths.state, settings.log_level, known_secrets(settings), stderr=stderr)
+    return process

@@ -1,9 +1,8 @@
 """A whole agent in memory: sessions over a real database, a fake editor, and a scripted model."""
 
-import os
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,13 @@ from pattern_acp.tools.registry import default_tools
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path, None, None]:
+    """A folder that is deleted at the end, by its real path (a Mac's temporary folder is behind a link)."""
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-test-", ignore_cleanup_errors=True) as name:
+        yield Path(name).resolve()
 
 
 class ReadyServices:
@@ -106,8 +112,7 @@ async def running_agent(
     others: Mapping[str, Provider] | None = None,
 ) -> AsyncGenerator[RunningAgent, None]:
     """An initialized agent. `database` lets two agents share a constellation, one after or beside the other."""
-    with tempfile.TemporaryDirectory(prefix="pattern-acp-test-", ignore_cleanup_errors=True) as name:
-        folder = Path(os.path.realpath(name))
+    with temporary_folder() as folder:
         path = database or folder / "constellation" / "constellation.db"
         models = FakeModels({"scripted": model, **(others or {})})
         async with open_database(path, clock=SystemClock()) as opened:

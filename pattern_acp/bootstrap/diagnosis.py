@@ -1,0 +1,208 @@
+"""What works and what does not, with a remedy for everything that does not.
+
+Used by `pattern-acp doctor` and by /doctor. It changes nothing: the database is opened read-only when it is not open.
+"""
+
+import importlib.metadata
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import anyio
+
+from pattern_acp import __version__
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.integrity import quick_check
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError, ProviderError
+from pattern_acp.policy.commands import read_command_line
+from pattern_acp.providers.choose import usable_providers
+from pattern_acp.session.constellation import Constellation
+
+PROBE_SECONDS = 5.0
+"""Longest wait for a provider to answer."""
+
+
+class Health(StrEnum):
+    """How one thing is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Something optional is missing, or a setting was not used."""
+    BROKEN = "broken"
+    """Something that is needed does not work; `pattern-acp doctor` exits with 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `remedy` says what to do; empty when there is nothing to do."""
+
+    name: str
+    health: Health
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that was found."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether everything that is needed works."""
+        return all(finding.health is not Health.BROKEN for finding in self.findings)
+
+
+async def diagnose(process: Process, database: Database | None = None) -> Diagnosis:
+    """Look at everything. `database` is the open one, if there is one."""
+    findings = [*_versions(), *_files(process), *_settings(process), _grammar(), _ripgrep()]
+    findings += await _database_findings(process, database)
+    findings += await _provider_findings(process)
+    return Diagnosis(tuple(findings))
+
+
+async def report(process: Process, shared: Constellation) -> str:
+    """The diagnosis as Markdown, for /doctor."""
+    diagnosis = await diagnose(process, shared.database)
+    marks = {Health.OK: "✓", Health.NOTE: "•", Health.BROKEN: "✗"}
+    lines = ["| | | |", "| --- | --- | --- |"]
+    for finding in diagnosis.findings:
+        detail = f"{finding.detail} **{finding.remedy}**" if finding.remedy else finding.detail
+        lines.append(f"| {marks[finding.health]} | {finding.name} | {detail.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def _versions() -> list[Finding]:
+    libraries = ", ".join(f"{name} {_version_of(name)}" for name in ("apsw", "loro", "httpx", "tree-sitter-bash"))
+    return [
+        Finding("pattern-acp", Health.OK, __version__),
+        Finding("Python", Health.OK, f"{platform.python_version()} at {sys.executable}"),
+        Finding("System", Health.OK, f"{platform.system()} {platform.release()} {platform.machine()}"),
+        Finding("Libraries", Health.OK, libraries),
+    ]
+
+
+def _version_of(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _files(process: Process) -> list[Finding]:
+    paths = process.loaded.paths
+    named = {
+        "Constellation file": paths.constellation_path(process.loaded.settings.constellation),
+        "Configuration": paths.config_file,
+        "Log": paths.log_file,
+        "Cache": paths.cache,
+    }
+    return [_permissions(name, path) for name, path in named.items()]
+
+
+def _permissions(name: str, path: Path) -> Finding:
+    if not path.exists():
+        return Finding(name, Health.OK, f"{path} (not made yet)")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if platform.system() != "Windows" and mode & 0o077 and path.is_file():
+        return Finding(name, Health.NOTE, f"{path} can be read by others (mode {mode:o}).", f"chmod 600 '{path}'")
+    return Finding(name, Health.OK, str(path))
+
+
+def _settings(process: Process) -> list[Finding]:
+    found = [
+        Finding(f"Setting {value.key}", Health.OK, f"{value.shown or '(automatic)'} from {value.source}")
+        for value in process.loaded.values
+    ]
+    return found + [
+        Finding("Setting not used", Health.NOTE, str(problem), "Correct it, or take it out.")
+        for problem in process.loaded.problems
+    ]
+
+
+def _grammar() -> Finding:
+    if read_command_line("true && echo one").parse_ok:
+        return Finding("Shell grammar", Health.OK, "tree-sitter-bash reads shell lines")
+    return Finding(
+        "Shell grammar",
+        Health.NOTE,
+        "tree-sitter-bash does not load, so every command asks.",
+        "pip install --force-reinstall tree-sitter tree-sitter-bash",
+    )
+
+
+def _ripgrep() -> Finding:
+    found = shutil.which("rg")
+    detail = f"ripgrep at {found}" if found else "ripgrep is not installed; our own search is used, which is slower."
+    return Finding("Text search", Health.OK if found else Health.NOTE, detail, "" if found else "Install ripgrep.")
+
+
+async def _database_findings(process: Process, database: Database | None) -> list[Finding]:
+    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    if database is None and not path.exists():
+        return [Finding("Database", Health.OK, "will be made at the first session")]
+    try:
+        async with _opened(path, database) as opened:
+            problems = await opened.read(quick_check)
+            facts = opened.facts
+    except DatabaseError as error:
+        return [Finding("Database", Health.BROKEN, error.sentence, "The sentence above says what to do.")]
+    vectors = f"sqlite-vec {facts.vector_version}" if facts.vector_version else "not installed; search uses words alone"
+    findings = [
+        Finding(
+            "Database driver", Health.OK, f"SQLite {facts.sqlite_version} through apsw, schema {facts.schema_version}"
+        ),
+        Finding("Vector support", Health.OK if facts.vector_version else Health.NOTE, vectors),
+    ]
+    if problems:
+        remedy = f"Copy {path.name} away, then restore a backup from the same folder."
+        findings.append(Finding("Database integrity", Health.BROKEN, "; ".join(problems[:3]), remedy))
+    else:
+        findings.append(Finding("Database integrity", Health.OK, "sound"))
+    return findings
+
+
+@asynccontextmanager
+async def _opened(path: Path, database: Database | None) -> AsyncGenerator[Database, None]:
+    if database is not None:
+        yield database
+        return
+    async with open_database(path, clock=SystemClock(), read_only=True) as opened:
+        yield opened
+
+
+async def _provider_findings(process: Process) -> list[Finding]:
+    settings = process.loaded.settings
+    usable = [provider for provider in usable_providers(settings) if provider.wire in {"anthropic", "openai"}]
+    if not usable:
+        remedy = "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or name a provider in config.toml."
+        return [Finding("Model", Health.NOTE, "No provider is set up; offline answers with plain commands.", remedy)]
+    return [await _reach(provider, settings.turn.provider_idle_seconds) for provider in usable]
+
+
+async def _reach(provider: ProviderSettings, idle_seconds: int) -> Finding:
+    from pattern_acp.providers.discovery import fetch_models
+    from pattern_acp.providers.http import HttpClient
+
+    http = HttpClient(idle_seconds, SystemClock())
+    name = f"Provider {provider.name}"
+    try:
+        with anyio.fail_after(PROBE_SECONDS):
+            models = await fetch_models(http, provider)
+        return Finding(name, Health.OK, f"reachable, {len(models)} models")
+    except ProviderError as error:
+        return Finding(name, Health.BROKEN, error.sentence, "Correct the key or the address, or check the network.")
+    except TimeoutError:
+        return Finding(name, Health.BROKEN, f"did not answer within {PROBE_SECONDS:.0f} s", "Check the network.")
+    finally:
+        await http.aclose()
