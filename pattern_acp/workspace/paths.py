@@ -20,6 +20,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
 _DRIVE = re.compile(r"[A-Za-z]:")
+_SHARE = re.compile(r"\\\\[^\\.?][^\\]*\\[^\\]+")
 _DRIVE_AFTER_SLASH = re.compile(r"[/\\][A-Za-z]:(?:[/\\]|$)")
 _EXTENDED = re.compile(r"\\\\\?\\(UNC\\)?", re.IGNORECASE)
 _WINDOWS_DEVICES = re.compile(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
@@ -122,7 +123,7 @@ def _join_windows(name: str, cwd: str) -> str:
         name = name[1:]
     joined = ntpath.normpath(ntpath.join(_without_extended_prefix(cwd), _without_extended_prefix(name)))
     drive, rest = ntpath.splitdrive(joined)
-    if not drive or drive.startswith("\\\\."):
+    if not (_DRIVE.fullmatch(drive) or _SHARE.fullmatch(drive)):
         raise WorkspaceError(f"{name!r} does not name a file below a drive or share; give the whole path.")
     if _DRIVE.fullmatch(drive) and not rest.startswith("\\"):
         # `C:name` is relative to that drive's own folder, which only a process knows; its root is the nearest answer.
