@@ -13,6 +13,7 @@ from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
 from pattern_acp.workspace.delegation import DelegatingTerminal
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
+from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
@@ -162,9 +163,10 @@ async def test_the_newest_output_is_kept_when_there_is_more_than_the_limit(facto
 async def test_a_command_runs_in_its_folder_with_its_variables(factory: Factory, tmp_path: Path):
     with anyio.fail_after(5):
         async with factory() as terminal:
-            async with terminal.start(CommandRequest(WHERE, str(tmp_path.resolve()))) as command:
+            folder = resolve_path(str(tmp_path))
+            async with terminal.start(CommandRequest(WHERE, folder)) as command:
                 await command.wait_for_exit()
-                assert (await command.output()).text.strip() == str(tmp_path.resolve())
+                assert (await command.output()).text.strip() == folder
             async with terminal.start(CommandRequest(VARIABLE, str(tmp_path), {"GREETING": "hi"})) as command:
                 await command.wait_for_exit()
                 assert (await command.output()).text == "hi"
