@@ -249,6 +249,13 @@ async def test_a_folder_in_the_way_is_unreachable(tmp_path: Path):
             pass
 
 
+async def test_a_file_where_the_folder_should_be_is_unreachable(tmp_path: Path):
+    (tmp_path / "folder").write_text("not a folder", encoding="utf-8")
+    with pytest.raises(DatabaseUnreachableError, match="folder"):
+        async with open_database(tmp_path / "folder" / "constellation.db", clock=FakeClock()):
+            pass
+
+
 async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path):
     path = tmp_path / "constellation.db"
     path.write_bytes(b"this is a diary, not a database\n" * 200)
