@@ -20,7 +20,7 @@ class Feature(StrEnum):
     CONTROL_FLOW = "a loop, condition or test"
     EXPANSION = "a variable or arithmetic expansion"
     BRACES = "a brace expansion"
-    LEADING_GLOB = "a file pattern that may turn into an option"
+    GLOB = "a file pattern, which may turn into an option or a link"
     ASSIGNMENT = "an environment assignment"
     ENCODED_TEXT = "encoded text"
     COMMENT = "a comment"

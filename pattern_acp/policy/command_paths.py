@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.paths import (
     Protection,
     Resolver,
+    folder_of,
     is_inside_any,
     is_windows_path,
     protection,
@@ -36,7 +38,7 @@ _FOLDER_OPTIONS = frozenset(
 )
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "chdir", "set-location", "sl"})
 _MOST_FOLDERS = 32
-_MOST_WORDS = 1_000
+_MOST_QUESTIONS = 2_000
 """Bounds on the questions put to the disk for one line; a line beyond them is asked about."""
 _TOO_MANY = "(more paths than are checked)"
 
@@ -57,6 +59,7 @@ class _Search:
     resolve: Resolver
     windows: bool
     folders: list[str]
+    questions: int = 0
     seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
 
@@ -89,12 +92,16 @@ def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None
     """
     windows = is_windows_path(cwd)
     search = _Search(line, resolve or resolve_by_text, windows, [cwd])
-    found: list[Target] = []
-    for word in _words(line, windows=windows):
+    words = list(_words(line, windows=windows))
+    repeats = not line.features.isdisjoint({Feature.CONTROL_FLOW, Feature.FUNCTION})
+    unknown = [word for word in words if word.moves and (word.changing or (repeats and ".." in word.text))]
+    found = [Target(word.text, None) for word in unknown]
+    # Where the line may be comes first: a loop, a redirection or a function may use a folder before it is named.
+    for word in [word for word in words if word.moves] + words:
         found += _look_up(word, search)
-        if len(search.seen) > _MOST_WORDS or len(search.folders) > _MOST_FOLDERS:
+        if search.questions > _MOST_QUESTIONS or len(search.folders) > _MOST_FOLDERS:
             return (*found, Target(_TOO_MANY, None))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +114,13 @@ class _Word:
 
 
 def _words(line: CommandLine, *, windows: bool) -> Iterator[_Word]:
-    for redirection in line.redirections:
-        yield _Word(redirection.target, changing="$" in redirection.target or "`" in redirection.target)
     for command in effective_commands(line, windows=windows):
         for assignment in command.assignments:
             yield _Word(assignment.partition("=")[2].strip("\"'"))
         if command.words:
             yield from _command_words(command)
+    for redirection in line.redirections:
+        yield _Word(redirection.target, changing="$" in redirection.target or "`" in redirection.target)
 
 
 def _command_words(command: SimpleCommand) -> Iterator[_Word]:
@@ -155,10 +162,31 @@ def _look_up(word: _Word, search: _Search) -> Iterator[Target]:
         if _HOME.match(piece):
             yield Target(piece, None)
             continue
-        places = [search.resolve(piece, folder) for folder in search.folders]
+        search.questions += len(search.folders)
+        places = [_resolved(piece, folder, search) for folder in search.folders]
         yield from (Target(piece, place) for place in places)
         if word.moves:
-            search.folders += [place for place in places if place not in search.folders]
+            search.folders += [place for place in dict.fromkeys(places) if place and place not in search.folders]
+
+
+def _resolved(piece: str, folder: str, search: _Search) -> str | None:
+    """What a path leads to; None for one that the resolver refuses.
+
+    POSIX follows a link before it takes `..` away, so `link/../x` is looked up step by step; Windows takes it by text.
+    """
+    try:
+        if search.windows or not re.search(r"[^/.][^/]*/+\.\.(?:/|$)", piece):
+            return search.resolve(piece, folder)
+        place, pending = ("/" if piece.startswith("/") else folder), ""
+        for part in piece.split("/"):
+            if part == "..":
+                place = folder_of(search.resolve(pending or ".", place))
+                pending = ""
+            elif part:
+                pending = f"{pending}/{part}" if pending else part
+        return search.resolve(pending or ".", place)
+    except PatternError:
+        return None
 
 
 def _has_foreign_variable(word: str, line: str) -> bool:
@@ -175,7 +203,7 @@ def _has_foreign_variable(word: str, line: str) -> bool:
 
 def _pieces(text: str, *, windows: bool) -> Iterator[str]:
     """The parts of a word that may be paths of their own: behind options, `=`, `:`, `,` and `@`."""
-    if not text or (_URL.match(text) and ".." not in text):
+    if not text.strip() or (_URL.match(text) and ".." not in text):
         return
     if not text.startswith("-"):
         yield text
@@ -184,5 +212,5 @@ def _pieces(text: str, *, windows: bool) -> Iterator[str]:
     colon = r"(?<!^[A-Za-z]):" if windows else ":"
     for part in re.split(r"[=,@;|]", text):
         for piece in re.split(colon, part):
-            if piece and piece != text and not piece.startswith("-"):
+            if piece.strip() and piece != text and not piece.startswith("-"):
                 yield piece

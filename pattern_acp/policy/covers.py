@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
@@ -71,7 +72,10 @@ def prefix_pattern(words: Sequence[str], cwd: str, resolve: Resolver | None) -> 
 
 def _program(word: str, cwd: str, resolve: Resolver | None) -> str:
     # `./build.sh` is another program in another folder; a bare name is looked up on the PATH from anywhere.
-    return (resolve or resolve_by_text)(word, cwd) if "/" in word else word
+    try:
+        return (resolve or resolve_by_text)(word, cwd) if "/" in word else word
+    except PatternError:
+        return ""
 
 
 def _covers_path(grant: Grant, kind: GrantKind, path: str, roots: Sequence[str]) -> bool:
@@ -103,10 +107,28 @@ def _covers_command(
     line = read_command_line(access.line, windows=windows)
     return (
         is_plain(line, windows=windows)
-        and all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in line.commands)
+        and all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in doing_commands(line))
         and not outside_paths(line, access.cwd, roots, resolve)
         and not protected_words(line, access.cwd, roots, resolve)
     )
+
+
+def doing_commands(line: CommandLine) -> tuple[SimpleCommand, ...]:
+    """The commands of a line that an allowance is needed for.
+
+    `true` and a `cd` into a named folder do nothing by themselves; where the folder is, is checked with every other
+    path. A program named by its path is another one after a `cd`, so there `cd` counts. A line of nothing else counts
+    whole.
+    """
+    has_path = any("/" in command.words[0] for command in line.commands if command.words)
+    doing = tuple(command for command in line.commands if not _does_nothing(command.words, has_path=has_path))
+    return doing or line.commands
+
+
+def _does_nothing(words: Sequence[str], *, has_path: bool) -> bool:
+    if tuple(words) in {("true",), ("false",)}:
+        return True
+    return len(words) == 2 and words[0] == "cd" and not has_path and not words[1].startswith(("-", "~", "+"))
 
 
 def is_plain(line: CommandLine, *, windows: bool) -> bool:
@@ -152,11 +174,16 @@ def _forbids_command(grant: Grant, access: RunCommand, resolve: Resolver | None)
 
 
 def _is_refused(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Options between the words of a refused prefix do not hide it: `git -C x push` is `git push`."""
+    """Options before the words of a refused prefix do not hide it: `git -C x push` is `git push`."""
     if not words or program_name(words[0]) != program_name(prefix[0]):
         return False
-    rest = iter(words[1:])
-    return all(any(word == wanted for word in rest) for wanted in prefix[1:])
+    wanted = tuple(prefix[1:])
+    for start in range(1, len(words) + 1):
+        if tuple(words[start : start + len(wanted)]) == wanted:
+            return True
+        if start < len(words) and not words[start].startswith("-") and not words[start - 1].startswith("-"):
+            return False
+    return False
 
 
 def _words(pattern: str) -> tuple[str, ...]:

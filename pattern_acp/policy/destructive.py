@@ -21,7 +21,7 @@ def _names(text: str) -> frozenset[str]:
 
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|fd/)|\\\\\.\\", re.IGNORECASE)
 _SQL = re.compile(
-    r"\b(?:drop\s+(?:table|database|schema|index|view|user|role)|truncate\s+(?:table\s+)?\w|delete\s+from)\b",
+    r"\b(?:drop\s+(?:table|database|schema|index|view|user|role)|truncate\s+(?:table\s+)?\w+|delete\s+from)\b",
     re.IGNORECASE,
 )
 _DOWNLOADERS = frozenset({"curl", "wget", "fetch", "http", "https", "aria2c", "nc", "ncat", "iwr", "invoke-webrequest"})

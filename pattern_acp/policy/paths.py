@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Resolver: TypeAlias = Callable[[str, str], str]
-"""`resolve(path, folder)`: the absolute path that `path`, as written in `folder`, leads to through symlinks."""
+"""`resolve(path, folder)`: the absolute path that `path`, as written in `folder`, leads to through symlinks.
+
+It may raise a `PatternError` for a path that cannot be one; such a path counts as outside.
+"""
 
 _SHELL_FILES = frozenset(
     {

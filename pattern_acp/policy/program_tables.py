@@ -13,10 +13,10 @@ SHELLS = _names("sh bash dash zsh fish ksh mksh ash csh tcsh rbash busybox pwsh 
 """Programs that run the text they are given or read as shell lines."""
 
 INTERPRETERS = SHELLS | _names(
-    "python pypy ipython node nodejs deno bun ruby irb perl raku php lua luajit r rscript julia tclsh wish expect "
-    "guile racket sbcl ghci runghc runhaskell scala groovy jshell elixir iex erl escript osascript awk gawk mawk "
-    "nawk sed ed ex vi vim nvim emacs emacsclient gdb lldb sqlite3 psql mysql mariadb mongosh redis-cli java "
-    "dotnet m4 bc dc tsx ts-node"
+    "python pypy ipython node nodejs deno bun ruby irb perl raku php lua luajit r rscript julia tclsh wish "
+    "expect guile racket sbcl ghci runghc runhaskell scala groovy jshell elixir iex erl escript osascript awk "
+    "gawk mawk nawk sed ed ex vi vim nvim emacs emacsclient gdb lldb sqlite3 psql mysql mariadb mongosh "
+    "redis-cli java dotnet m4 bc dc tsx ts-node"
 )
 """Programs whose arguments or input are programs themselves, so that a prefix would allow anything."""
 
@@ -27,14 +27,15 @@ WRAPPERS = EVALUATORS | _names(
     "sudo doas pkexec runuser run0 exec command builtin nohup nice ionice time timeout gtimeout stdbuf setsid "
     "chroot unshare nsenter flock strace ltrace perf valgrind chrt taskset prlimit setpriv setarch linux32 "
     "linux64 systemd-run systemd-inhibit caffeinate unbuffer rlwrap faketime proot firejail bwrap "
-    "dbus-run-session xvfb-run find fd fdfind coproc start winpty op direnv doppler dotenv npx bunx uvx pipx pnpx "
-    "corepack uv poetry pdm hatch pipenv rye bundle docker podman nerdctl toolbox distrobox arch"
+    "dbus-run-session xvfb-run find fd fdfind coproc start winpty op direnv doppler dotenv npx bunx uvx pipx "
+    "pnpx corepack uv poetry pdm hatch pipenv rye bundle docker podman nerdctl toolbox distrobox arch numactl "
+    "eatmydata runcon sg newgrp cgexec xterm daemon start-stop-daemon nsjail chpst"
 )
 """Programs that run another program named in their words."""
 
 INSTALLERS = _names(
-    "pip pip3 gem composer conda mamba twine nuget cabal stack rustup nvm pyenv asdf mise brew apt apt-get dnf "
-    "yum pacman apk snap flatpak choco winget scoop port zypper emerge"
+    "pip pip3 gem composer conda mamba twine nuget cabal stack rustup nvm pyenv asdf mise brew apt apt-get "
+    "dnf yum pacman apk snap flatpak choco winget scoop port zypper emerge"
 )
 """Programs that fetch and install other people's code."""
 
@@ -42,26 +43,26 @@ NO_PREFIX = (
     INTERPRETERS
     | INSTALLERS
     | _names(
-        "source . alias unalias set shopt export unset declare typeset local readonly enable hash bind complete cd "
-        "pushd popd printf mapfile readarray read let test [ [[ rm rmdir mv cp ln dd tee install truncate shred chmod "
-        "chown chgrp chattr setfacl touch mkdir mkfifo mknod mount umount curl wget http https aria2c nc ncat netcat "
-        "socat telnet ftp sftp scp rsync rclone tar unzip zip 7z cpio patch make gmake ninja cmake just task rake ant "
-        "mvn mvnw gradle gradlew tox nox buildah kubectl helm terraform tofu pulumi ansible ansible-playbook vagrant "
-        "aws gcloud az gh glab hub kill killall pkill shutdown reboot systemctl service launchctl crontab at batch "
-        "tmux screen less more man view nano pico open xdg-open code pre-commit mail sendmail gpg openssl ssh-keygen "
-        "ssh-add passwd useradd usermod del erase rd move copy xcopy robocopy reg wmic invoke-expression iex "
-        "invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit"
+        "source . alias unalias set shopt export unset declare typeset local readonly enable hash bind complete "
+        "cd pushd popd printf mapfile readarray read let test [ [[ rm rmdir mv cp ln dd tee install truncate "
+        "shred chmod chown chgrp chattr setfacl touch mkdir mkfifo mknod mount umount curl wget http https aria2c "
+        "nc ncat netcat socat telnet ftp sftp scp rsync rclone tar unzip zip 7z cpio patch make gmake ninja cmake "
+        "just task rake ant mvn mvnw gradle gradlew tox nox buildah kubectl helm terraform tofu pulumi ansible "
+        "ansible-playbook vagrant aws gcloud az gh glab hub kill killall pkill shutdown reboot systemctl service "
+        "launchctl crontab at batch tmux screen less more man view nano pico open xdg-open code pre-commit mail "
+        "sendmail gpg openssl ssh-keygen ssh-add passwd useradd usermod del erase rd move copy xcopy robocopy reg "
+        "wmic invoke-expression iex invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit"
     )
     | (WRAPPERS - _names("uv poetry pdm hatch pipenv rye bundle"))
 )
 """Programs that never get a prefix: what they do lies in the rest of their words."""
 
 PLAIN = _names(
-    "pytest py.test mypy pyright basedpyright flake8 pylint black isort bandit tsc eslint prettier jest vitest "
-    "mocha ls dir cat head tail wc sort rg grep egrep fgrep ag ack tree pwd echo which whoami date uname file "
-    "stat du df diff cmp comm cut tr uniq nl md5sum sha1sum sha256sum basename dirname realpath readlink jq ctest "
-    "shellcheck shfmt hadolint yamllint markdownlint golangci-lint gofmt rustfmt clang-format clang-tidy rspec "
-    "rubocop phpunit lint-imports ps nproc true false"
+    "pytest py.test mypy pyright basedpyright flake8 pylint black isort bandit tsc eslint prettier jest "
+    "vitest mocha ls dir cat head tail wc sort rg grep egrep fgrep ag ack tree pwd echo which whoami date "
+    "uname file stat du df diff cmp comm cut tr nl md5sum sha1sum sha256sum basename dirname realpath "
+    "readlink jq ctest shellcheck shfmt hadolint yamllint markdownlint golangci-lint gofmt rustfmt "
+    "clang-format clang-tidy rspec rubocop phpunit lint-imports ps nproc true false"
 )
 """Programs that do one thing: their prefix is their name."""
 
@@ -90,8 +91,8 @@ SUBCOMMANDS = {
     "go": _names("test build vet fmt list doc version"),
     "ruff": _names("check format"),
     "git": _names(
-        "status diff log show blame rev-parse ls-files ls-tree describe shortlog grep merge-base cat-file rev-list "
-        "name-rev count-objects check-ignore add commit"
+        "status diff log show blame rev-parse ls-files ls-tree describe shortlog grep merge-base cat-file "
+        "rev-list name-rev count-objects check-ignore add commit"
     ),
 }
 """Programs with only these second words for a prefix; others of theirs install, publish, discard or run anything."""
@@ -101,13 +102,18 @@ ESCAPES = {
         "--ext-diff --textconv --filters --output --open-files-in-pager -O --no-index --upload-pack --template "
         "--gpg-sign -S --pathspec-from-file --recurse-submodules"
     ),
-    "rg": _names("--pre --hostname-bin --search-zip -z"),
+    "rg": _names("--pre --hostname-bin --search-zip -z --follow -L"),
     "ag": _names("--pager"),
     "ack": _names("--pager --ackrc"),
     "sort": _names("-o --output --compress-program -T --temporary-directory --files0-from"),
     "go": _names("-exec --exec -toolexec --toolexec -vettool --vettool -overlay -o -modfile -C -fuzz -mod"),
     "cargo": _names("--config --manifest-path --target-dir -Z"),
-    "tree": _names("-o -R"),
+    "tree": _names("-o -R -l"),
+    "grep": _names("-R --dereference-recursive"),
+    "egrep": _names("-R --dereference-recursive"),
+    "fgrep": _names("-R --dereference-recursive"),
+    "du": _names("-L -H --dereference --dereference-args"),
+    "clang-tidy": _names("-load --load"),
     "file": _names("-C --compile -m --magic-file -z -Z"),
     "date": _names("-s --set"),
     "ctest": _names("-S -SP -D --script --build-and-test --test-command"),

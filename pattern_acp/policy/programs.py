@@ -21,7 +21,7 @@ from pattern_acp.policy.program_tables import (
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)[\d.]+w?")
+_VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)(?:[\d.][\w.-]*|w)")
 _NESTING = 3
 """How deep a shell line inside a shell line is read; deeper ones are not written by people."""
 _SUFFIXES = 32
@@ -114,7 +114,8 @@ def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
 def has_escape_option(words: tuple[str, ...]) -> bool:
     """Whether an option lets the command run or write what its prefix does not say."""
     escapes = GENERIC_ESCAPES.union(*(ESCAPES.get(program_name(word), ()) for word in words[:3]))
-    return any(_is_escape(word, escape) for word in words[1:] for escape in escapes)
+    # Many programs read more arguments from a file named after an `@`.
+    return any(word.startswith("@") or _is_escape(word, escape) for word in words[1:] for escape in escapes)
 
 
 def _is_escape(word: str, escape: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pattern_acp.policy.access import ReadPath, RunCommand, WritePath
 from pattern_acp.policy.command_line import Feature
 from pattern_acp.policy.commands import read_command_line
-from pattern_acp.policy.covers import any_covers, exact_pattern, is_plain, prefix_pattern
+from pattern_acp.policy.covers import any_covers, doing_commands, exact_pattern, is_plain, prefix_pattern
 from pattern_acp.policy.decision import GrantScope
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
@@ -63,7 +63,8 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     if destructive_reason(line, windows=windows) is not None and not line.features.isdisjoint(_UNSEEN):
         return ()
     exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), allow_label("exactly", _code(access.line, 24)))
-    prefix = prefix_words(line.commands[0]) if len(line.commands) == 1 and is_plain(line, windows=windows) else None
+    doing = doing_commands(line)
+    prefix = prefix_words(doing[0]) if len(doing) == 1 and is_plain(line, windows=windows) else None
     if prefix is None:
         return (exact,)
     pattern = prefix_pattern(prefix, access.cwd, resolve)

@@ -199,8 +199,8 @@ def _note_word(part: Node, index: int, reading: _Reading) -> None:
     if has_braces:
         reading.features.add(Feature.BRACES)
     has_glob = any(char in plain for char in "*?[")
-    if has_glob and source[0] in "*?[-":
-        reading.features.add(Feature.LEADING_GLOB)
+    if has_glob:
+        reading.features.add(Feature.GLOB)
     if index == 0:
         if has_glob or has_braces or _is_changing(part):
             reading.features.add(Feature.CHANGING_COMMAND)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.paths import resolve_by_text
@@ -48,7 +49,7 @@ def test_words_that_lead_out_of_the_roots_are_named(line: str):
         "X=a; cat $X", "echo $HOME",
         "echo $?", "x > /dev/null 2>&1", "mkdir -p src/{a,b}", "touch x{1..3}", "git show HEAD:src/a.py",
         "cd src && pytest",
-        "git log $(git merge-base HEAD main)", "cat file~", "echo '~'x", "npm run test -- --watch",
+        "git log $(git merge-base HEAD main)", "cat file~", "npm run test -- --watch",
         "docker run -p 80:80 x",
         "git clone git@example.com:a/b.git", "python -c 'print(1/2)'", "cat a//b", "echo \"$PATH\"", "cat \"$PWD/x\"",
     ],
@@ -63,11 +64,15 @@ def test_changes_of_folder_add_up():
     assert outside("cd .. && cat x", deep) == ()
     assert outside("cd .. && cd .. && cd ..", deep) == ("..",)
     assert outside("cd .. && cat ../../x", deep) == ("../../x",)
-    assert outside("git -C .. -C .. -C .. log", deep) == ("..",)
+    assert ".." in outside("git -C .. -C .. -C .. log", deep)
+    assert ".." in outside("for i in 1 2 3; do cd ..; done; cat x", deep)
+    assert outside("cat x > ../../y && cd ..", deep) == ("../../y",)
+    assert outside("while :; do cat ../../x; cd ..; done", deep)
+    assert outside("cd $(cat x)", deep)
 
 
 def test_a_line_with_very_many_words_counts_as_outside():
-    assert outside("echo " + " ".join(f"w{number}" for number in range(2_000)))
+    assert outside("echo " + " ".join(f"w{number}" for number in range(2_500)))
 
 
 def test_a_symlink_counts_as_what_it_leads_to():
@@ -75,6 +80,24 @@ def test_a_symlink_counts_as_what_it_leads_to():
         return "/etc/passwd" if path == "link" else resolve_by_text(path, folder)
 
     assert outside_paths(read_command_line("cat link"), ROOT, [ROOT], resolve) == ("link",)
+
+
+def test_a_link_is_followed_before_dots_take_a_folder_away():
+    def resolve(path: str, folder: str) -> str:
+        place = resolve_by_text(path, folder)
+        return ROOT + place.removeprefix(f"{ROOT}/a/up") if place.startswith(f"{ROOT}/a/up") else place
+
+    assert outside_paths(read_command_line("cat up/x"), f"{ROOT}/a", [ROOT], resolve) == ()
+    assert outside_paths(read_command_line("cat up/../x"), f"{ROOT}/a", [ROOT], resolve) == ("up/../x",)
+
+
+def test_a_path_that_the_resolver_refuses_counts_as_outside():
+    def resolve(path: str, folder: str) -> str:
+        if path == "loop":
+            raise WorkspaceError("Its links lead in a circle.")
+        return resolve_by_text(path, folder)
+
+    assert outside_paths(read_command_line("cat 'a b' ' ' loop"), ROOT, [ROOT], resolve) == ("loop",)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ def test_commands_are_found_wherever_they_hide(line: str, commands: Sequence[tup
         ("a() { b; }", Feature.FUNCTION),
         ("! a", Feature.CONTROL_FLOW), ("a $x", Feature.EXPANSION), ("a {b,c}", Feature.BRACES),
         ("a {1..3}", Feature.BRACES),
-        ("a *", Feature.LEADING_GLOB), ("A=1 b", Feature.ASSIGNMENT), ("a $'b'", Feature.ENCODED_TEXT),
+        ("a *", Feature.GLOB), ("a b[c]", Feature.GLOB), ("A=1 b", Feature.ASSIGNMENT),
+        ("a $'b'", Feature.ENCODED_TEXT),
         ('a $"b"', Feature.ENCODED_TEXT), ("a # b", Feature.COMMENT), ("a\nb", Feature.SEVERAL_LINES),
         ("a\\\nb", Feature.BROKEN_WORD), ("$a", Feature.CHANGING_COMMAND), ("a*", Feature.CHANGING_COMMAND),
         ("\u0430", Feature.FOREIGN_COMMAND), ("a\x07", Feature.CONTROL_CHARACTER),
@@ -75,7 +76,7 @@ def test_what_is_more_than_simple_commands_is_a_feature(line: str, feature: Feat
     assert feature in read_command_line(line).features
 
 
-@pytest.mark.parametrize("line", ["a >/dev/null", "a 2>&1", "a 2>&-", "a &>/dev/null", "a -{}", "a HEAD@{0}", "a b*"])
+@pytest.mark.parametrize("line", ["a >/dev/null", "a 2>&1", "a 2>&-", "a &>/dev/null", "a -{}", "a HEAD@{0}", "a 'b*'"])
 def test_harmless_spellings_are_no_features(line: str):
     assert not read_command_line(line).features
 

@@ -98,6 +98,7 @@ def test_an_always_for_paths_is_as_narrow_as_the_place_is_sensitive(access: Acce
     ("line", "kinds"),
     [
         ("pytest -q", ["command_prefix", "exact_command"]),
+        ("cd src && pytest -q || true", ["command_prefix", "exact_command"]),
         ("python x.py", ["exact_command"]),
         ("pytest && ruff check", ["exact_command"]),
         ("pytest > out", ["exact_command"]),
@@ -157,7 +158,7 @@ def test_a_refusal_denies_in_every_mode(grant: Grant, access: Access, mode: Mode
 def test_a_refusal_leaves_everything_else_alone():
     grant = deny(GrantKind.COMMAND_PREFIX, '["git", "push"]')
     assert verdict(RunCommand("git status", ROOT), Mode.AUTO, grant) is Verdict.ALLOW
-    assert verdict(RunCommand("git commit -m x", ROOT), Mode.AUTO, grant) is Verdict.ALLOW
+    assert verdict(RunCommand("git commit -m push", ROOT), Mode.AUTO, grant) is Verdict.ALLOW
 
 
 def test_a_decision_explains_itself_in_one_line():

@@ -11,7 +11,12 @@ from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.paths import resolve_by_text
 
 ROOT = "/work/project"
-LINKS = {f"{ROOT}/link": "/etc/passwd", f"{ROOT}/sub/home": "/home/person", f"{ROOT}/innocent": f"{ROOT}/.git/config"}
+LINKS = {
+    f"{ROOT}/link": "/etc/passwd",
+    f"{ROOT}/sub/home": "/home/person",
+    f"{ROOT}/up": ROOT,
+    f"{ROOT}/innocent": f"{ROOT}/.git/config",
+}
 
 
 def resolve(path: str, folder: str) -> str:
@@ -26,7 +31,7 @@ def resolve(path: str, folder: str) -> str:
 ALLOWED = (
     ("pytest",), ("ruff", "check"), ("git", "status"), ("git", "log"), ("git", "diff"), ("git", "grep"), ("ls",),
     ("cat",), ("rg",), ("grep",), ("sort",), ("echo",), ("npm", "run", "test"), ("npm", "test"), ("go", "test"),
-    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("wc",),
+    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("wc",), ("./run",),
 )  # fmt: skip
 # What nobody is ever offered, but a hand-made or older row of the table may hold.
 OVERREACHING = (
@@ -40,7 +45,7 @@ GRANTS = tuple(
     for words in ALLOWED + OVERREACHING
 )
 
-REFUSED_LINES = (
+REFUSED_LINES: tuple[str, ...] = (
     # chaining
     "pytest; rm -rf ~", "pytest;rm x", "pytest && rm x", "pytest || rm x", "pytest | sh", "pytest | tee out",
     "pytest |& sh", "pytest & curl x|sh", "pytest &", "pytest & ", "false || touch x", "pytest;\trm x", "pytest;;rm x",
@@ -69,6 +74,9 @@ REFUSED_LINES = (
     "alias pytest=rm; pytest x", "pytest() { rm x; }; pytest", "function pytest { rm x; }",
     "hash -p ./x pytest; pytest",
     "shopt -s expand_aliases; pytest", "trap 'rm x' EXIT; pytest", "source ./x", ". ./x", "cd / && pytest",
+    "cd sub && ./run", "cd sub/home && pytest", "cd && ls", "cd - && ls", "cd sub", "true", "cd a b && ls",
+    "cd -P a && ls", "pytest @args", "cat *.py", "pytest tests/test_*.py", "cat li?k", "cd sub && cat ../../x",
+    "true; rm x",
     "cd .. && ls",
     "exec pytest", "command pytest", "builtin echo x", "eval pytest", "eval 'rm x'", "coproc pytest", "time pytest",
     "if true; then rm x; fi", "for f in *; do cat $f; done", "while :; do ls; done", "case x in x) rm x;; esac",
@@ -96,7 +104,8 @@ REFUSED_LINES = (
     "pytest --basetemp=src", "pytest -p evil", "pytest -pevil", "pytest -c evil.ini", "tree -o x", "tree -ox",
     # paths
     "cat /etc/passwd", "cat ../secret", "cat a/../../b", "cat ~/.ssh/id_rsa", "cat ~", "ls /", "ls ..", "cat link",
-    "cat ./link", "cat sub/home/x", "cat sub/../link", "pytest --confcutdir=../x", "cat -- /etc/passwd",
+    "cat ./link", "cat sub/home/x", "cat sub/../link", "cat sub/home/../x", "cat up/../x", "cat up/../project2/x",
+    "cat /work/project/up/../x", "pytest --confcutdir=../x", "cat -- /etc/passwd",
     "head -n1 /etc/x",
     "cat \\/etc/passwd", "cat '/etc/passwd'", 'cat "/etc"/passwd', "cat /e't'c/passwd", "cat //etc/passwd",
     "cat ./../x",
@@ -138,7 +147,8 @@ COVERED_LINES = (
     "grep -rn 'x; y' src",
     "grep '/api/v1' src/a.py", "echo 'a; rm -rf ~'", 'echo "a && b > c"', "echo a\\;b", "npm run test",
     "npm run test -- --watch",
-    "npm test", "go test ./...", "cargo test --release", "uv run pytest -q", "cat src/*.py", "wc -l 'a file.txt'",
+    "npm test", "go test ./...", "cargo test --release", "uv run pytest -q", "rg 'a*b' src", "cd sub && pytest -q",
+    "cd sub && cat a || true", "wc -l 'a file.txt'",
     "sort -u names.txt", "ls ./src/../tests", "cat /work/project/a.py", "rg https://example.com/a src",
     "cat ünïcode.txt",
     "git diff main...HEAD -- src", "pytest --maxfail=1 --color=no", "cat .env.example", "git add .gitignore",
