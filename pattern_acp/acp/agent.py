@@ -4,50 +4,52 @@
 `Services` builds in the background as soon as initialize was answered; requests that need it wait for it here.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.capabilities import AUTH_METHOD, auth_methods, initialize_response
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
 from pattern_acp.jsonrpc.transport import Transport
+
+T = TypeVar("T")
 
 
 class SessionMethodsPort(Protocol):
     """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
 
-    async def new(self, request: schema.NewSessionRequest, context: RequestContext) -> object:
+    async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> object:
         """session/new."""
         ...
 
-    async def load(self, request: schema.LoadSessionRequest, context: RequestContext) -> object:
+    async def load(self, request: schema.LoadSessionRequest, context: RequestContext, /) -> object:
         """session/load."""
         ...
 
-    async def resume(self, request: schema.ResumeSessionRequest, context: RequestContext) -> object:
+    async def resume(self, request: schema.ResumeSessionRequest, context: RequestContext, /) -> object:
         """session/resume."""
         ...
 
-    async def list(self, request: schema.ListSessionsRequest) -> object:
+    async def list(self, request: schema.ListSessionsRequest, context: RequestContext, /) -> object:
         """session/list."""
         ...
 
-    async def close(self, request: schema.SessionRequest) -> object:
+    async def close(self, request: schema.SessionRequest, context: RequestContext, /) -> object:
         """session/close."""
         ...
 
-    async def delete(self, request: schema.SessionRequest) -> object:
+    async def delete(self, request: schema.SessionRequest, context: RequestContext, /) -> object:
         """session/delete."""
         ...
 
-    async def set_mode(self, request: schema.SetModeRequest) -> object:
+    async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> object:
         """session/set_mode."""
         ...
 
-    async def set_config_option(self, request: schema.SetConfigOptionRequest) -> object:
+    async def set_config_option(self, request: schema.SetConfigOptionRequest, context: RequestContext, /) -> object:
         """session/set_config_option."""
         ...
 
@@ -55,7 +57,7 @@ class SessionMethodsPort(Protocol):
         """The part of session/prompt that happens in wire order."""
         ...
 
-    async def prompt(self, request: schema.PromptRequest, context: RequestContext) -> object:
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
         """session/prompt."""
         ...
 
@@ -102,15 +104,17 @@ class Agent:
                 "initialize": self._initialize,
                 "authenticate": self._authenticate,
                 "logout": self._logout,
-                "session/new": self._new,
-                "session/load": self._load,
-                "session/resume": self._resume,
-                "session/list": self._list,
-                "session/close": self._close,
-                "session/delete": self._delete,
-                "session/set_mode": self._set_mode,
-                "session/set_config_option": self._set_config_option,
-                "session/prompt": self._prompt,
+                "session/new": self._for_sessions(schema.NewSessionRequest, lambda methods: methods.new),
+                "session/load": self._for_sessions(schema.LoadSessionRequest, lambda methods: methods.load),
+                "session/resume": self._for_sessions(schema.ResumeSessionRequest, lambda methods: methods.resume),
+                "session/list": self._for_sessions(schema.ListSessionsRequest, lambda methods: methods.list),
+                "session/close": self._for_sessions(schema.SessionRequest, lambda methods: methods.close),
+                "session/delete": self._for_sessions(schema.SessionRequest, lambda methods: methods.delete),
+                "session/set_mode": self._for_sessions(schema.SetModeRequest, lambda methods: methods.set_mode),
+                "session/set_config_option": self._for_sessions(
+                    schema.SetConfigOptionRequest, lambda methods: methods.set_config_option
+                ),
+                "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
             },
             notifications={"session/cancel": self._cancel},
             prepare={"session/prompt": self._register_prompt},
@@ -159,51 +163,21 @@ class Agent:
             self._services.begin(self.dispatcher, self._client, None)
         return await self._services.methods()
 
-    async def _new(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        request = schema.read_params(raw, schema.NewSessionRequest)
-        return await (await self._sessions()).new(request, context)
+    def _for_sessions(
+        self, params: type[T], choose: Callable[[SessionMethodsPort], Callable[[T, RequestContext], Awaitable[object]]]
+    ) -> RequestHandler:
+        """A handler that reads its parameters, waits for the sessions, and calls one of their methods."""
 
-    async def _load(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        request = schema.read_params(raw, schema.LoadSessionRequest)
-        return await (await self._sessions()).load(request, context)
+        async def handle(raw: msgspec.Raw, context: RequestContext) -> object:
+            request = schema.read_params(raw, params)
+            return await choose(await self._sessions())(request, context)
 
-    async def _resume(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        request = schema.read_params(raw, schema.ResumeSessionRequest)
-        return await (await self._sessions()).resume(request, context)
-
-    async def _list(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        del context
-        request = schema.read_params(raw, schema.ListSessionsRequest)
-        return await (await self._sessions()).list(request)
-
-    async def _close(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        del context
-        request = schema.read_params(raw, schema.SessionRequest)
-        return await (await self._sessions()).close(request)
-
-    async def _delete(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        del context
-        request = schema.read_params(raw, schema.SessionRequest)
-        return await (await self._sessions()).delete(request)
-
-    async def _set_mode(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        del context
-        request = schema.read_params(raw, schema.SetModeRequest)
-        return await (await self._sessions()).set_mode(request)
-
-    async def _set_config_option(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        del context
-        request = schema.read_params(raw, schema.SetConfigOptionRequest)
-        return await (await self._sessions()).set_config_option(request)
+        return handle
 
     def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> None:
         methods = self._services.methods_if_ready()
         if methods is not None and not self._signed_out:
             methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
-
-    async def _prompt(self, raw: msgspec.Raw, context: RequestContext) -> object:
-        request = schema.read_params(raw, schema.PromptRequest)
-        return await (await self._sessions()).prompt(request, context)
 
     def _cancel(self, raw: msgspec.Raw) -> None:
         methods = self._services.methods_if_ready()

@@ -121,7 +121,7 @@ class UsageUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate"
 
 
 class Notice(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
-    """A message beside the conversation; only for clients that advertise `session.notices`."""
+    """A message beside the conversation, with a title; only for clients that advertise `session.notices`."""
 
     severity: str
     title: str

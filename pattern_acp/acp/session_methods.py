@@ -32,7 +32,7 @@ class SessionMethods:
         self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
         self._announced: set[SessionId] = set()
 
-    async def new(self, request: schema.NewSessionRequest, context: RequestContext) -> schema.NewSessionResponse:
+    async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new. Nothing is sent about the session before its answer."""
         opening = Opening(request.cwd, request.additional_directories, server_names(request.mcp_servers))
         session = await self._sessions.create(opening)
@@ -42,21 +42,25 @@ class SessionMethods:
             session_id=session.session_id, modes=mode_state(options), config_options=config_options(options)
         )
 
-    async def load(self, request: schema.LoadSessionRequest, context: RequestContext) -> schema.OpenedSessionResponse:
+    async def load(
+        self, request: schema.LoadSessionRequest, context: RequestContext, /
+    ) -> schema.OpenedSessionResponse:
         """session/load: the whole replay goes out before the answer."""
         session = await self._sessions.load(request.session_id, opening_of(request))
         self._announce_later(session, context)
         return opened(session)
 
     async def resume(
-        self, request: schema.ResumeSessionRequest, context: RequestContext
+        self, request: schema.ResumeSessionRequest, context: RequestContext, /
     ) -> schema.OpenedSessionResponse:
         """session/resume: no replay."""
         session = await self._sessions.resume(request.session_id, opening_of(request))
         self._announce_later(session, context)
         return opened(session)
 
-    async def list(self, request: schema.ListSessionsRequest) -> schema.ListSessionsResponse:
+    async def list(
+        self, request: schema.ListSessionsRequest, _context: RequestContext, /
+    ) -> schema.ListSessionsResponse:
         """session/list."""
         page = await self._sessions.list(request.cwd, request.cursor)
         return schema.ListSessionsResponse(
@@ -73,24 +77,26 @@ class SessionMethods:
             next_cursor=page.next_cursor,
         )
 
-    async def close(self, request: schema.SessionRequest) -> schema.EmptyResponse:
+    async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/close."""
         await self._sessions.close(request.session_id)
         self._client.forget(SessionId(request.session_id))
         return schema.EmptyResponse()
 
-    async def delete(self, request: schema.SessionRequest) -> schema.EmptyResponse:
+    async def delete(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/delete."""
         await self._sessions.delete(request.session_id)
         self._client.forget(SessionId(request.session_id))
         return schema.EmptyResponse()
 
-    async def set_mode(self, request: schema.SetModeRequest) -> schema.EmptyResponse:
+    async def set_mode(self, request: schema.SetModeRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/set_mode."""
         await self._sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
         return schema.EmptyResponse()
 
-    async def set_config_option(self, request: schema.SetConfigOptionRequest) -> schema.SetConfigOptionResponse:
+    async def set_config_option(
+        self, request: schema.SetConfigOptionRequest, _context: RequestContext, /
+    ) -> schema.SetConfigOptionResponse:
         """session/set_config_option: always the complete list."""
         session = self._sessions.get(request.session_id)
         value = request.value if isinstance(request.value, str) else str(request.value).lower()
@@ -105,7 +111,7 @@ class SessionMethods:
         self._tickets[context.request_id] = (session, ticket)
         context.on_cancel(ticket.cancel)
 
-    async def prompt(self, request: schema.PromptRequest, context: RequestContext) -> schema.PromptResponse:
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> schema.PromptResponse:
         """session/prompt: every update of the turn goes out before this answer."""
         registered = self._tickets.pop(context.request_id, None)
         if registered is None:

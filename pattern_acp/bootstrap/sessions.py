@@ -20,6 +20,8 @@ from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
 
 logger = logging.getLogger(__name__)
@@ -58,14 +60,14 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
-            tasks.start_soon(sessions.keep_leases, _lease_pause, name="lease keeper")
+            tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             tasks.start_soon(providers.refresh, name="model lists")
             tasks.start_soon(anyio.to_thread.run_sync, providers.warm, name="warm the HTTP client")
             try:
                 yield OpenSessions(SessionMethods(sessions, client), client.introduce)
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
-                    await _wind_down(sessions)
+                    await _wind_down(sessions, shared)
                 tasks.cancel_scope.cancel()
 
 
@@ -79,9 +81,9 @@ async def _lease_pause() -> None:
     await anyio.sleep(LEASE_SECONDS)
 
 
-async def _wind_down(sessions: Sessions) -> None:
+async def _wind_down(sessions: Sessions, shared: Constellation) -> None:
     await sessions.cancel_all()
     try:
-        await sessions.release_all()
+        await release_leases(shared)
     except PatternError:
         logger.warning("Leases could not be given up.", exc_info=True)

@@ -1,7 +1,7 @@
 """The sessions of one process: new, load, resume, list, close, delete."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -14,6 +14,7 @@ from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import Event, SessionClosed, SessionDeleted
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.recall import remove_source
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import UnknownSessionError
 from pattern_acp.session.opening import Opening, create_session, reopen_session
@@ -124,20 +125,6 @@ class Sessions:
             for session in tuple(self._open.values()):
                 await session.wait_until_idle()
 
-    async def release_all(self) -> None:
-        """Give up every lease of this process."""
-        holder = self._constellation.holder
-        await self._constellation.database.write(lambda tx: leases.release_all(tx, holder))
-
-    async def keep_leases(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Renew the leases of open sessions, once after each `wait`, until cancelled."""
-        while True:
-            await wait()
-            try:
-                await self._constellation.database.write(self._renew)
-            except PatternError:
-                logger.warning("leases could not be renewed", exc_info=True)
-
     async def _reopen(self, session_id: str, opening: Opening, how: str) -> tuple[Session, Sequence[Event]]:
         already = self._open.get(SessionId(session_id))
         if already is not None:
@@ -165,9 +152,6 @@ class Sessions:
     def _release(self, tx: Transaction, session_id: SessionId) -> None:
         leases.release(tx, session_id, self._constellation.holder)
 
-    def _renew(self, tx: Transaction) -> None:
-        leases.renew_all(tx, self._constellation.holder, self._constellation.clock.now_ms())
-
 
 async def delete_session(database: Database, session_id: str, *, now: int) -> bool:
     """Take a session off every list; False when there is none."""
@@ -177,6 +161,7 @@ async def delete_session(database: Database, session_id: str, *, now: int) -> bo
             return False
         appended = append(tx, session_id, SessionDeleted(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
         sessions.mark_deleted(tx, SessionId(session_id), seq=appended.seq)
+        remove_source(tx, session_id)
         return True
 
     return await database.write(write)

@@ -26,6 +26,7 @@ from pattern_acp.jsonrpc.loopback import loopback_pair
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Constellation, Models
+from pattern_acp.session.lease_keeper import release_leases
 from pattern_acp.session.registry import Sessions
 from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.models import FakeModels, fake_model
@@ -127,12 +128,12 @@ async def running_agent(
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)
                 tasks.start_soon(agent.run)
-                tasks.start_soon(editor.run)
+                tasks.start_soon(editor.dispatcher.run)
                 tasks.start_soon(client.timer.run)
                 await editor.initialize()
                 yield RunningAgent(editor, model, sessions, opened, folder)
                 await sessions.cancel_all()
-                await sessions.release_all()
+                await release_leases(shared)
                 tasks.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 import msgspec
 
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.transport import Transport
@@ -81,36 +81,27 @@ class FakeEditor:
         self.updates: list[JsonDict] = []
         self.asked: list[JsonDict] = []
         self.requests: list[tuple[str, JsonDict]] = []
-        self.terminals: dict[str, FakeTerminalState] = {}
-        self.run_in_terminal: Callable[[FakeTerminalState], None] = end_with("", 0)
+        self.terminals = FakeTerminals(self._params)
         self._changed = anyio.Event()
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             self.recording,
             requests={
                 "fs/read_text_file": self._read,
                 "fs/write_text_file": self._write,
                 "session/request_permission": self._ask,
-                "terminal/create": self._create_terminal,
-                "terminal/output": self._terminal_output,
-                "terminal/wait_for_exit": self._wait_for_exit,
-                "terminal/kill": self._kill,
-                "terminal/release": self._release,
+                **self.terminals.handlers(),
             },
             notifications={"session/update": self._update},
             translate=leave_unexplained,
         )
 
-    async def run(self) -> None:
-        """Serve the agent until the connection ends."""
-        await self._dispatcher.run()
-
     async def request(self, method: str, params: JsonDict, *, deadline: float = 10.0) -> JsonDict:
         """Ask the agent; errors are raised as `RemoteError`."""
-        return await self._dispatcher.request(method, params, JsonDict, deadline=deadline)
+        return await self.dispatcher.request(method, params, JsonDict, deadline=deadline)
 
-    async def notify(self, method: str, params: JsonDict) -> None:
-        """Tell the agent."""
-        await self._dispatcher.notify(method, params)
+    async def cancel(self, session_id: str) -> None:
+        """`session/cancel`."""
+        await self.dispatcher.notify("session/cancel", {"sessionId": session_id})
 
     async def initialize(self) -> JsonDict:
         """The first request, with this editor's capabilities."""
@@ -176,13 +167,32 @@ class FakeEditor:
         self._note()
         return {"outcome": await self.permission(params)}
 
+
+class FakeTerminals:
+    """The fake editor's terminals: they end at once unless a test says otherwise."""
+
+    def __init__(self, params: Callable[[str, msgspec.Raw], JsonDict]) -> None:
+        self._params = params
+        self.by_id: dict[str, FakeTerminalState] = {}
+        self.run: Callable[[FakeTerminalState], None] = end_with("", 0)
+
+    def handlers(self) -> dict[str, RequestHandler]:
+        """The terminal/* methods."""
+        return {
+            "terminal/create": self._create_terminal,
+            "terminal/output": self._terminal_output,
+            "terminal/wait_for_exit": self._wait_for_exit,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
+
     async def _create_terminal(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
         params = self._params(context.method, raw)
-        terminal_id = f"term_{len(self.terminals) + 1}"
+        terminal_id = f"term_{len(self.by_id) + 1}"
         line = " ".join([params["command"], *cast("Sequence[str]", params.get("args") or [])])
         state = FakeTerminalState(line)
-        self.terminals[terminal_id] = state
-        self.run_in_terminal(state)
+        self.by_id[terminal_id] = state
+        self.run(state)
         return {"terminalId": terminal_id}
 
     async def _terminal_output(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
@@ -206,7 +216,7 @@ class FakeEditor:
         self._terminal(context.method, raw).released = True
 
     def _terminal(self, method: str, raw: msgspec.Raw) -> FakeTerminalState:
-        return self.terminals[self._params(method, raw)["terminalId"]]
+        return self.by_id[self._params(method, raw)["terminalId"]]
 
 
 def leave_unexplained(error: Exception) -> RpcError | None:

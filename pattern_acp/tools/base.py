@@ -189,14 +189,6 @@ class MemoryAccess(Protocol):
         """
         ...
 
-    async def commit_as_person(self, edit: MemoryEdit) -> MemoryChange:
-        """Like `commit`, with the person as the actor: for slash commands and the terminal client.
-
-        Raises:
-            BlockError: nothing was changed, and why.
-        """
-        ...
-
     async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
         """Best hits over blocks and past messages, best first; any input is safe."""
         ...

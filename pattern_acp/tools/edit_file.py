@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
-from pattern_acp.tools.edit_text import EditResult, PassageError, Replacement, apply_replacements
+from pattern_acp.tools.edit_text import EditResult, Replacement, apply_replacements
 from pattern_acp.tools.file_changes import (
     FileChange,
     changed_since,
@@ -73,25 +73,19 @@ async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) 
         raise ToolFailedError(f"{await missing_sentence(target)} A new file is made with write_file.")
     known = context.read_fingerprints.get(target.resolved)
     is_stale = known is not None and known != before.fingerprint
+    if is_stale:
+        raise changed_since(
+            f"{target.shown} was changed since you read it, so nothing was edited.", target, before, context
+        )
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
-    # On a text that the model has not seen, only an exact match proves that the passage is the one it means.
-    apply = partial(apply_replacements, before.text, replacements, exact_only=is_stale)
-    try:
-        result = await anyio.to_thread.run_sync(apply)
-    except PassageError as error:
-        if not is_stale:
-            raise
-        sentence = f"{target.shown} was changed since you read it, and the edit does not fit any more."
-        raise changed_since(sentence, target, before, context) from error
-    summary = _summary(target, result, is_stale=is_stale)
-    return FileChange(target, before, result.text, summary, result.lines[0], known is not None and not is_stale)
+    result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))
+    summary = _summary(target, result)
+    return FileChange(target, before, result.text, summary, result.lines[0], known is not None)
 
 
-def _summary(target: Target, result: EditResult, *, is_stale: bool) -> str:
+def _summary(target: Target, result: EditResult) -> str:
     lines = ", ".join(str(line) for line in result.lines[:LINES_NAMED])
     more = ", ..." if len(result.lines) > LINES_NAMED else ""
     where = f"{'line' if len(result.lines) == 1 else 'lines'} {lines}{more}"
     sentences = [f"Edited {target.shown}: {plural(result.count, 'replacement')} at {where}.", *result.notes]
-    if is_stale:
-        sentences.append("The file was changed elsewhere since you read it; read it again before you rely on the rest.")
     return " ".join(sentences)

@@ -64,10 +64,9 @@ class PassageError(ToolFailedError):
     """A passage is missing or not unique: the text may differ from what the model believes."""
 
 
-def apply_replacements(text: str, replacements: Sequence[Replacement], *, exact_only: bool = False) -> EditResult:
+def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditResult:
     """Apply the replacements in order, each on the result of the one before.
 
-    `exact_only` leaves out the second, whitespace-tolerant try.
 
     Raises:
         PassageError: a passage is not there or not unique; shows the closest lines or the candidates.
@@ -78,7 +77,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement], *, exact_
     body = with_newline(text.removeprefix(mark), "\n") if newline else text.removeprefix(mark)
     count, lines, notes = 0, list[int](), list[str]()
     for index, replacement in enumerate(replacements):
-        step = _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]", exact_only=exact_only)
+        step = _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]")
         body = step.text
         count += len(step.offsets)
         lines.extend(_line_numbers(body, step.offsets))
@@ -114,7 +113,7 @@ def _in_newlines(replacement: Replacement, newline: str, mark: str) -> Replaceme
     return Replacement(old, new, replacement.replace_all)
 
 
-def _apply_one(text: str, replacement: Replacement, name: str, *, exact_only: bool) -> _Step:
+def _apply_one(text: str, replacement: Replacement, name: str) -> _Step:
     if not replacement.old_text:
         return _fill_empty(text, replacement, name)
     if replacement.old_text == replacement.new_text:
@@ -123,9 +122,6 @@ def _apply_one(text: str, replacement: Replacement, name: str, *, exact_only: bo
     offsets = _offsets_of(text, replacement.old_text)
     if offsets:
         return _replace_at(text, replacement, offsets, name)
-    if exact_only:
-        sentence = f"`{name}.old_text` is not in the file."
-        raise PassageError(sentence)
     for tried, note in _tolerant_tries(replacement, name):
         places = find_lines(text, tried.old_text)
         if places:

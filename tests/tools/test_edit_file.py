@@ -51,36 +51,16 @@ async def test_a_match_without_regard_to_white_space_is_told(tmp_path: Path):
     assert "matched only without regard to white space" in outcome.text
 
 
-async def test_an_edit_of_a_passage_that_changed_since_it_was_read_is_refused_with_the_new_text(tmp_path: Path):
-    (tmp_path / "a").write_text("old\n")
+async def test_an_edit_of_a_file_that_changed_since_it_was_read_is_refused_with_the_new_text(tmp_path: Path):
+    (tmp_path / "a").write_text("one\nold\n")
     bench = tool_bench(tmp_path)
     await bench.call(ReadFile(), path="a")
-    (tmp_path / "a").write_text("theirs\n")
-    with pytest.raises(FileChangedError, match=r"does not fit any more\. Nothing was written\..*\n1\ttheirs"):
+    (tmp_path / "a").write_text("theirs\nold\n")
+    with pytest.raises(FileChangedError, match=r"changed since you read it, so nothing was edited\..*\n1\ttheirs"):
         await bench.prepare(EditFile(), path="a", edits=[edit("old", "mine")])
-    await bench.call(EditFile(), path="a", edits=[edit("theirs", "mine")])
-    assert (tmp_path / "a").read_text() == "mine\n"
-
-
-async def test_on_a_text_the_model_has_not_seen_only_an_exact_passage_counts(tmp_path: Path):
-    (tmp_path / "a").write_text("x\n")
-    bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
-    (tmp_path / "a").write_text("  x\n  y\n")
-    with pytest.raises(FileChangedError):
-        await bench.prepare(EditFile(), path="a", edits=[edit("x\ny", "z")])
-
-
-async def test_an_edit_of_a_passage_that_others_left_alone_is_made_and_told(tmp_path: Path):
-    (tmp_path / "a").write_text("one\ntwo\n")
-    bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
-    (tmp_path / "a").write_text("zero\none\ntwo\n")
-    outcome = await bench.call(EditFile(), path="a", edits=[edit("two", "2")])
-    assert (tmp_path / "a").read_text() == "zero\none\n2\n"
-    assert "changed elsewhere since you read it" in outcome.text
-    with pytest.raises(FileChangedError):
-        await bench.call(WriteFile(), path="a", content="all of it")
+    assert (tmp_path / "a").read_text() == "theirs\nold\n"
+    await bench.call(EditFile(), path="a", edits=[edit("old", "mine")])
+    assert (tmp_path / "a").read_text() == "theirs\nmine\n"
 
 
 async def test_a_file_that_changes_while_the_person_is_asked_is_not_written(tmp_path: Path):

@@ -157,11 +157,6 @@ def test_copied_line_numbers_are_left_out():
     assert "line numbers copied from read_file" in result.notes[0]
 
 
-def test_the_second_try_can_be_left_out():
-    with pytest.raises(PassageError):
-        apply_replacements("  a\n  b\n", [Replacement("a\nb", "x")], exact_only=True)
-
-
 def test_a_line_ending_is_known_only_when_all_lines_share_it():
     assert [newline_of(text) for text in ("", "a", "a\n", "a\r\nb\r\n", "a\r\nb\n")] == ["", "", "\n", "\r\n", ""]
 

@@ -95,7 +95,7 @@ CREATE UNIQUE INDEX blocks_by_label ON blocks (scope, owner, label) WHERE delete
 CREATE TABLE block_updates (
     block_id TEXT NOT NULL REFERENCES blocks (id),
     number INTEGER NOT NULL,             -- 1, 2, 3 … within the block
-    data BLOB NOT NULL,                  -- Loro update; '' bytes for the creation
+    data BLOB NOT NULL,                  -- Loro update; the first is the block's creation, so that the log alone rebuilds it
     frontiers_before BLOB NOT NULL,
     frontiers_after BLOB NOT NULL,
     peer TEXT NOT NULL,                  -- Loro peer id of the process start, decimal
