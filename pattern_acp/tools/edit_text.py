@@ -67,7 +67,6 @@ class PassageError(ToolFailedError):
 def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditResult:
     """Apply the replacements in order, each on the result of the one before.
 
-
     Raises:
         PassageError: a passage is not there or not unique; shows the closest lines or the candidates.
         ToolFailedError: a replacement is empty or changes nothing.
