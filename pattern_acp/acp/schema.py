@@ -174,6 +174,8 @@ def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
 
 def repair(path: str, value: object) -> object:
     """What is forgiven in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
+    if path == "clientInfo" and isinstance(value, dict) and "version" not in value:
+        return {**cast("dict[str, object]", value), "version": ""}
     if _OPTIONAL_DETAIL.search(path) or (path.rpartition(".")[2] == "_meta" and not isinstance(value, dict)):
         return DROP
     if path == "prompt[].type" and isinstance(value, str) and value not in CONTENT_BLOCK_TYPES:

@@ -10,10 +10,10 @@ from pattern_acp.domain.stop_reason import StopReason
 
 
 class Implementation(MetaWire, frozen=True, kw_only=True):
-    """Name and version of a program."""
+    """Name and version of a program; a client that names no version has the empty one."""
 
     name: str
-    version: str = ""
+    version: str
     title: str | None = None
 
 

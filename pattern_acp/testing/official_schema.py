@@ -1,0 +1,57 @@
+"""The official JSON schema of ACP v1, fetched when a test asks for it.
+
+Owns: getting `schema/v1/schema.json` out of the npm package that carries it. It is not vendored: it is the protocol's
+own file, and the newest one is the judge.
+"""
+
+import functools
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from pattern_acp.domain.canonical import JsonObject
+
+PACKAGE = "@agentclientprotocol/sdk@2.4.0"
+"""The package and version whose schema tag our structs were checked against."""
+
+MEMBER = "package/schema/v1/schema.json"
+
+FETCH_SECONDS = 20
+"""A test's own limit is 30 s."""
+
+
+@functools.cache
+def official_schema() -> JsonObject | None:
+    """The schema, or None where npm is missing or cannot fetch. Kept in the system's temporary directory."""
+    folder = Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2]
+    kept = folder / "schema.json"
+    if not kept.exists():
+        text = _fetch()
+        if text is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        # Another test process may be doing the same: the file appears whole or not at all.
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
+            part.write(text)
+        Path(part.name).replace(kept)
+    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
+
+
+def _fetch() -> bytes | None:
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", PACKAGE, "--silent"]
+        try:
+            subprocess.run(command, cwd=folder, check=True, timeout=FETCH_SECONDS, capture_output=True)  # noqa: S603  our own words
+            archive = next(Path(folder).glob("*.tgz"))
+            with tarfile.open(archive) as package:
+                member = package.extractfile(MEMBER)
+                return None if member is None else member.read()
+        except (subprocess.SubprocessError, OSError, StopIteration):
+            return None

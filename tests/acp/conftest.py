@@ -1,0 +1,14 @@
+"""What the tests of the wire share."""
+
+import pytest
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.testing.official_schema import official_schema
+
+
+@pytest.fixture(scope="session")
+def official() -> JsonObject:
+    schema = official_schema()
+    if schema is None:
+        pytest.skip("the official JSON schema could not be fetched with npm")
+    return schema
