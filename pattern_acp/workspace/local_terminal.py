@@ -29,6 +29,7 @@ LEFTOVER_GRACE_SECONDS = 0.3
 command costs this time in full."""
 
 _CLEANUP_SECONDS = 1.8
+_LAST_WORDS_SECONDS = 0.3
 _LAST_WORDS_BYTES = 2_000_000
 """Read after the command ended, at most: a background process may write for ever. A Linux pipe holds at most 1 MB."""
 
@@ -153,9 +154,17 @@ class _LocalCommand:
                     group.start_soon(self._read_some, group.cancel_scope)
             self._steps += 1
             if self._process.returncode is not None:
-                self._read_ready()
+                await self._take_last_words()
                 self._buffer.finish()
                 self._ended = True
+
+    async def _take_last_words(self) -> None:
+        self._read_ready()
+        if self._pipe.knows_when_empty():
+            return
+        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+            while not self._pipe_ended:
+                self._take(await self._pipe.read())
 
     async def _wait_for_process(self, done: anyio.CancelScope) -> None:
         await self._process.wait()

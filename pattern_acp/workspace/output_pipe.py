@@ -26,6 +26,10 @@ class OutputPipe(Protocol):
         """Bytes that are there already; None when there are none now, b"" once nobody can write any more."""
         ...
 
+    def knows_when_empty(self) -> bool:
+        """Whether a None of `read_ready` means that there is nothing, rather than that it cannot be known."""
+        ...
+
     def close(self) -> None:
         """Stop reading."""
         ...
@@ -53,6 +57,10 @@ class DescriptorPipe:
         except OSError:
             return b""
 
+    def knows_when_empty(self) -> bool:
+        """See `OutputPipe.knows_when_empty`."""
+        return True
+
     def close(self) -> None:
         """See `OutputPipe.close`."""
         os.close(self._descriptor)
@@ -74,8 +82,12 @@ class StreamPipe:
             return b""
 
     def read_ready(self) -> bytes | None:
-        """See `OutputPipe.read_ready`; the stream cannot say, so that the end must be waited for."""
+        """See `OutputPipe.read_ready`."""
         return None
+
+    def knows_when_empty(self) -> bool:
+        """See `OutputPipe.knows_when_empty`; the stream cannot say, so that the end must be waited for."""
+        return False
 
     def close(self) -> None:
         """See `OutputPipe.close`; the process closes its stream."""
