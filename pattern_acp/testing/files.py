@@ -91,4 +91,4 @@ class FakeFileSystem:
         raise FileMissingError(f"There is no file {path}.")
 
     def _spoil(self, text: str) -> str:
-        return text.removesuffix("\n") if self.habits.drops_final_newline else text
+        return text.removesuffix("\n").removesuffix("\r") if self.habits.drops_final_newline else text

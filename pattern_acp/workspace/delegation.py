@@ -71,7 +71,7 @@ class DelegatingFileSystem:
     def note_command_ran(self) -> None:
         """Tell that a shell command ended: files may have changed under the editor's buffers (zed#49162)."""
         self._commands += 1
-        self._watched_until_ns = self._now_ns()
+        self._watched_until_ns = self._now_ns() + _CLOCK_MARGIN_NS
 
     async def read_text_file(self, path: str) -> TextFile:
         """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""

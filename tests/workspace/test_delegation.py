@@ -1,0 +1,321 @@
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.testing.files import EditorHabits, FakeFileSystem
+from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
+from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
+from pattern_acp.workspace.editor_calls import MUTE_CALLS
+from pattern_acp.workspace.errors import (
+    CommandFailedToStartError,
+    EditorUnavailableError,
+    FileMissingError,
+    NotTextError,
+)
+from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.terminal import CommandRequest
+
+HOUR_NS = 3_600_000_000_000
+
+
+@dataclass
+class Bench:
+    """An editor with habits over one folder."""
+
+    folder: Path
+    habits: EditorHabits = field(default_factory=EditorHabits)
+    can_read: bool = True
+    can_write: bool = True
+    warnings: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        disk = LocalFileSystem()
+        self.editor = FakeFileSystem(disk=disk, habits=self.habits)
+        self.files = DelegatingFileSystem(
+            self.editor,
+            disk,
+            can_read=self.can_read,
+            can_write=self.can_write,
+            deadline=0.05,
+            on_warning=self.warnings.append,
+        )
+
+    def put(self, name: str, text: str, *, hours_old: int = 2) -> str:
+        path = self.folder / name
+        path.write_bytes(text.encode())
+        when = path.stat().st_mtime_ns - hours_old * HOUR_NS
+        os.utime(path, ns=(when, when))
+        return str(path)
+
+    def on_disk(self, name: str) -> str:
+        return (self.folder / name).read_bytes().decode()
+
+
+async def read(bench: Bench, path: str) -> tuple[str, str]:
+    with anyio.fail_after(5):
+        file = await bench.files.read_text_file(path)
+    return file.text, file.source
+
+
+async def write(bench: Bench, path: str, text: str) -> tuple[str, str]:
+    with anyio.fail_after(5):
+        file = await bench.files.write_text_file(path, text)
+    return file.text, file.source
+
+
+async def test_reads_see_unsaved_changes(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "saved\n")
+    bench.editor.texts[path] = "unsaved\n"
+    assert await read(bench, path) == ("unsaved\n", "editor")
+    assert bench.warnings == []
+
+
+async def test_a_file_that_was_never_saved_is_read_from_its_buffer(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = str(tmp_path / "untitled.txt")
+    bench.editor.texts[path] = "not saved yet"
+    assert await read(bench, path) == ("not saved yet", "editor")
+
+
+async def test_an_empty_answer_for_a_missing_file_means_missing(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(missing_as_empty=True))
+    with pytest.raises(FileMissingError):
+        await bench.files.read_text_file(str(tmp_path / "nothing.txt"))
+
+
+async def test_an_empty_answer_for_a_file_with_text_is_not_believed(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "text\n")
+    bench.editor.texts[path] = ""
+    assert await read(bench, path) == ("text\n", "disk")
+    assert len(bench.warnings) == 1
+
+
+async def test_an_empty_file_is_empty(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "")
+    assert await read(bench, path) == ("", "editor")
+    assert bench.warnings == []
+
+
+async def test_a_file_that_the_editor_does_not_show_is_read_from_the_disk(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=FileMissingError("The file is outside the project.")))
+    path = bench.put("a.txt", "text\n")
+    assert await read(bench, path) == ("text\n", "disk")
+    assert bench.warnings == []
+
+
+async def test_an_editor_that_answers_errors_is_replaced_with_a_warning(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=EditorUnavailableError("The editor is busy.")))
+    path = bench.put("a.txt", "text\n")
+    file = await bench.files.read_text_file(path)
+    assert (file.text, file.source) == ("text\n", "disk")
+    assert bench.warnings == [file.warning]
+    assert "The editor is busy." in file.warning
+
+
+async def test_a_missing_file_stays_missing_whatever_the_editor_answers(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=WorkspaceError("Something odd.")))
+    with pytest.raises(FileMissingError):
+        await bench.files.read_text_file(str(tmp_path / "nothing.txt"))
+
+
+async def test_a_mute_editor_costs_two_deadlines_and_is_then_left_alone(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(mute=True))
+    path = bench.put("a.txt", "text\n")
+    for _ in range(5):
+        assert await read(bench, path) == ("text\n", "disk")
+    assert await write(bench, path, "new\n") == ("new\n", "disk")
+    assert len(bench.editor.calls) == MUTE_CALLS
+    assert any("times in a row" in warning for warning in bench.warnings)
+
+
+async def test_an_answer_in_between_restores_patience(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "text\n")
+    for mute in (True, False, True, False):
+        bench.habits.mute = mute
+        await read(bench, path)
+    assert len(bench.editor.calls) == 4
+
+
+async def test_binary_files_and_folders_are_not_asked_of_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path)
+    (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    with pytest.raises(NotTextError):
+        await bench.files.read_text_file(str(tmp_path / "image.png"))
+    with pytest.raises(WorkspaceError, match="folder"):
+        await bench.files.read_text_file(str(tmp_path))
+    assert bench.editor.calls == []
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+async def test_a_final_newline_that_the_editor_leaves_out_is_put_back(tmp_path: Path, ending: str):
+    bench = Bench(tmp_path, EditorHabits(drops_final_newline=True))
+    path = bench.put("a.txt", f"text{ending}")
+    assert await read(bench, path) == (f"text{ending}", "editor")
+
+
+async def test_once_seen_dropping_newlines_the_editor_is_expected_to_do_so_for_unsaved_text(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(drops_final_newline=True))
+    path = bench.put("a.txt", "text\n")
+    await read(bench, path)
+    bench.editor.texts[path] = "unsaved\n"
+    assert await read(bench, path) == ("unsaved\n", "editor")
+
+
+async def test_a_missing_final_newline_is_kept_missing(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "text")
+    assert await read(bench, path) == ("text", "editor")
+
+
+async def test_a_buffer_that_a_command_made_stale_is_not_believed(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "old\n")
+    bench.editor.texts[path] = "old\n"
+    await read(bench, path)
+    bench.put("a.txt", "changed by a command\n", hours_old=0)
+    bench.files.note_command_ran()
+    assert await read(bench, path) == ("changed by a command\n", "disk")
+
+
+async def test_a_command_that_did_not_touch_the_file_changes_nothing(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "saved\n")
+    bench.editor.texts[path] = "unsaved\n"
+    await read(bench, path)
+    bench.files.note_command_ran()
+    assert await read(bench, path) == ("unsaved\n", "editor")
+
+
+async def test_a_file_written_during_a_command_is_read_from_the_disk_the_first_time_too(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "changed by a command\n", hours_old=0)
+    bench.editor.texts[path] = "old\n"
+    bench.files.note_command_ran()
+    assert await read(bench, path) == ("changed by a command\n", "disk")
+
+
+async def test_an_old_file_is_asked_of_the_editor_after_a_command(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "saved\n")
+    bench.editor.texts[path] = "unsaved\n"
+    bench.files.note_command_ran()
+    assert await read(bench, path) == ("unsaved\n", "editor")
+
+
+async def test_a_buffer_that_caught_up_is_believed_again(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "old\n")
+    bench.editor.texts[path] = "old\n"
+    await read(bench, path)
+    bench.put("a.txt", "new\n", hours_old=0)
+    bench.files.note_command_ran()
+    bench.editor.texts[path] = "new\n"
+    assert await read(bench, path) == ("new\n", "editor")
+    bench.editor.texts[path] = "new and unsaved\n"
+    assert await read(bench, path) == ("new and unsaved\n", "editor")
+
+
+async def test_a_write_goes_through_the_editor_and_is_read_back(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(formatter=str.upper))
+    path = bench.put("a.txt", "old\n")
+    assert await write(bench, path, "new\n") == ("NEW\n", "editor")
+    assert bench.editor.calls == [("write", path), ("read", path)]
+    assert bench.on_disk("a.txt") == "NEW\n"
+
+
+async def test_a_new_file_is_written_through_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = str(tmp_path / "new.txt")
+    assert await write(bench, path, "new\n") == ("new\n", "editor")
+    assert bench.on_disk("new.txt") == "new\n"
+
+
+async def test_a_write_without_the_capability_stays_away_from_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path, can_write=False)
+    path = bench.put("a.txt", "old\n")
+    bench.editor.texts[path] = "old\n"
+    assert await write(bench, path, "new\n") == ("new\n", "disk")
+    assert bench.editor.calls == []
+    assert await read(bench, path) == ("new\n", "disk")
+
+
+async def test_reads_without_the_capability_stay_away_from_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path, can_read=False)
+    path = bench.put("a.txt", "old\n")
+    assert await read(bench, path) == ("old\n", "disk")
+    assert await write(bench, path, "new\n") == ("new\n", "disk")
+    assert bench.editor.calls == [("write", path)]
+
+
+async def test_a_write_that_the_editor_does_not_serve_happens_once_on_the_disk(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(mute=True))
+    path = str(tmp_path / "new.txt")
+    file = await bench.files.write_text_file(path, "new\n")
+    assert (file.text, file.source) == ("new\n", "disk")
+    assert bench.on_disk("new.txt") == "new\n"
+    assert bench.warnings == [file.warning]
+
+
+async def test_a_write_that_the_editor_did_without_saying_so_is_not_repeated(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(mute_after_writing=True, formatter=str.upper))
+    path = bench.put("a.txt", "old\n")
+    assert await write(bench, path, "new\n") == ("NEW\n", "disk")
+    assert bench.on_disk("a.txt") == "NEW\n"
+    assert "all the same" in bench.warnings[0]
+
+
+async def test_a_write_that_is_not_saved_is_told(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(saves=False))
+    path = bench.put("a.txt", "old\n")
+    file = await bench.files.write_text_file(path, "new\n")
+    assert (file.text, file.source) == ("new\n", "editor")
+    assert bench.on_disk("a.txt") == "old\n"
+    assert bench.warnings == [file.warning]
+
+
+async def test_an_unsaved_new_file_is_what_was_written(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(saves=False))
+    path = str(tmp_path / "new.txt")
+    assert await write(bench, path, "new") == ("new", "editor")
+
+
+async def test_cancelling_a_read_is_not_swallowed(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(mute=True))
+    path = bench.put("a.txt", "text\n")
+    with anyio.move_on_after(0.01) as scope:
+        await bench.files.read_text_file(path)
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    "error", [CommandFailedToStartError("No such program."), EditorUnavailableError("The editor is gone.")]
+)
+async def test_a_command_that_the_editor_cannot_start_runs_locally(tmp_path: Path, error: WorkspaceError):
+    editor = FakeTerminal(lambda _: PlayedCommand(start_error=error), client_owned=True)
+    local = FakeTerminal()
+    warnings: list[str] = []
+    request = CommandRequest("true", str(tmp_path))
+    async with DelegatingTerminal(editor, local, on_warning=warnings.append).start(request) as command:
+        assert not command.client_owned
+    assert local.requests == [request]
+    assert local.commands[0].released
+    assert len(warnings) == 1
+    assert error.sentence in warnings[0]
+
+
+async def test_an_error_inside_the_context_comes_out_as_it_is(tmp_path: Path):
+    editor, local = FakeTerminal(client_owned=True), FakeTerminal()
+    terminal = DelegatingTerminal(editor, local, on_warning=lambda _: None)
+    with pytest.raises(EditorUnavailableError):
+        async with terminal.start(CommandRequest("true", str(tmp_path))):
+            raise EditorUnavailableError("The editor went away later.")
+    assert local.requests == []
+    assert editor.commands[0].released
