@@ -44,7 +44,7 @@ def compile_glob(pattern: str, root: str, *, flavour: Flavour = PLATFORM) -> Glo
     text = _anchored(pattern.removeprefix("!"), root, flavour)
     if text.count("**") > MAX_DOUBLE_STARS:
         raise WorkspaceError(f"The pattern has more than {MAX_DOUBLE_STARS} '**'; use fewer.")
-    expressions = [_expression(one.removeprefix("/")) for one in _alternatives(text)]
+    expressions = [glob_expression(one.removeprefix("/")) for one in _alternatives(text)]
     return Glob(text, negated, re.compile("|".join(expressions), re.DOTALL))
 
 
@@ -108,8 +108,8 @@ def _choices(inside: str) -> Iterator[str]:
     yield inside[start:]
 
 
-def _expression(text: str) -> str:
-    """The regular expression of a pattern without braces."""
+def glob_expression(text: str) -> str:
+    """The regular expression that a whole relative name must match; braces are plain text here."""
     parts = text.split("/")
     out: list[str] = []
     for index, part in enumerate(parts):

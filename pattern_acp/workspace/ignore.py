@@ -1,27 +1,62 @@
 """Which files git would leave out.
 
-Owns: reading `.gitignore` at every level and `.git/info/exclude`, with git's precedence. The person's global excludes
-are left out: what is found must not depend on whose machine it is. Must not know: who walks, nor what is searched.
+Owns: reading `.gitignore` at every level and `.git/info/exclude`, with git's precedence (gitignore(5)). The person's
+global excludes are left out: what is found must not depend on whose machine it is. Must not know: who walks, nor what
+is searched.
+
+Rules are matched here rather than by pathspec, whose rules also match what is below a folder; git matches each entry by
+itself, so that `*` and `!docs` show the folder `docs` but nothing in it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-
+from pattern_acp.workspace.flavour import PLATFORM
 from pattern_acp.workspace.git import git_facts
+from pattern_acp.workspace.globs import glob_expression
 
 _RULES_BYTES = 1_000_000
 """A longer rules file is a mistake or an attack."""
 
 
+_FLAGS = re.DOTALL if PLATFORM.case_sensitive else re.DOTALL | re.IGNORECASE
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One line of a rules file."""
+
+    expression: str
+    by_path: bool
+    """Whether the whole path below the file's folder is matched, rather than the last part alone."""
+    folders_only: bool
+    negated: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The rules of one file; `base` is where they apply, relative to the top, "" or with a final slash."""
+    """The rules of one file, last first; `base` is where they apply, relative to the top, "" or with a final slash."""
 
     base: str
-    spec: GitIgnoreSpec
+    rules: tuple[tuple[_Rule, re.Pattern[str]], ...]
+    any_name: re.Pattern[str] | None
+    """Matches when a rule by name may; most entries match no rule at all, and one expression says so quickly."""
+    any_path: re.Pattern[str] | None
+
+    def verdict(self, full: str, *, is_dir: bool) -> bool | None:
+        """Whether the last rule that matches ignores; None when none matches."""
+        path = full[len(self.base) :]
+        name = path.rpartition("/")[2]
+        by_name = self.any_name is not None and self.any_name.fullmatch(name) is not None
+        by_path = self.any_path is not None and self.any_path.fullmatch(path) is not None
+        if not by_name and not by_path:
+            return None
+        for rule, pattern in self.rules:
+            if (is_dir or not rule.folders_only) and pattern.fullmatch(path if rule.by_path else name):
+                return not rule.negated
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +71,8 @@ class IgnoreRules:
 
     def ignores(self, name: str, *, is_dir: bool) -> bool:
         """Whether git leaves the entry out. Its folder must not be left out itself."""
-        full = f"{self.offset}{name}/" if is_dir else f"{self.offset}{name}"
         for level in reversed(self.levels):
-            verdict = level.spec.check_file(full[len(level.base) :]).include
+            verdict = level.verdict(self.offset + name, is_dir=is_dir)
             if verdict is not None:
                 return verdict
         return False
@@ -75,12 +109,21 @@ def _exclude_file(top: Path) -> Path:
 
 
 def _levels(*files: tuple[str, Path]) -> tuple[_Level, ...]:
-    levels: list[_Level] = []
-    for base, path in files:
-        lines = _lines(path)
-        if lines:
-            levels.append(_Level(base, _spec(lines)))
-    return tuple(levels)
+    found = ((base, [rule for line in _lines(path) if (rule := _rule(line)) is not None]) for base, path in files)
+    return tuple(_level(base, rules) for base, rules in found if rules)
+
+
+def _level(base: str, rules: Sequence[_Rule]) -> _Level:
+    return _Level(
+        base,
+        tuple((rule, re.compile(rule.expression, _FLAGS)) for rule in reversed(rules)),
+        _any_of([rule.expression for rule in rules if not rule.by_path]),
+        _any_of([rule.expression for rule in rules if rule.by_path]),
+    )
+
+
+def _any_of(expressions: Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(expressions), _FLAGS) if expressions else None
 
 
 def _lines(path: Path) -> list[str]:
@@ -91,21 +134,22 @@ def _lines(path: Path) -> list[str]:
             text = file.read(_RULES_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return []
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return [line for line in lines if line.strip() and not line.startswith("#")]
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _spec(lines: Sequence[str]) -> GitIgnoreSpec:
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
-        # One bad rule does not switch off the others; git skips it as well.
-        return GitIgnoreSpec.from_lines([line for line in lines if _is_rule(line)])
-
-
-def _is_rule(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
+def _rule(line: str) -> _Rule | None:
+    """The rule of a line; None for a comment or a line that says nothing."""
+    if line.startswith("#"):
+        return None
+    text = re.sub(r"(?<!\\) +$", "", line)
+    negated = text.startswith("!")
+    text = text.removeprefix("!")
+    folders_only = text.endswith("/")
+    text = text.removesuffix("/")
+    by_path = "/" in text
+    text = text.removeprefix("/")
+    if not text:
+        return None
+    # Without a slash, `**` is a star like any other.
+    expression = glob_expression(text if by_path else text.replace("**", "*"))
+    return _Rule(expression, by_path, folders_only, negated)
