@@ -24,6 +24,7 @@ from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from pattern_acp.providers.model_lists import ModelLists
 from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.status import auth_error
 
 if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
@@ -82,6 +83,13 @@ class Providers:
         if name not in self._built:
             self._built[name] = self._build(settings)
         return self._built[name], self._models.describe(settings, model or settings.wire).info
+
+    def missing_key(self, qualified: str) -> str:
+        """A sentence that names the variable when the provider needs a key and has none; else empty."""
+        settings = self._configured.get(qualified.partition("/")[0])
+        if settings is None or settings.wire not in {"anthropic", "openai"}:
+            return ""
+        return auth_error(settings, None).sentence if is_official(settings) and settings.api_key is None else ""
 
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""

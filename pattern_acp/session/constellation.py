@@ -29,6 +29,10 @@ class Models(Protocol):
         """
         ...
 
+    def missing_key(self, qualified: str) -> str:
+        """A sentence that names what is missing when the model's provider has no key and needs one; else empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:

@@ -27,7 +27,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.constellation import Constellation, ProjectSettings
-from pattern_acp.session.errors import InvalidRequestError, UnknownSessionError
+from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
@@ -118,9 +118,11 @@ async def reopen_session(
 ) -> tuple[Session, Sequence[Event]]:
     """A recorded session, taken over from a dead process if need be, and what it did so far."""
     place = await look_at(shared, opening)
+    found = await shared.database.read(lambda tx: _get(tx, SessionId(session_id)))
+    # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
+    model, notices = model_of(shared, found.model)
     reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
     row, events = reopened.row, reopened.events
-    model, notices = model_of(shared, row.model)
     state = SessionState(
         row.session_id,
         place.cwd,
@@ -139,10 +141,15 @@ async def reopen_session(
     return _session(shared, client, state), events
 
 
-def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str) -> _Reopened:
+def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
     row = sessions.get_session(tx, session_id)
     if row is None:
         raise UnknownSessionError(f"Session not found: {str(session_id)[:80]}")
+    return row
+
+
+def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str) -> _Reopened:
+    row = _get(tx, session_id)
     now = shared.clock.now_ms()
     leases.acquire(tx, session_id, shared.holder, now)
     close_interrupted(tx, session_id, at_ms=now)
@@ -222,17 +229,37 @@ def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list
     """The model of a new session: the project's when its file names one, else the process's."""
     wanted = place.settings.model
     if wanted in {"", shared.settings.model}:
-        return shared.default_model, []
+        return usable_default(shared), []
     return model_of(shared, wanted)
 
 
 def model_of(shared: Constellation, qualified: str) -> tuple[ModelInfo, list[str]]:
-    """The model a session used, or the default and a sentence when it is gone."""
-    try:
-        return shared.models.resolve(qualified)[1], []
-    except PatternError:
-        default = shared.default_model
-        return default, [f"The model {qualified} is no longer available; this session now uses {default.qualified}."]
+    """The model a session used, or the default and a sentence when it is gone or its provider has no key.
+
+    Raises:
+        CredentialsError: the default's provider has no key either.
+    """
+    missing = shared.models.missing_key(qualified)
+    if not missing:
+        try:
+            return shared.models.resolve(qualified)[1], []
+        except PatternError:
+            missing = f"The model {qualified} is no longer available."
+    default = usable_default(shared)
+    return default, [f"{missing} This session now uses {default.qualified}."]
+
+
+def usable_default(shared: Constellation) -> ModelInfo:
+    """The model of new sessions.
+
+    Raises:
+        CredentialsError: its provider needs a key and has none. Only a model that the person named can be one: the
+            automatic choice takes providers that can be asked.
+    """
+    missing = shared.models.missing_key(shared.default_model.qualified)
+    if missing:
+        raise CredentialsError(missing)
+    return shared.default_model
 
 
 def cost_of_session(events: Sequence[Event]) -> Cost | None:

@@ -76,6 +76,8 @@ async def show_notices(session: "Session", turn_id: TurnId) -> None:
 
 async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     shared = session.constellation
+    if missing := shared.models.missing_key(session.state.model.qualified):
+        raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
     gate = Gate(session.state.policy, session.approver, session.sink)

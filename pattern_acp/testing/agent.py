@@ -1,7 +1,7 @@
 """A whole agent in memory: sessions over a real database, a fake editor, and a scripted model."""
 
 import tempfile
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from pattern_acp.session.lease_keeper import release_leases
 from pattern_acp.session.registry import Sessions
 from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.models import FakeModels, fake_model
+from pattern_acp.testing.official_schema import kept_schema
 from pattern_acp.tools.registry import default_tools
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
@@ -96,6 +97,7 @@ class RunningAgent:
 
     editor: FakeEditor
     model: ScriptedProvider
+    models: FakeModels
     sessions: Sessions
     database: Database
     folder: Path
@@ -111,8 +113,12 @@ async def running_agent(
     settings: Settings | None = None,
     database: Path | None = None,
     others: Mapping[str, Provider] | None = None,
+    introduce: bool = True,
 ) -> AsyncGenerator[RunningAgent, None]:
-    """An initialized agent. `database` lets two agents share a constellation, one after or beside the other."""
+    """An agent that its editor has introduced itself to, unless `introduce` is false.
+
+    `database` lets two agents share a constellation, one after or beside the other.
+    """
     with temporary_folder() as folder:
         path = database or folder / "constellation" / "constellation.db"
         models = FakeModels({"scripted": model, **(others or {})})
@@ -130,11 +136,30 @@ async def running_agent(
                 tasks.start_soon(agent.run)
                 tasks.start_soon(editor.dispatcher.run)
                 tasks.start_soon(client.timer.run)
-                await editor.initialize()
-                yield RunningAgent(editor, model, sessions, opened, folder)
+                if introduce:
+                    await editor.initialize()
+                yield RunningAgent(editor, model, models, sessions, opened, folder)
                 await sessions.cancel_all()
                 await release_leases(shared)
                 tasks.cancel_scope.cancel()
+            judge_lines(editor.recording.both)
+
+
+def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
+    """Judge a whole conversation: who wrote each line (True: the agent), and the line.
+
+    Raises:
+        WireFaultError: a line of the agent is not what ACP allows.
+    """
+    # The SDK costs half a second, which only those pay who judge.
+    from pattern_acp.testing.wire import WireJudge
+
+    judge = WireJudge(kept_schema())
+    for by_agent, line in lines:
+        if by_agent:
+            judge.agent_wrote(line)
+        else:
+            judge.client_wrote(line)
 
 
 def shared_means(database: Database, models: Models, settings: Settings) -> Constellation:

@@ -11,6 +11,8 @@ class FakeModels:
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = dict(providers)
+        self.without_key: dict[str, str] = {}
+        """Sentences of `missing_key`, by provider."""
 
     def available(self) -> Sequence[ModelInfo]:
         """See `Models.available`."""
@@ -22,6 +24,10 @@ class FakeModels:
         if name not in self._providers:
             raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
         return self._providers[name], fake_model(name)
+
+    def missing_key(self, qualified: str) -> str:
+        """See `Models.missing_key`."""
+        return self.without_key.get(qualified.partition("/")[0], "")
 
 
 def fake_model(name: str) -> ModelInfo:

@@ -1,0 +1,58 @@
+"""Short ways to ask a fake editor for something, and to read what came of it.
+
+Owns: nothing but helpers of tests. They speak raw JSON, like `FakeEditor`.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import anyio
+
+from pattern_acp.acp.agent import Agent
+from pattern_acp.acp.errors import to_rpc_error
+from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.testing.agent import LateServices
+from pattern_acp.testing.editor import FakeEditor, JsonDict
+
+
+@asynccontextmanager
+async def bare_agent() -> AsyncGenerator[FakeEditor, None]:
+    """An agent that nobody introduced himself to, and no sessions behind it: what is before `initialize`."""
+    near, far = loopback_pair()
+    editor = FakeEditor(far)
+    agent = Agent(near, LateServices(), to_rpc_error)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(agent.run)
+        tasks.start_soon(editor.dispatcher.run)
+        yield editor
+        tasks.cancel_scope.cancel()
+
+
+async def refused(editor: FakeEditor, method: str, params: JsonDict) -> RemoteError:
+    """The error that a request is answered with.
+
+    Raises:
+        AssertionError: it was answered with a result.
+    """
+    try:
+        result = await editor.request(method, params)
+    except RemoteError as error:
+        return error
+    raise AssertionError(f"{method} was answered with {result}")
+
+
+def updates_of(editor: FakeEditor, session_id: str) -> list[JsonDict]:
+    """What one session was told so far, in order."""
+    return [cast("JsonDict", update["update"]) for update in editor.updates if update["sessionId"] == session_id]
+
+
+def kinds_of(updates: Sequence[JsonDict]) -> list[str]:
+    """The variants, in order."""
+    return [cast("str", update["sessionUpdate"]) for update in updates]
+
+
+def option(options: Sequence[JsonDict], option_id: str) -> JsonDict:
+    """One config option by its id."""
+    return next(item for item in options if item["id"] == option_id)
