@@ -163,6 +163,8 @@ def _look_up(word: _Word, search: _Search) -> Iterator[Target]:
             yield Target(piece, None)
             continue
         search.questions += len(search.folders)
+        if search.questions > _MOST_QUESTIONS:
+            return
         places = [_resolved(piece, folder, search) for folder in search.folders]
         yield from (Target(piece, place) for place in places)
         if word.moves:
@@ -175,7 +177,7 @@ def _resolved(piece: str, folder: str, search: _Search) -> str | None:
     POSIX follows a link before it takes `..` away, so `link/../x` is looked up step by step; Windows takes it by text.
     """
     try:
-        if search.windows or not re.search(r"[^/.][^/]*/+\.\.(?:/|$)", piece):
+        if search.windows or "/.." not in piece:
             return search.resolve(piece, folder)
         place, pending = ("/" if piece.startswith("/") else folder), ""
         for part in piece.split("/"):

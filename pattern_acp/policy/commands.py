@@ -18,6 +18,10 @@ from pattern_acp.policy.syntax import read_syntax
 MAX_LINE = 20_000
 """Longest line that is read, in characters; a longer one is asked about. Bounds the time of one decision."""
 
+MAX_COMMANDS = 200
+MAX_WORDS = 1_000
+"""Most commands and words of a line that is read; as for `MAX_LINE`."""
+
 _BROKEN_WORD = re.compile(r"\S\\\r?\n\S")
 _OTHER_SHELL = re.compile(r"[\^`']|%[^%\s]+%|![^!\s]+!")
 """What cmd and PowerShell read in another way than a POSIX shell: escapes, quotes and their own expansions."""
@@ -44,6 +48,8 @@ def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = 
     except ImportError:
         return CommandLine(line, (), features=found | {Feature.NO_GRAMMAR}, parse_ok=False)
     found |= syntax.features
+    if len(syntax.commands) > MAX_COMMANDS or sum(len(command.words) for command in syntax.commands) > MAX_WORDS:
+        found |= {Feature.TOO_LONG}
     if syntax.commands and not found and not _readers_agree(syntax):
         found |= {Feature.AMBIGUOUS}
     return CommandLine(line, syntax.commands, syntax.redirections, found, syntax.parse_ok)

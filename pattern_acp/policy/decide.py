@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
-from pattern_acp.policy.command_line import HIDING, CommandLine
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.covers import any_covers, forbids
 from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
+from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
 from pattern_acp.policy.scopes import command_scopes, edit_scopes, read_scopes
 
@@ -146,8 +146,9 @@ def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | N
     destructive = destructive_reason(line, windows=windows)
     if destructive is not None:
         return "destructive", destructive
-    if line.is_hiding:
-        return "unreadable_command", f"It cannot be told what this runs: it holds {_hidden(line)}."
+    hidden = hidden_features(line, windows=windows)
+    if hidden:
+        return "unreadable_command", f"It cannot be told what this runs: it holds {' and '.join(sorted(hidden))}."
     outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
     if outside:
         return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."
@@ -156,10 +157,6 @@ def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | N
         word, guard = protected[0]
         return "protected_path", f"It names {_quoted(word)}, which {guard.reason}."
     return None
-
-
-def _hidden(line: CommandLine) -> str:
-    return " and ".join(sorted(line.features & HIDING)) or "text that is not a complete shell line"
 
 
 def _quoted(text: str) -> str:

@@ -33,6 +33,12 @@ WRAPPERS = EVALUATORS | _names(
 )
 """Programs that run another program named in their words."""
 
+STARTERS = _names(
+    "env xargs sudo doas pkexec exec command builtin nohup nice ionice time timeout gtimeout stdbuf setsid strace "
+    "ltrace chrt taskset coproc caffeinate unbuffer rlwrap faketime start numactl eatmydata"
+)
+"""Wrappers whose first plain word is the command they run."""
+
 INSTALLERS = _names(
     "pip pip3 gem composer conda mamba twine nuget cabal stack rustup nvm pyenv asdf mise brew apt apt-get "
     "dnf yum pacman apk snap flatpak choco winget scoop port zypper emerge"

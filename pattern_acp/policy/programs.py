@@ -5,7 +5,7 @@ Owns: wrappers, prefixes and escape options of one command. Must not know: grant
 
 import re
 
-from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.program_tables import (
     ESCAPES,
@@ -15,6 +15,7 @@ from pattern_acp.policy.program_tables import (
     PLAIN,
     RUNNERS,
     SCRIPT_RUNNERS,
+    SHELLS,
     SUBCOMMANDS,
     WRAPPERS,
 )
@@ -40,9 +41,11 @@ def effective_commands(line: CommandLine, *, windows: bool = False, depth: int =
     """Every command that a line may run, those inside wrappers and quoted shell lines included.
 
     A wrapper's options differ between systems, so each of its words may be the start of the command it runs: the
-    answer holds more commands than run, never fewer.
+    answer holds more commands than run, never fewer. A line with more text than is read keeps to its outer commands.
     """
     found = list(line.commands)
+    if Feature.TOO_LONG in line.features:
+        return line.commands
     for command in line.commands:
         if depth and command.words and program_name(command.words[0]) in WRAPPERS:
             started = _suffixes(command)
@@ -52,12 +55,17 @@ def effective_commands(line: CommandLine, *, windows: bool = False, depth: int =
     return tuple(found)
 
 
+def takes_line(arguments: tuple[str, ...]) -> bool:
+    """Whether a shell is given a line to run, as with `-lc`, `-Command` or `/c`, and not a script's name."""
+    return any(re.match(r"[-+/][A-Za-z]*c", argument, re.IGNORECASE) for argument in arguments)
+
+
 def inner_lines(commands: list[SimpleCommand]) -> tuple[str, ...]:
     """Words of evaluators that may be shell lines themselves: those with white space or shell syntax in them."""
     texts: list[str] = []
     for command in commands:
         name, words = program_name(command.words[0]), command.words[1:]
-        if name not in EVALUATORS:
+        if name not in EVALUATORS or (name in SHELLS and not takes_line(words)):
             continue
         if name == "eval" and not texts:
             texts.append(" ".join(words))

@@ -18,14 +18,13 @@ from pattern_acp.policy.paths import (
     is_inside,
     is_inside_any,
     is_windows_path,
-    name_of,
     protection,
     shown_path,
 )
 from pattern_acp.policy.programs import prefix_words
 
-LABEL_LENGTH = 60
-"""Longest label of a button, in characters; wider ones are cut off by editors (reference: acp.md section 7)."""
+_LINE_LENGTH, _PREFIX_LENGTH, _FOLDER_LENGTH = 21, 29, 20
+"""Characters shown of what is allowed, so that no label is longer than 60: editors cut wider buttons off."""
 _UNSEEN = frozenset({Feature.EXPANSION, Feature.SUBSTITUTION, Feature.PROCESS_SUBSTITUTION, Feature.CHANGING_COMMAND})
 
 
@@ -62,7 +61,9 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
         return ()
     if destructive_reason(line, windows=windows) is not None and not line.features.isdisjoint(_UNSEEN):
         return ()
-    exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), allow_label("exactly", _code(access.line, 24)))
+    exact = GrantScope(
+        GrantKind.EXACT_COMMAND, exact_pattern(access), allow_label("exactly", _code(access.line, _LINE_LENGTH))
+    )
     doing = doing_commands(line)
     prefix = prefix_words(doing[0]) if len(doing) == 1 and is_plain(line, windows=windows) else None
     if prefix is None:
@@ -70,13 +71,14 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     pattern = prefix_pattern(prefix, access.cwd, resolve)
     if not any_covers((Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, pattern),), access, roots=roots, resolve=resolve):
         return (exact,)
-    return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, allow_label("", _code(" ".join(prefix) + " …", 31))), exact)
+    label = allow_label("", _code(f"{' '.join(prefix)} …", _PREFIX_LENGTH))
+    return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, label), exact)
 
 
 def allow_label(what: str, shown: str) -> str:
     """The text of an allowing button: one line that says how far it reaches and how long it lasts."""
     middle = f"{what} {shown}" if what else shown
-    return f"Always allow {middle} in this session"[:LABEL_LENGTH]
+    return f"Always allow {middle} in this session"
 
 
 def _code(text: str, length: int) -> str:
@@ -89,6 +91,4 @@ def _shown_folder(pattern: str, path: str, roots: Sequence[str]) -> str:
     if pattern != path:
         shown = f"{shown.rstrip('/')}/"
     # The end of a path tells more than its start.
-    return (
-        shown if len(shown) <= 20 else f"…{shown[-19:]}" if len(name_of(pattern)) < 19 else f"{shown[:9]}…{shown[-10:]}"
-    )
+    return shown if len(shown) <= _FOLDER_LENGTH else f"…{shown[1 - _FOLDER_LENGTH :]}"

@@ -61,14 +61,28 @@ _CHANGING = frozenset(
     {"command_substitution", "process_substitution", "simple_expansion", "expansion", "arithmetic_expansion"}
 )
 _COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
-_NOT_WORDS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "variable_assignment", "subshell"})
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
+_NOT_WORDS = _REDIRECTS | {"variable_assignment", "subshell"}
+_MOST_COMMANDS = 500
+"""Commands after which the walk stops; more than `commands.MAX_COMMANDS`, so such a line never counts as read."""
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A node to look at. `owed` are words of its command that the grammar put elsewhere."""
+
+    node: Node
+    piped: bool = False
+    in_command: bool = False
+    owed: tuple[Node, ...] = ()
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What the walk has found so far."""
+    """The line, and what the walk has found so far."""
 
+    line: str
     commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
     redirections: list[Redirection] = field(default_factory=list[Redirection])
     features: set[Feature] = field(default_factory=set[Feature])
@@ -80,21 +94,13 @@ def read_syntax(line: str) -> CommandLine:
     Raises:
         ImportError: the grammar is not installed.
     """
-    root = _parser().parse(line.encode("utf-8", "replace")).root_node
-    reading = _Reading()
-    pending = [(root, False)]  # a stack, since nesting is as deep as the author of the line wants it
-    while pending:
-        node, piped = pending.pop()
-        _note_features(node, reading)
-        if node.type in _COMMANDS:
-            reading.commands.append(_command(node, reading, piped=piped))
-        elif node.type == "variable_assignment" and (node.parent is None or node.parent.type not in _COMMANDS):
-            reading.commands.append(SimpleCommand((), (_text(node),)))
-        elif node.type == "file_redirect":
-            _note_redirection(node, reading)
-        is_fed = piped or _feeds(node)
-        children = enumerate(node.children)
-        pending += reversed([(child, is_fed or (node.type == "pipeline" and index > 0)) for index, child in children])
+    root = _parser().parse(_plain_letters(line).encode("ascii")).root_node
+    reading = _Reading(line)
+    pending = [_Visit(root)]  # a stack, since nesting is as deep as the author of the line wants it
+    while pending and len(reading.commands) <= _MOST_COMMANDS:
+        visit = pending.pop()
+        _read_node(visit, reading)
+        pending += reversed(_visits_below(visit, reading))
     parse_ok = not root.has_error
     if not parse_ok:
         reading.features.add(Feature.UNREADABLE)
@@ -111,8 +117,17 @@ def _parser() -> Parser:
     return Parser(Language(language()))
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+def _plain_letters(line: str) -> str:
+    """The line with a letter for each character that is not plain text; as long as before, so that places stay.
+
+    tree-sitter-bash 0.25 asks the C library for the class of characters that it has none for: `{` before a rare letter
+    ends the process. A shell takes such characters for letters too.
+    """
+    return "".join(char if " " <= char <= "~" or char in "\t\n" else "x" for char in line)
+
+
+def _text(node: Node, source: str) -> str:
+    return source[node.start_byte : node.end_byte]  # one byte a character, see `_plain_letters`
 
 
 def _note_features(node: Node, reading: _Reading) -> None:
@@ -125,54 +140,86 @@ def _note_features(node: Node, reading: _Reading) -> None:
         reading.features.add(Feature.OTHER_SYNTAX)
 
 
-def _feeds(node: Node) -> bool:
-    """Whether the commands below read a here-document, or come after one."""
-    return node.type == "heredoc_redirect" or any(child.type == "heredoc_redirect" for child in node.children)
+def _read_node(visit: _Visit, reading: _Reading) -> None:
+    node = visit.node
+    _note_features(node, reading)
+    if node.type in _COMMANDS:
+        reading.commands.append(_command(visit, reading))
+    elif node.type == "variable_assignment" and not visit.in_command:
+        reading.commands.append(SimpleCommand((), (_text(node, reading.line),)))
+    elif node.type == "file_redirect":
+        _note_redirection(node, reading)
+    elif node.type == "redirected_statement" and not _body(node):
+        _, owed = _heir(visit, node.children, reading)
+        if owed:
+            reading.commands.append(_command(_Visit(node, visit.piped, owed=owed), reading))
 
 
-def _command(node: Node, reading: _Reading, *, piped: bool) -> SimpleCommand:
-    parts = [child for child in node.children if _is_word(child, node)] + _words_after_redirections(node)
+def _body(statement: Node) -> list[Node]:
+    return [child for child in statement.named_children if child.type not in _REDIRECTS]
+
+
+def _visits_below(visit: _Visit, reading: _Reading) -> list[_Visit]:
+    """The children of a node, each with what it has to know of those above it."""
+    node, children = visit.node, visit.node.children
+    is_fed = (
+        visit.piped or node.type == "heredoc_redirect" or any(child.type == "heredoc_redirect" for child in children)
+    )
+    heir, owed = _heir(visit, children, reading)
+    return [
+        _Visit(
+            child,
+            piped=is_fed or (node.type == "pipeline" and index > 0),
+            in_command=node.type in _COMMANDS,
+            owed=owed if index == heir else (),
+        )
+        for index, child in enumerate(children)
+    ]
+
+
+def _heir(visit: _Visit, children: list[Node], reading: _Reading) -> tuple[int | None, tuple[Node, ...]]:
+    """Which child gets the words that the grammar takes for further targets: `echo >/dev/null rm` runs `echo rm`.
+
+    They belong to the last command of what is redirected.
+    """
+    named = [index for index, child in enumerate(children) if child.is_named]
+    if visit.node.type in {"pipeline", "list", "negated_command"}:
+        return (named[-1] if named else None), visit.owed
+    if visit.node.type != "redirected_statement":
+        return None, ()
+    own: list[Node] = []
+    for redirect in visit.node.children_by_field_name("redirect"):
+        if redirect.type == "file_redirect":
+            own += _targets(redirect, reading.line)[1]
+        elif redirect.type == "heredoc_redirect":
+            own += redirect.children_by_field_name("argument")
+    return (named[0] if named else None), (*own, *visit.owed)
+
+
+def _command(visit: _Visit, reading: _Reading) -> SimpleCommand:
+    node = visit.node
+    parts = [child for child in node.children if _is_word(child, node)] + list(visit.owed)
     is_fed = any(child.type == "herestring_redirect" for child in node.children)
-    assignments = tuple(_text(child) for child in node.children if child.type == "variable_assignment")
+    assignments = tuple(_text(child, reading.line) for child in node.children if child.type == "variable_assignment")
     for index, part in enumerate(parts):
         _note_word(part, index, reading)
     return SimpleCommand(
-        words=tuple(_meaning(part) for part in parts),
+        words=tuple(_meaning(part, reading.line) for part in parts),
         assignments=assignments,
         changing=frozenset(index for index, part in enumerate(parts) if _is_changing(part)),
-        piped=piped or is_fed,
+        piped=visit.piped or is_fed,
     )
 
 
 def _is_word(child: Node, command: Node) -> bool:
-    if command.type == "command":
+    if command.type in {"command", "redirected_statement"}:
         return child.is_named and child.type not in _NOT_WORDS
     return True
 
 
-def _words_after_redirections(node: Node) -> list[Node]:
-    """Words that the grammar takes for further targets: `echo >/dev/null rm` runs `echo rm`.
-
-    They belong to the last command of what is redirected.
-    """
-    words: list[Node] = []
-    child, parent = node, node.parent
-    while parent is not None and parent.type in {"pipeline", "list", "redirected_statement", "negated_command"}:
-        if parent.type == "redirected_statement":
-            for redirect in parent.children_by_field_name("redirect"):
-                if redirect.type == "file_redirect":
-                    words += _targets(redirect)[1]
-                elif redirect.type == "heredoc_redirect":
-                    words += redirect.children_by_field_name("argument")
-        elif parent.named_children[-1] != child:
-            break
-        child, parent = parent, parent.parent
-    return words
-
-
-def _targets(redirect: Node) -> tuple[Node | None, list[Node]]:
+def _targets(redirect: Node, source: str) -> tuple[Node | None, list[Node]]:
     """The file or descriptor of a redirection, and the words that only look like more of them."""
-    operator = next((_text(child) for child in redirect.children if not child.is_named), "")
+    operator = next((_text(child, source) for child in redirect.children if not child.is_named), "")
     destinations = redirect.children_by_field_name("destination")
     if operator.endswith("&-"):
         return None, destinations
@@ -180,11 +227,11 @@ def _targets(redirect: Node) -> tuple[Node | None, list[Node]]:
 
 
 def _note_redirection(redirect: Node, reading: _Reading) -> None:
-    operator = next((_text(child) for child in redirect.children if not child.is_named), "")
-    target = _targets(redirect)[0]
+    operator = next((_text(child, reading.line) for child in redirect.children if not child.is_named), "")
+    target = _targets(redirect, reading.line)[0]
     if target is None:
         return
-    meaning = _meaning(target)
+    meaning = _meaning(target, reading.line)
     is_descriptor = operator in {">&", "<&"} and (meaning.isdecimal() or meaning == "-")
     if is_descriptor or meaning in _HARMLESS_FILES:
         return
@@ -193,8 +240,8 @@ def _note_redirection(redirect: Node, reading: _Reading) -> None:
 
 
 def _note_word(part: Node, index: int, reading: _Reading) -> None:
-    source = _text(part)
-    plain = "".join(_text(node) for node in _leaves(part) if node.type in {"word", "extglob_pattern"})
+    source = _text(part, reading.line)
+    plain = "".join(_text(node, reading.line) for node in _leaves(part) if node.type in {"word", "extglob_pattern"})
     has_braces = part.type == "brace_expression" or ("{" in plain and ("," in source or ".." in source))
     if has_braces:
         reading.features.add(Feature.BRACES)
@@ -204,7 +251,7 @@ def _note_word(part: Node, index: int, reading: _Reading) -> None:
     if index == 0:
         if has_glob or has_braces or _is_changing(part):
             reading.features.add(Feature.CHANGING_COMMAND)
-        if not _meaning(part).isascii():
+        if not _meaning(part, reading.line).isascii():
             reading.features.add(Feature.FOREIGN_COMMAND)
 
 
@@ -224,11 +271,11 @@ def _is_changing(node: Node) -> bool:
     return False
 
 
-def _meaning(node: Node) -> str:
+def _meaning(node: Node, source: str) -> str:
     """What a word stands for once its quotes are taken off."""
-    text = _text(node)
+    text = _text(node, source)
     if node.type in {"command_name", "concatenation"}:
-        return "".join(_meaning(child) for child in node.children)
+        return "".join(_meaning(child, source) for child in node.children)
     if node.type == "word":
         return unquote_word(text)
     if node.type == "string":

@@ -46,6 +46,8 @@ def test_a_line_is_split_into_its_commands_with_quotes_taken_off():
         ("cat <<E | sh\n$(rm x)\nE", [("cat",), ("sh",), ("rm", "x")]),
         ("$'\\x72\\155' x", [("rm", "x")]),
         ("export A=1", [("export", "A=1")]),
+        (">x <<E rm y\nE", [("rm", "y")]),
+        ('cat ünï "ü" | rm é', [("cat", "ünï", "ü"), ("rm", "é")]),
     ],
     ids=ascii,
 )
@@ -102,6 +104,12 @@ def test_without_the_grammar_every_line_counts_as_unread():
 def test_the_grammar_is_not_imported_before_the_first_line():
     code = "import pattern_acp.policy.decide, sys; raise SystemExit('tree_sitter' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("line", ["{\U000d6911", "{\U0010ef460", "${\U000a8345}", "a={\U00012345", "<<\U00033ac6\nx"])
+def test_rare_letters_do_not_end_the_process(line: str):
+    # tree-sitter-bash 0.25.1 reads outside of a table of the C library for these.
+    assert read_command_line(line).text == line
 
 
 @given(st.text(max_size=60))

@@ -15,7 +15,8 @@ DESTRUCTIVE = (
     "ls && rm -rf x", "echo $(rm -rf x)", "(rm -rf x)", "if true; then rm -rf x; fi", "X=1 rm -rf x",
     "env X=1 rm -rf x",
     "timeout 9 rm -rf x", "nohup nice rm -rf x", "sh -c 'rm -rf x'", "bash -lc \"cd x && rm -rf y\"", "eval 'rm -rf x'",
-    "eval rm -rf x", "bash -c \"bash -c 'rm -rf x'\"", "find . -delete", "find . -exec rm {} +", "ls | xargs rm",
+    "eval rm -rf x", "bash -c \"bash -c 'rm -rf x'\"", "find . -delete", ">x <<E rm -rf y\nE", "find . -exec rm {} +",
+    "ls | xargs rm",
     "xargs -0 rm -rf",
     "git push --force", "git push -f", "git push --force-with-lease", "git push --forc", "git push origin +main",
     "git push origin :main", "git push -d origin main", "git -C x push --force", "git --no-pager push -uf origin main",
@@ -72,6 +73,29 @@ def test_destructive_lines_ask_in_auto_with_a_sentence(line: str):
     assert (decision.verdict, decision.rule) == (Verdict.ASK, "destructive")
     assert decision.reason[0].isupper() or decision.reason[0] == "`"
     assert decision.reason.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "X='rm -rf y'; eval $X", "$X", "X=a; env $X", 'bash -c "$(cat x)"', "sh -c '$X a'", 'ssh host "$(cat x)"',
+        "r*m x",
+        "X=a; sudo -n $X", "f() { ls; }; f", "r\u200bm -rf x", "p\\\nytest", "pytest '", "echo " + "x " * 1_001,
+        "bash $(echo x)",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_lines_that_hide_what_they_run_ask_in_auto(line: str):
+    decision = decide([RunCommand(line, ROOT)], mode=Mode.AUTO, roots=[ROOT])
+    assert decision.verdict is Verdict.ASK
+    assert decision.reason.startswith("It cannot be told what this runs") or decision.rule == "destructive"
+
+
+@pytest.mark.parametrize(
+    "line", ['for f in a b; do timeout 60 pytest "$f"; done', 'bash run.sh "$PWD"', "git log $(git merge-base a b)"]
+)
+def test_lines_whose_arguments_change_do_not_ask_in_auto(line: str):
+    assert decide([RunCommand(line, ROOT)], mode=Mode.AUTO, roots=[ROOT]).verdict is Verdict.ALLOW
 
 
 @pytest.mark.parametrize("line", HARMLESS, ids=ascii)
