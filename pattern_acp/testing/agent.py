@@ -152,14 +152,16 @@ def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
         WireFaultError: a line of the agent is not what ACP allows.
     """
     # The SDK costs half a second, which only those pay who judge.
+    from pattern_acp.testing.turn_judge import TurnJudge
     from pattern_acp.testing.wire import WireJudge
 
-    judge = WireJudge(kept_schema())
+    judges = (WireJudge(kept_schema()), TurnJudge())
     for by_agent, line in lines:
-        if by_agent:
-            judge.agent_wrote(line)
-        else:
-            judge.client_wrote(line)
+        for judge in judges:
+            if by_agent:
+                judge.agent_wrote(line)
+            else:
+                judge.client_wrote(line)
 
 
 def shared_means(database: Database, models: Models, settings: Settings) -> Constellation:

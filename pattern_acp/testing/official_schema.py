@@ -27,8 +27,8 @@ FETCH_SECONDS = 20
 @functools.cache
 def official_schema() -> JsonObject | None:
     """The schema, or None where npm is missing or cannot fetch. Kept in the system's temporary directory."""
-    folder = Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2]
-    kept = folder / "schema.json"
+    kept = _kept_file()
+    folder = kept.parent
     if not kept.exists():
         text = _fetch()
         if text is None:
@@ -39,6 +39,17 @@ def official_schema() -> JsonObject | None:
             part.write(text)
         Path(part.name).replace(kept)
     return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
+
+
+@functools.cache
+def kept_schema() -> JsonObject | None:
+    """The schema if an earlier test fetched it; never fetches."""
+    kept = _kept_file()
+    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else None
+
+
+def _kept_file() -> Path:
+    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / "schema.json"
 
 
 def _fetch() -> bytes | None:

@@ -1,0 +1,74 @@
+"""The files of `FakeEditor`: open buffers over the disk, and the bad habits of real editors.
+
+Owns: fs/read_text_file and fs/write_text_file. Must not know: who asks.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import msgspec
+
+from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
+from pattern_acp.jsonrpc.errors import RpcError
+
+JsonDict = dict[str, Any]
+"""A JSON object as tests read and write it."""
+
+
+@dataclass(slots=True)
+class FileHabits:
+    """What this editor does wrong or on its own; a test may change it at any time."""
+
+    mute: bool = False
+    """Never answers fs requests."""
+    error: RpcError | None = None
+    """Answers every fs request with this."""
+    missing_as_empty: bool = False
+    """Answers "" for a file that does not exist (CodeCompanion, Toad)."""
+    formatter: Callable[[str], str] = str
+    """What it makes of a text that is written."""
+    before_read: Callable[[str], None] = lambda _path: None
+    """Called with the path before a read is answered; a person may be typing."""
+
+
+class FakeEditorFiles:
+    """Open buffers by absolute path; what is not open is read from the disk. A write is saved at once."""
+
+    def __init__(self, params: Callable[[str, msgspec.Raw], JsonDict], buffers: Mapping[str, str] | None) -> None:
+        self._params = params
+        self.buffers = dict(buffers or {})
+        self.habits = FileHabits()
+
+    def handlers(self) -> dict[str, RequestHandler]:
+        """The fs/* methods."""
+        return {"fs/read_text_file": self._read, "fs/write_text_file": self._write}
+
+    async def _read(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        path = await self._begin(raw, context)
+        self.habits.before_read(path)
+        if path in self.buffers:
+            return {"content": self.buffers[path]}
+        file = anyio.Path(path)
+        if await file.is_file():
+            return {"content": (await file.read_bytes()).decode("utf-8")}
+        if self.habits.missing_as_empty:
+            return {"content": ""}
+        raise RpcError(-32002, "Resource not found", {"uri": path})
+
+    async def _write(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        path = await self._begin(raw, context)
+        text = self.habits.formatter(msgspec.json.decode(bytes(raw), type=JsonDict)["content"])
+        file = anyio.Path(path)
+        await file.parent.mkdir(parents=True, exist_ok=True)
+        await file.write_bytes(text.encode("utf-8"))
+        self.buffers[path] = text
+
+    async def _begin(self, raw: msgspec.Raw, context: RequestContext) -> str:
+        path: str = self._params(context.method, raw)["path"]
+        if self.habits.mute:
+            await anyio.sleep_forever()
+        if self.habits.error is not None:
+            raise self.habits.error
+        return path

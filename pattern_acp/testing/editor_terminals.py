@@ -1,0 +1,138 @@
+"""The terminals of `FakeEditor`.
+
+Owns: terminal/*. A command is played by `FakeTerminals.run`, never started. Must not know: who asks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import anyio
+import msgspec
+
+from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
+from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.testing.editor_files import JsonDict
+
+
+@dataclass(slots=True)
+class FakeTerminalState:
+    """One terminal: what was asked for, and what became of it."""
+
+    line: str
+    """The shell line: words joined by spaces, or the text of the script that was handed over."""
+    cwd: str = ""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    output_byte_limit: int | None = None
+    output: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    killed: bool = False
+    released: bool = False
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def end(self, output: str = "", exit_code: int | None = 0, signal: str | None = None) -> None:
+        """Let the command end."""
+        self.output, self.exit_code, self.signal = self.output + output, exit_code, signal
+        self.ended.set()
+
+
+class FakeTerminals:
+    """The editor's terminals; `run` decides what a command does, at once or later."""
+
+    def __init__(self, params: Callable[[str, msgspec.Raw], JsonDict]) -> None:
+        self._params = params
+        self.by_id: dict[str, FakeTerminalState] = {}
+        self.run: Callable[[FakeTerminalState], None] = end_with("", 0)
+        self.create_error: RpcError | None = None
+        self.mute_methods: set[str] = set()
+        """Methods that are never answered, though they are done."""
+
+    def handlers(self) -> dict[str, RequestHandler]:
+        """The terminal/* methods."""
+        return {
+            "terminal/create": self._create,
+            "terminal/output": self._output,
+            "terminal/wait_for_exit": self._wait_for_exit,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
+
+    async def _create(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        params = self._params(context.method, raw)
+        if self.create_error is not None:
+            raise self.create_error
+        terminal_id = f"term_{len(self.by_id) + 1}"
+        pairs = cast("list[dict[str, str]]", params.get("env") or [])
+        env = {pair["name"]: pair["value"] for pair in pairs}
+        line = await _line_of(params)
+        state = FakeTerminalState(line, params.get("cwd", ""), env, params.get("outputByteLimit"))
+        self.by_id[terminal_id] = state
+        self.run(state)
+        return {"terminalId": terminal_id}
+
+    async def _output(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        state = await self._terminal(raw, context)
+        kept, truncated = _newest(state.output, state.output_byte_limit)
+        answer: JsonDict = {"output": kept, "truncated": truncated}
+        if state.ended.is_set():
+            answer["exitStatus"] = {"exitCode": state.exit_code, "signal": state.signal}
+        return answer
+
+    async def _wait_for_exit(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        state = await self._terminal(raw, context)
+        await state.ended.wait()
+        return {"exitCode": state.exit_code, "signal": state.signal}
+
+    async def _kill(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        state = self._named(raw, context)
+        state.killed = True
+        if not state.ended.is_set():
+            state.end(exit_code=None, signal="SIGTERM")
+        await self._stay_mute(context)
+
+    async def _release(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        self._named(raw, context).released = True
+        await self._stay_mute(context)
+
+    async def _terminal(self, raw: msgspec.Raw, context: RequestContext) -> FakeTerminalState:
+        state = self._named(raw, context)
+        await self._stay_mute(context)
+        return state
+
+    def _named(self, raw: msgspec.Raw, context: RequestContext) -> FakeTerminalState:
+        return self.by_id[self._params(context.method, raw)["terminalId"]]
+
+    async def _stay_mute(self, context: RequestContext) -> None:
+        if context.method in self.mute_methods:
+            await anyio.sleep_forever()
+
+
+def end_with(output: str, exit_code: int) -> Callable[[FakeTerminalState], None]:
+    """A command that ends at once."""
+
+    def run(state: FakeTerminalState) -> None:
+        state.end(output, exit_code)
+
+    return run
+
+
+def hang(state: FakeTerminalState) -> None:
+    """A command that goes on until it is killed or a test ends it."""
+    del state
+
+
+async def _line_of(params: JsonDict) -> str:
+    args: list[str] = params.get("args") or []
+    script = Path(args[-1]) if args else None
+    if script is not None and script.name.startswith("command-"):
+        return (await anyio.Path(script).read_text(encoding="utf-8")).removesuffix("\n")
+    return " ".join([params["command"], *args])
+
+
+def _newest(output: str, limit: int | None) -> tuple[str, bool]:
+    data = output.encode("utf-8")
+    if limit is None or len(data) <= limit:
+        return output, False
+    return data[-limit:].decode("utf-8", "ignore"), True
