@@ -26,6 +26,9 @@ END_SECONDS = 1.0
 
 POLL_SECONDS = 0.25
 
+PAGERS = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""Nobody can press a key for a command of ours; colours and the terminal's kind stay the client's."""
+
 
 class EditorCommand:
     """A command in a terminal of the client."""
@@ -136,7 +139,7 @@ class EditorTerminal:
             session_id=self._session_id,
             command=command,
             args=args,
-            env=tuple(schema.EnvVariable(name=name, value=value) for name, value in request.env.items()),
+            env=tuple(schema.EnvVariable(name=n, value=v) for n, v in {**PAGERS, **request.env}.items()),
             cwd=request.cwd,
             output_byte_limit=request.output_limit,
         )

@@ -8,7 +8,8 @@
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
     ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
-    └── SessionError           a request that a session cannot serve
+    ├── SessionError           a request that a session cannot serve
+    └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
 The message of every one is a full sentence for a person: what is wrong, and what to do. It never holds a key or a
 prompt.
