@@ -37,6 +37,9 @@ from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.paths import resolve_path
 
+SHOWN_PATH = 200
+"""Characters of a path that a sentence quotes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -188,19 +191,33 @@ async def look_at(shared: Constellation, opening: Opening) -> Place:
         InvalidRequestError: a folder is not absolute, or `cwd` is no folder.
     """
     for folder in (opening.cwd, *opening.additional_directories):
-        if not Path(folder).is_absolute():
-            raise InvalidRequestError(f"The folder {folder!r} is not absolute; send absolute paths.")
+        if "\0" in folder or not Path(folder).is_absolute():
+            raise InvalidRequestError(f"The folder {shown(folder)} is not an absolute path; send absolute paths.")
     return await anyio.to_thread.run_sync(_look_at, shared, opening)
 
 
 def _look_at(shared: Constellation, opening: Opening) -> Place:
-    if not Path(opening.cwd).is_dir():
-        raise InvalidRequestError(f"The folder {opening.cwd!r} does not exist; open a session in an existing one.")
+    if not is_folder(opening.cwd):
+        raise InvalidRequestError(f"The folder {shown(opening.cwd)} is none; open a session in an existing folder.")
     git = git_facts(opening.cwd)
     roots = tuple(resolve_path(folder) for folder in (opening.cwd, *opening.additional_directories))
     project = project_key(git.common_dir, roots[0])
     own = shared.settings_for(opening.cwd) if shared.settings_for is not None else ProjectSettings(shared.settings)
     return Place(opening.cwd, opening.additional_directories, roots, git, project, own.settings, own.problems)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder that can be looked at."""
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        # Too long for the system, or behind a folder that is closed to us.
+        return False
+
+
+def shown(path: str) -> str:
+    """A path for a sentence."""
+    return repr(path if len(path) <= SHOWN_PATH else path[:SHOWN_PATH] + "…")
 
 
 def compile_system(shared: Constellation, client: Client, place: Place) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
-from pattern_acp.domain.errors import DatabaseError, PatternError, ProviderError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
+
 
 async def run_command(session: "Session", turn_id: TurnId, command: Command) -> TurnEnd:
     """Answer a slash command with a message that the model does not see."""
@@ -46,7 +48,7 @@ async def run_command(session: "Session", turn_id: TurnId, command: Command) -> 
 
 
 async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
-    """Run the loop; a provider's failure becomes a visible message and an ordinary end.
+    """Run the loop; a failure of the provider, or of ours, becomes a visible message and an ordinary end.
 
     Raises:
         CredentialsError: the key is missing or was refused; editors then offer to sign in.
@@ -55,13 +57,24 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     try:
         return await _run_loop(session, turn_id)
     except ProviderAuthError as error:
-        await _report(session, turn_id, error)
+        await _report(session, turn_id, type(error).__name__, error.sentence)
         await session.sink.record(Fact(TurnEnded(turn_id, StopReason.END_TURN, error.sentence), Actor.SYSTEM))
-        raise CredentialsError(error.sentence) from error
-    except ProviderError as error:
-        await _report(session, turn_id, error)
         await session.reload_history()
-        return TurnEnd(StopReason.END_TURN, error.sentence)
+        raise CredentialsError(error.sentence) from error
+    except DatabaseError:
+        raise
+    except PatternError as error:
+        logger.warning("a turn failed: %s", type(error).__name__)
+        return await _failed(session, turn_id, type(error).__name__, error.sentence)
+    except Exception as error:
+        logger.exception("a turn failed")
+        return await _failed(session, turn_id, type(error).__name__, UNFORESEEN)
+
+
+async def _failed(session: "Session", turn_id: TurnId, kind: str, sentence: str) -> TurnEnd:
+    await _report(session, turn_id, kind, sentence)
+    await session.reload_history()
+    return TurnEnd(StopReason.END_TURN, sentence)
 
 
 async def show_notices(session: "Session", turn_id: TurnId) -> None:
@@ -165,6 +178,5 @@ async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:
     return TurnEnd(StopReason.END_TURN, sentence)
 
 
-async def _report(session: "Session", turn_id: TurnId, error: ProviderError) -> None:
-    logger.warning("model request failed: %s", type(error).__name__)
-    await session.sink.record(Fact(ErrorReported(turn_id, type(error).__name__, error.sentence), Actor.SYSTEM))
+async def _report(session: "Session", turn_id: TurnId, kind: str, sentence: str) -> None:
+    await session.sink.record(Fact(ErrorReported(turn_id, kind, sentence), Actor.SYSTEM))

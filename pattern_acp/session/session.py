@@ -133,20 +133,19 @@ class Session:
         Raises:
             CredentialsError: the provider's key is missing or was refused.
         """
-        turn_id = TurnId(self.constellation.ids.new("turn"))
+        turn = _new_turn(self.constellation, parts)
         end = TurnEnd(StopReason.CANCELLED)
         try:
             with ticket.scope:
-                if ticket.before is not None:
-                    await ticket.before.done.wait()
-                    ticket.before = None
-                end = await self._turn(turn_id, tuple(parts))
-            if ticket.scope.cancelled_caught:
+                await _wait_for_earlier(ticket)
+                end = await self._turn(turn)
+            if ticket.scope.cancel_called:
+                # Also when the cancel came too late to change anything: the client must hear `cancelled`.
                 end = TurnEnd(StopReason.CANCELLED)
-                await self._end_cancelled(turn_id)
+                await self._end_cancelled(turn)
         except anyio.get_cancelled_exc_class():
             # The connection is going down, not this prompt: its end is recorded all the same.
-            await self._end_cancelled(turn_id)
+            await self._end_cancelled(turn)
             raise
         finally:
             if self._ticket is ticket:
@@ -154,42 +153,48 @@ class Session:
             ticket.done.set()
         return end
 
-    async def _turn(self, turn_id: TurnId, parts: tuple[Part, ...]) -> TurnEnd:
-        message = Message(MessageId(self.constellation.ids.new("msg")), Role.USER, parts)
-        command = command_in(message.text)
+    async def _turn(self, turn: "_Turn") -> TurnEnd:
+        turn_id = turn.turn_id
         self.sink.begin(turn_id)
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
-            await self._record_start(turn_id, message, command)
-            if command is not None:
-                end = await prompting.run_command(self, turn_id, command)
+            await self._record_start(turn)
+            if turn.command is not None:
+                end = await prompting.run_command(self, turn_id, turn.command)
             else:
-                self.state.history.append(message)
+                self.state.history.append(turn.message)
                 end = await prompting.run_model_turn(self, turn_id)
             if end.sentence:
                 await show_sentence(self.sink, turn_id, self.constellation.ids, end.sentence)
+            await prompting.show_notices(self, turn_id)
+            turn.ended = True
             await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))
         except DatabaseError as error:
             logger.exception("a turn could not be recorded")
-            return await prompting.nothing_saved(self, error)
-        except PatternError:
-            await self.reload_history()
-            raise
-        await self.view.settle()
+            end = await prompting.nothing_saved(self, error)
+        finally:
+            # Also before an error: nothing may follow the answer.
+            await self.view.settle()
         return end
 
-    async def _record_start(self, turn_id: TurnId, message: Message, command: Command | None) -> None:
-        name = command.name if command is not None else ""
-        facts = [Fact(TurnStarted(turn_id, message, name), Actor.HUMAN, Origin.PERSON)]
-        if not self.state.title and command is None:
-            self.state.title = title_of(message)
+    async def _record_start(self, turn: "_Turn") -> None:
+        turn.started = True
+        name = turn.command.name if turn.command is not None else ""
+        facts = [Fact(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
+        if not self.state.title and turn.command is None:
+            self.state.title = title_of(turn.message)
             facts.append(Fact(SessionTitled(self.state.title), Actor.SYSTEM, Origin.PERSON))
         await self.sink.record(*facts)
 
-    async def _end_cancelled(self, turn_id: TurnId) -> None:
+    async def _end_cancelled(self, turn: "_Turn") -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
             try:
-                await self.sink.record(Fact(TurnEnded(turn_id, StopReason.CANCELLED), Actor.HUMAN, Origin.PERSON))
+                if not turn.started:
+                    # The person sees their prompt in the editor, so a replay has to show it too.
+                    await self._record_start(turn)
+                if not turn.ended:
+                    ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
+                    await self.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON))
                 await self.reload_history()
                 await self.view.settle()
             except PatternError:
@@ -236,3 +241,33 @@ class Session:
             return self.constellation.models.resolve(value)[1]
         except PatternError as error:
             raise InvalidRequestError(error.sentence) from error
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One turn, and which of its ends the journal has."""
+
+    turn_id: TurnId
+    message: Message
+    command: Command | None
+    started: bool = False
+    ended: bool = False
+
+
+def _new_turn(constellation: Constellation, parts: Sequence[Part]) -> _Turn:
+    message = Message(MessageId(constellation.ids.new("msg")), Role.USER, tuple(parts))
+    return _Turn(TurnId(constellation.ids.new("turn")), message, command_in(message.text))
+
+
+async def _wait_for_earlier(ticket: PromptTicket) -> None:
+    """Wait for the prompt that this one replaced; also when this one is cancelled, so that turns never interleave."""
+    if ticket.before is None:
+        return
+    try:
+        await ticket.before.done.wait()
+    except anyio.get_cancelled_exc_class():
+        with anyio.move_on_after(END_SECONDS, shield=True):
+            await ticket.before.done.wait()
+        raise
+    finally:
+        ticket.before = None

@@ -5,9 +5,11 @@ Owns: nothing but helpers of tests. They speak raw JSON, like `FakeEditor`.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import cast
 
 import anyio
+from anyio.abc import TaskGroup
 
 from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.errors import to_rpc_error
@@ -15,6 +17,35 @@ from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.jsonrpc.loopback import loopback_pair
 from pattern_acp.testing.agent import LateServices
 from pattern_acp.testing.editor import FakeEditor, JsonDict
+
+
+@dataclass(slots=True)
+class PendingPrompt:
+    """A prompt that was sent, and its end."""
+
+    _ended: anyio.Event = field(default_factory=anyio.Event)
+    _end: JsonDict | RemoteError | None = None
+
+    async def run(self, editor: FakeEditor, session_id: str, text: str) -> None:
+        """Send it and wait for the end."""
+        try:
+            self._end = await editor.prompt(session_id, text)
+        except RemoteError as error:
+            self._end = error
+        self._ended.set()
+
+    async def end(self, *, seconds: float = 5.0) -> JsonDict | RemoteError | None:
+        """The response or the error, once it is there."""
+        with anyio.fail_after(seconds):
+            await self._ended.wait()
+        return self._end
+
+
+def begin_prompt(tasks: TaskGroup, editor: FakeEditor, session_id: str, text: str) -> PendingPrompt:
+    """Send a prompt and go on."""
+    pending = PendingPrompt()
+    tasks.start_soon(pending.run, editor, session_id, text)
+    return pending
 
 
 @asynccontextmanager
