@@ -51,7 +51,7 @@ class FindFiles:
         where = "" if target.path == context.cwd else f" in {target.shown}"
         return PreparedCall(
             title=f"Find {one_line(asked.pattern)}{where}",
-            accesses=(ReadPath(target.resolved),),
+            accesses=(ReadPath(target.resolved, is_folder=True),),
             run=partial(_run, asked, target, context),
         )
 

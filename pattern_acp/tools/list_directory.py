@@ -45,7 +45,7 @@ class ListDirectory:
         target = await find_target(asked.path, context)
         return PreparedCall(
             title=f"List {target.shown}",
-            accesses=(ReadPath(target.resolved),),
+            accesses=(ReadPath(target.resolved, is_folder=True),),
             run=partial(_run, asked, target, context),
             locations=(Location(target.path),),
         )

@@ -12,7 +12,7 @@ from pattern_acp.journal.events import GrantStored, PermissionAnswered, Permissi
 from pattern_acp.policy.access import Access
 from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
-from pattern_acp.policy.grants import Grant
+from pattern_acp.policy.grants import LIFETIME, Grant
 from pattern_acp.policy.options import approval_options, grant_for
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.paths import absolute_path, resolve_path
@@ -86,7 +86,7 @@ class Gate:
         facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:
-            stored = GrantStored(grant.effect, grant.kind, grant.pattern, "session", view.call_id)
+            stored = GrantStored(grant.effect, grant.kind, grant.pattern, LIFETIME, view.call_id)
             facts.append(Fact(stored, Actor.HUMAN, Origin.PERSON))
         await self._sink.record(*facts)
         if grant is not None:
