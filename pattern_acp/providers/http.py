@@ -5,6 +5,7 @@ and what a body means.
 """
 
 import email.utils
+import ipaddress
 import ssl
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -144,9 +145,10 @@ def is_plain_loopback(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
+        return parts.scheme == "http" and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
     except ValueError:
+        # No URL, or a host that is a name.
         return False
-    return parts.scheme == "http" and (host in {"localhost", "::1"} or host.startswith("127."))
 
 
 def parse_retry_after(headers: Mapping[str, str], now_ms: int) -> int | None:

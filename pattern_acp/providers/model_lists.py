@@ -5,6 +5,7 @@ Owns: the file. It may be deleted at any time, and a broken one counts as empty.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -66,7 +67,8 @@ class ModelLists:
             partial.write_bytes(data)
             partial.replace(self._path)
         except OSError:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
     def _entry(self, settings: ProviderSettings) -> _Entry | None:
         entry = self._lists().get(settings.name)

@@ -1,0 +1,106 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.catalogue import (
+    DEFAULT_MODELS,
+    WELL_KNOWN,
+    ListedModel,
+    Thinking,
+    ToolEffort,
+    cost_of,
+    describe,
+    is_chat_model,
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "sees", "thinking"),
+    [
+        ("claude-opus-5-5", 1_000_000, True, Thinking.ALWAYS),
+        ("claude-sonnet-5-5", 1_000_000, True, Thinking.ADAPTIVE),
+        ("claude-opus-4-5-20251101", 200_000, True, Thinking.BUDGET),
+        ("claude-sonnet-4-5-20250929", 200_000, True, Thinking.BUDGET),
+        ("anthropic/claude-sonnet-4-6", 200_000, True, Thinking.ADAPTIVE),
+        ("gpt-5.2", 400_000, True, Thinking.NONE),
+        ("something-new", 128_000, False, Thinking.NONE),
+    ],
+)
+def test_well_known_models_are_described(model: str, window: int, sees: object, thinking: Thinking):
+    facts = describe("p", model)
+    assert (facts.info.context_window, facts.info.sees_images, facts.traits.thinking) == (window, sees, thinking)
+    assert facts.info.qualified == f"p/{model}"
+
+
+def test_thought_levels_follow_what_the_model_takes():
+    assert ThoughtLevel.OFF in describe("p", "claude-sonnet-5-5").info.thought_levels
+    assert ThoughtLevel.OFF not in describe("p", "claude-opus-5-5").info.thought_levels
+    assert describe("p", "gpt-4.1").info.thought_levels == ()
+    assert describe("p", "gpt-6-luna").info.thought_levels != ()
+    assert describe("openai", "gpt-6-luna", is_openai=True).info.thought_levels == ()
+
+
+def test_openais_limits_bind_at_openai_only():
+    assert not describe("openai", "gpt-6.2-sol", is_openai=True).info.calls_tools
+    assert describe("openrouter", "openai/gpt-6.2-sol").info.calls_tools
+    assert describe("openai", "gpt-6.2-sol").traits.tool_effort is ToolEffort.REFUSED
+
+
+def test_a_providers_own_list_wins():
+    listed = ListedModel("claude-sonnet-4-5", 500_000, 99_000, sees_images=False, thinking="adaptive")
+    facts = describe("anthropic", "claude-sonnet-4-5", listed)
+    assert (facts.info.context_window, facts.info.max_output_tokens, facts.info.sees_images) == (500_000, 99_000, False)
+    assert facts.traits.thinking is Thinking.ADAPTIVE
+    silent = describe("anthropic", "claude-sonnet-4-5", ListedModel("claude-sonnet-4-5", thinking="unheard of"))
+    assert silent == describe("anthropic", "claude-sonnet-4-5")
+
+
+def test_defaults_are_models_that_can_do_the_work():
+    for provider, model in DEFAULT_MODELS.items():
+        facts = describe(provider, model, is_openai=provider == "openai")
+        assert facts.info.calls_tools
+        assert facts.info.input_price
+        assert WELL_KNOWN[provider][0] == model
+        assert all(is_chat_model(name, is_openai=provider == "openai") for name in WELL_KNOWN[provider])
+
+
+@pytest.mark.parametrize(
+    ("name", "at_openai", "elsewhere"),
+    [
+        ("gpt-6.1-terra", True, True),
+        ("gpt-6.2-astra", False, True),
+        ("text-embedding-3-large", False, False),
+        ("gpt-5.2-pro", False, True),
+        ("qwen2.5-coder:7b-instruct", False, True),
+        ("nomic-embed-text:latest", False, False),
+        ("whisper-1", False, False),
+    ],
+)
+def test_models_that_cannot_chat_are_not_offered(name: str, at_openai: object, elsewhere: object):
+    assert is_chat_model(name, is_openai=True) is at_openai
+    assert is_chat_model(name) is elsewhere
+
+
+def test_a_cost_is_the_sum_over_all_kinds_of_tokens():
+    info = describe("anthropic", "claude-sonnet-4-5").info
+    usage = Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000)
+    assert cost_of(info, usage) == Cost(3_000_000 + 15_000_000 + 300_000 + 3_750_000)
+
+
+def test_long_prompts_cost_what_they_cost():
+    info = describe("anthropic", "claude-haiku-5-5").info
+    assert cost_of(info, Usage(100_000, 0)) == Cost(10_000)
+    assert cost_of(info, Usage(100_001, 0)) == Cost(50_001)
+
+
+def test_no_price_is_no_cost():
+    assert cost_of(ModelInfo("p", "m"), Usage(1, 1)) is None
+
+
+@given(st.builds(Usage, *[st.integers(0, 10**7)] * 4))
+def test_a_cost_is_never_negative_and_never_lost(usage: Usage):
+    cost = cost_of(describe("anthropic", "claude-sonnet-5-5").info, usage)
+    assert cost is not None
+    assert (cost.micro_units > 0) is (usage.context_tokens > 0)

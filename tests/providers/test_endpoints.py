@@ -1,0 +1,32 @@
+import pytest
+
+from pattern_acp.config.settings import ProviderSettings, Secret, Wire
+from pattern_acp.providers.endpoints import anthropic_headers, endpoint, is_official, openai_headers
+
+
+@pytest.mark.parametrize(
+    ("wire", "url", "expected"),
+    [
+        ("anthropic", "", "https://api.anthropic.com/v1/x"),
+        ("anthropic", "https://api.anthropic.com/v1/", "https://api.anthropic.com/v1/x"),
+        ("anthropic", "https://proxy/anthropic", "https://proxy/anthropic/v1/x"),
+        ("openai", "", "https://api.openai.com/v1/x"),
+        ("openai", "http://localhost:8000", "http://localhost:8000/v1/x"),
+        ("openai", "https://host/api/v1", "https://host/api/v1/x"),
+        ("openai", "https://host/openai/v4/", "https://host/openai/v4/x"),
+    ],
+)
+def test_base_urls_may_be_written_in_several_ways(wire: Wire, url: str, expected: str):
+    assert endpoint(ProviderSettings("p", wire, url), "x") == expected
+
+
+def test_only_the_vendor_is_official():
+    assert is_official(ProviderSettings("p", "openai", "https://api.openai.com"))
+    assert not is_official(ProviderSettings("p", "openai", "https://api.openai.com.example.com"))
+    assert is_official(ProviderSettings("p", "anthropic"))
+
+
+def test_the_persons_headers_win():
+    settings = ProviderSettings("p", "openai", api_key=Secret("k"), headers={"authorization": "mine"})
+    assert openai_headers(settings) == {"authorization": "mine"}
+    assert anthropic_headers(ProviderSettings("p", "anthropic", headers={"a": "b"}))["a"] == "b"

@@ -1,0 +1,183 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.config.settings import ProviderSettings, Secret, Settings
+from pattern_acp.domain.errors import ConfigError
+from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta
+from pattern_acp.providers.catalogue import ListedModel
+from pattern_acp.providers.errors import ProviderAuthError, ProviderRequestError
+from pattern_acp.providers.model_lists import FILE_NAME, FRESH_MS, ModelLists
+from pattern_acp.providers.registry import Providers
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.testing.conversations import request, user
+from pattern_acp.testing.model_server import serve_models
+
+ANTHROPIC = ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY")
+KEYED = ProviderSettings(
+    "anthropic", "anthropic", "https://api.anthropic.com", Secret("k", "$ANTHROPIC_API_KEY"), configured=True
+)
+NOWHERE = ProviderSettings("mine", "openai", "http://127.0.0.1:1/v1", configured=True)
+
+
+def settings(*providers: ProviderSettings, model: str = "") -> Settings:
+    return Settings(model=model, providers={provider.name: provider for provider in providers})
+
+
+def mine(url: str, *models: str) -> ProviderSettings:
+    return ProviderSettings("mine", "openai", f"{url}/v1", models=models, configured=True)
+
+
+def test_importing_and_resolving_need_no_httpx():
+    code = (
+        "import sys; from pattern_acp.providers.registry import Providers; from pattern_acp.config.settings import *;"
+        "made = Providers(Settings(providers={'x': ProviderSettings('x', 'openai', 'http://127.0.0.1:1/v1')}));"
+        "made.available(); made.choice();"
+        "assert not {'httpx', 'ssl', 'pattern_acp.providers.openai.encode'} & sys.modules.keys();"
+        "made.resolve('x/y');"
+        "assert not {'httpx', 'ssl', 'pattern_acp.providers.anthropic.encode', 'pydantic'} & sys.modules.keys()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+
+
+def test_offline_is_always_there():
+    provider, info = Providers(settings()).resolve("offline/offline")
+    assert provider.name == "offline"
+    assert [model.qualified for model in Providers(settings()).available()] == ["offline/offline"]
+    assert info.qualified == "offline/offline"
+
+
+def test_an_unknown_provider_is_refused_with_the_known_ones():
+    with pytest.raises(ProviderRequestError, match=r"There is no provider 'x' .*anthropic.*ollama"):
+        Providers(settings(ANTHROPIC)).resolve("x/y")
+
+
+@pytest.mark.parametrize("qualified", ["anthropic", "anthropic/"])
+def test_a_provider_without_a_model_is_refused(qualified: str):
+    with pytest.raises(ProviderRequestError, match="names no model"):
+        Providers(settings(ANTHROPIC)).resolve(qualified)
+
+
+def test_a_model_name_may_hold_slashes():
+    provider, info = Providers(settings(NOWHERE)).resolve("mine/vendor/model:free")
+    assert (provider.name, info.name) == ("mine", "vendor/model:free")
+
+
+def test_what_is_set_up_is_offered_and_nothing_else():
+    names = [model.qualified for model in Providers(settings(KEYED, mine("http://x", "a", "b"))).available()]
+    assert names[0] == "anthropic/claude-sonnet-5-5"
+    assert names[-3:] == ["mine/a", "mine/b", "offline/offline"]
+    assert [model.provider for model in Providers(settings(ANTHROPIC)).available()] == ["offline"]
+
+
+async def test_a_missing_key_is_named_without_asking_anyone():
+    provider, info = Providers(settings(ANTHROPIC)).resolve("anthropic/claude-sonnet-5-5")
+    with pytest.raises(ProviderAuthError, match="set ANTHROPIC_API_KEY"):
+        async with provider.stream(request(user("a"), model=info.name)) as events:
+            await anext(events)
+
+
+async def test_a_scripted_provider_plays_its_file_on(tmp_path: Path):
+    script = tmp_path / "script.json"
+    script.write_text('[[{"text":"one"}],[{"text":"two"}]]')
+    providers = Providers(settings(ProviderSettings("scripted", "scripted", configured=True, script=str(script))))
+    assert providers.choice().qualified == "scripted/scripted"
+    for word in ("one", "two"):
+        async with providers.resolve("scripted/scripted")[0].stream(request()) as events:
+            assert [event async for event in events] == [TextDelta(word), Stopped(ProviderStop.END)]
+
+
+def test_a_scripted_provider_without_a_usable_script_is_refused(tmp_path: Path):
+    with pytest.raises(ProviderRequestError, match="PATTERN_ACP_SCRIPT"):
+        Providers(settings(ProviderSettings("scripted", "scripted"))).resolve("scripted/scripted")
+    missing = ProviderSettings("scripted", "scripted", script=str(tmp_path / "gone"))
+    with pytest.raises(ConfigError):
+        Providers(settings(missing)).resolve("scripted/scripted")
+
+
+async def test_a_list_is_fetched_once_a_day_and_kept_in_a_file(tmp_path: Path):
+    clock = FakeClock()
+    with anyio.fail_after(10):
+        async with serve_models([], models=("a", "text-embedding-3")) as server:
+            first = Providers(settings(mine(server.url)), tmp_path, clock)
+            await first.refresh()
+            await first.aclose()
+            assert [model.qualified for model in first.available()] == ["mine/a", "offline/offline"]
+            server.models = ("b",)
+            second = Providers(settings(mine(server.url)), tmp_path, clock)
+            await second.refresh()
+            assert second.available()[0].name == "a"
+            clock.advance(FRESH_MS)
+            await second.refresh()
+            await second.aclose()
+            assert second.available()[0].name == "b"
+
+
+async def test_an_unreachable_provider_keeps_its_old_list(tmp_path: Path):
+    with anyio.fail_after(10):
+        lists = ModelLists(tmp_path, FakeClock(0))
+        lists.put(NOWHERE, (ListedModel("old"),))
+        lists.save()
+        providers = Providers(settings(NOWHERE), tmp_path)
+        await providers.refresh()
+        await providers.aclose()
+    assert providers.available()[0].qualified == "mine/old"
+
+
+async def test_choosing_asks_for_a_list_when_nothing_is_known():
+    with anyio.fail_after(10):
+        async with serve_models([], models=("a",)) as server:
+            providers = Providers(settings(mine(server.url)))
+            assert providers.choice().provider == "offline"
+            choice = await providers.choose()
+            await providers.aclose()
+    assert choice.qualified == "mine/a"
+
+
+async def test_choosing_finds_a_local_server():
+    with anyio.fail_after(10):
+        async with serve_models([], models=("qwen3:8b",)) as server:
+            ollama = ProviderSettings("ollama", "openai", f"{server.url}/v1")
+            others = [
+                ProviderSettings(name, "openai", "http://127.0.0.1:1/v1") for name in ("lmstudio", "llama-server")
+            ]
+            providers = Providers(settings(ollama, *others))
+            choice = await providers.choose()
+            await providers.aclose()
+    assert choice.qualified == "ollama/qwen3:8b"
+    assert providers.available()[0].qualified == "ollama/qwen3:8b"
+
+
+@pytest.mark.parametrize("model", ["mine/x", "offline"])
+async def test_choosing_asks_nobody_when_the_person_named_a_model(model: str):
+    providers = Providers(settings(NOWHERE, model=model))
+    with anyio.fail_after(1):
+        assert (await providers.choose()).qualified == (model if "/" in model else "offline/offline")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"lists":{"mine":1}}'])
+def test_a_broken_cache_counts_as_empty(tmp_path: Path, content: str):
+    (tmp_path / FILE_NAME).write_text(content)
+    assert ModelLists(tmp_path, FakeClock()).models(NOWHERE) == ()
+
+
+def test_a_list_belongs_to_its_address(tmp_path: Path):
+    lists = ModelLists(tmp_path, FakeClock())
+    lists.put(NOWHERE, (ListedModel("a"),))
+    assert lists.models(mine("http://elsewhere")) == ()
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    lists = ModelLists(tmp_path / "file" / "below", FakeClock())
+    lists.put(NOWHERE, (ListedModel("a"),))
+    lists.save()
+    assert lists.models(NOWHERE) == (ListedModel("a"),)
+
+
+def test_warming_builds_the_client():
+    Providers(settings()).warm()

@@ -1,0 +1,364 @@
+"""Whole requests against the local model server, on both wires."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import anyio
+import pytest
+
+from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.anthropic.provider import AnthropicWire
+from pattern_acp.providers.base import (
+    Provider,
+    ProviderEvent,
+    ProviderRequest,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolCallBegun,
+    ToolCallFragment,
+    UsageKnown,
+)
+from pattern_acp.providers.catalogue import describe
+from pattern_acp.providers.errors import (
+    ContentFilteredError,
+    ContextTooLongError,
+    EmptyAnswerError,
+    ProviderAuthError,
+    ProviderConnectionError,
+    ProviderOverloadedError,
+    ProviderProtocolError,
+    ProviderRequestError,
+    ProviderStalledError,
+)
+from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.openai.provider import OpenAIWire
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
+from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.testing.conversations import request, user
+from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
+
+WIRES: tuple[Literal["anthropic", "openai"], ...] = ("anthropic", "openai")
+KEY = "sk-planted-0123456789"
+
+HELLO = [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 3, 20, 1))]
+
+
+@dataclass(slots=True)
+class Sleeps:
+    """Takes the place of sleeping and remembers for how long, in seconds."""
+
+    taken: list[float] = field(default_factory=list[float])
+
+    async def sleep(self, seconds: float) -> None:
+        self.taken.append(seconds)
+
+
+@dataclass(slots=True)
+class Setup:
+    server: ModelServer
+    provider: Provider
+    sleeps: Sleeps
+
+    async def events(self, asked: ProviderRequest | None = None) -> list[ProviderEvent]:
+        async with self.provider.stream(asked or request(user("Hi"), model="test-model")) as events:
+            return [event async for event in events]
+
+
+@asynccontextmanager
+async def playing(
+    wire: Literal["anthropic", "openai"], *replies: Reply | list[ScriptStep], idle: float = 5, key: str = KEY
+) -> AsyncGenerator[Setup, None]:
+    sleeps = Sleeps()
+    with anyio.fail_after(10):
+        async with serve_models(replies) as server:
+            settings = ProviderSettings(
+                "mine", wire, server.url, Secret(key, "$MINE_KEY") if key else None, "MINE_KEY", configured=True
+            )
+            http = HttpClient(idle, SystemClock())
+
+            async def client() -> HttpClient:
+                return http
+
+            made = AnthropicWire if wire == "anthropic" else OpenAIWire
+            retry = RetryPolicy(sleep=sleeps.sleep, jitter=lambda: 0.0)
+            provider = WireProvider(settings, made(settings, partial(describe, "mine")), client, retry, needs_key=False)
+            try:
+                yield Setup(server, provider, sleeps)
+            finally:
+                await http.aclose()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_text_and_usage_arrive(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, HELLO) as setup:
+        events = await setup.events()
+    assert TextDelta("Hello.") in events
+    assert events[-1] == Stopped(ProviderStop.END)
+    written = 1 if wire == "anthropic" else 0
+    last = [event for event in events if isinstance(event, UsageKnown)][-1]
+    assert last.usage == Usage(8 - written, 3, 20, written)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_parallel_calls_arrive_in_fragments(wire: Literal["anthropic", "openai"]):
+    steps = [
+        ScriptStep(text="Two."),
+        ScriptStep(tool="read_file", arguments={"path": "äöü"}, id="call_a"),
+        ScriptStep(tool="run_command", arguments={"command": "ls"}, id="call_b"),
+    ]
+    async with playing(wire, Reply(steps, chunk=3)) as setup:
+        events = await setup.events()
+    begun = [event for event in events if isinstance(event, ToolCallBegun)]
+    assert [(call.call_id, call.name) for call in begun] == [("call_a", "read_file"), ("call_b", "run_command")]
+    texts = [
+        "".join(event.text for event in events if isinstance(event, ToolCallFragment) and event.index == call.index)
+        for call in begun
+    ]
+    assert texts == ['{"path":"äöü"}', '{"command":"ls"}']
+    assert events[-1] == Stopped(ProviderStop.TOOL_CALLS)
+
+
+async def test_anthropics_reasoning_arrives_with_its_signature():
+    steps = [ScriptStep(thinking="Hm.", signature="c2ln"), ScriptStep(redacted="cmVk"), ScriptStep(text="So.")]
+    async with playing("anthropic", steps) as setup:
+        events = [event for event in await setup.events() if not isinstance(event, UsageKnown)]
+    assert events == [
+        ThinkingDelta("Hm."),
+        ThinkingEnded("c2ln"),
+        ThinkingEnded("", "cmVk"),
+        TextDelta("So."),
+        Stopped(ProviderStop.END),
+    ]
+
+
+async def test_openais_reasoning_ends_where_the_answer_begins():
+    async with playing("openai", [ScriptStep(thinking="Hm."), ScriptStep(text="So.")]) as setup:
+        events = await setup.events()
+    assert events[:3] == [ThinkingDelta("Hm."), ThinkingEnded(), TextDelta("So.")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_bytes_that_trickle_in_make_the_same_events(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, HELLO, Reply(HELLO, bytes_per_write=1)) as setup:
+        assert await setup.events() == await setup.events()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_connection_is_used_again(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, HELLO, HELLO) as setup:
+        await setup.events()
+        await setup.events()
+        assert setup.server.connections == 1
+
+
+async def test_the_key_goes_where_each_wire_wants_it():
+    async with playing("anthropic", HELLO) as setup:
+        await setup.events()
+        sent = setup.server.requests[0]
+    assert (sent.path, sent.headers["x-api-key"]) == ("/v1/messages", KEY)
+    assert sent.headers["anthropic-version"] == "2023-06-01"
+    async with playing("openai", HELLO) as setup:
+        await setup.events()
+        sent = setup.server.requests[0]
+    assert (sent.path, sent.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+async def test_a_busy_provider_is_asked_again(wire: Literal["anthropic", "openai"], status: int):
+    async with playing(wire, Reply(status=status, body="<html>busy</html>"), HELLO) as setup:
+        events = await setup.events()
+        assert setup.sleeps.taken == [0.25]
+    assert isinstance(events[0], Retrying)
+    assert (events[0].attempt, events[0].delay_ms) == (1, 250)
+    assert "html" not in events[0].sentence
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+async def test_retry_after_is_obeyed_up_to_a_minute():
+    busy = [Reply(status=429, retry_after=text, body="{}") for text in ("7", "900")]
+    async with playing("openai", *busy, HELLO) as setup:
+        await setup.events()
+        assert setup.sleeps.taken == [7.0, 60.0]
+
+
+async def test_five_attempts_are_all():
+    async with playing("openai", *[Reply(status=503, body="")] * 6) as setup:
+        with pytest.raises(ProviderOverloadedError, match=r"mine has a fault on its side \(status 503\)"):
+            await setup.events()
+        assert len(setup.server.requests) == 5
+        assert setup.sleeps.taken == [0.25, 0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_overload_inside_the_stream_before_content_is_tried_again(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, [ScriptStep(error="overloaded")], HELLO) as setup:
+        events = await setup.events()
+    assert any(isinstance(event, Retrying) for event in events)
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stream_cut_before_content_is_tried_again(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, Reply(HELLO, cut_after=1), HELLO) as setup:
+        events = await setup.events()
+    assert sum(isinstance(event, Retrying) for event in events) == 1
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stream_cut_after_content_ends_with_what_came(wire: Literal["anthropic", "openai"]):
+    steps = [ScriptStep(text="Hello."), ScriptStep(text="More.")]
+    async with playing(wire, Reply(steps, cut_after=4)) as setup:
+        events = await setup.events()
+        assert len(setup.server.requests) == 1
+    assert TextDelta("Hello.") in events
+    last = events[-1]
+    assert isinstance(last, Stopped)
+    assert last.reason is ProviderStop.INTERRUPTED
+    assert "mine" in last.detail
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Literal["anthropic", "openai"]):
+    stall = Reply(HELLO, stall_after=1)
+    async with playing(wire, stall, stall, idle=0.05) as setup:
+        with pytest.raises(ProviderStalledError, match="mine sent nothing for too long"):
+            await setup.events()
+        assert len(setup.server.requests) == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stall_after_content_ends_with_what_came(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=4), idle=0.05) as setup:
+        events = await setup.events()
+    assert isinstance(events[-1], Stopped)
+    assert events[-1].reason is ProviderStop.INTERRUPTED
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_leaving_early_cuts_the_connection(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, Reply([*HELLO, ScriptStep(wait_for="cancel")]), HELLO) as setup:
+        async with setup.provider.stream(request(user("Hi"), model="test-model")) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        assert (await setup.events())[-1] == Stopped(ProviderStop.END)
+        assert setup.server.connections == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_names_its_source_and_never_itself(wire: Literal["anthropic", "openai"], status: int):
+    body = '{"error":{"message":"Incorrect API key provided: ' + KEY + '"}}'
+    async with playing(wire, Reply(status=status, body=body)) as setup:
+        with pytest.raises(ProviderAuthError, match=r"refused the key from \$MINE_KEY") as caught:
+            await setup.events()
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_missing_key_names_its_variable(wire: Literal["anthropic", "openai"]):
+    async with playing(wire, Reply(status=401, body="{}"), key="") as setup:
+        with pytest.raises(ProviderAuthError, match="set MINE_KEY"):
+            await setup.events()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("reply", "error", "sentence"),
+    [
+        (Reply(body="<html>portal</html>", content_type="text/html"), ProviderProtocolError, "a web page"),
+        (Reply(body="{}", content_type="application/json"), ProviderProtocolError, "application/json"),
+        (Reply(raw="data: {broken\n\n"), ProviderProtocolError, "not in the format of its wire"),
+        (Reply(raw='data: "text"\n\n'), ProviderProtocolError, "not in the format of its wire"),
+        (
+            Reply(status=404, body="<html>", content_type="text/html"),
+            ProviderProtocolError,
+            "no reason that can be read",
+        ),
+        (
+            Reply(status=404, body='{"error":{"message":"model: x"}}'),
+            ProviderRequestError,
+            "knows no model 'test-model' at this address: model: x.",
+        ),
+        (Reply(status=400, body='{"error":{"message":"bad"}}'), ProviderRequestError, "refused the request: bad."),
+        (
+            Reply(status=400, body='{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}'),
+            ContextTooLongError,
+            "longer than mine/test-model can read",
+        ),
+        (
+            Reply(status=400, body='{"error":{"message":"x","code":"context_length_exceeded"}}'),
+            ContextTooLongError,
+            "longer than",
+        ),
+        (Reply(status=413, body=""), ContextTooLongError, "longer than"),
+        (Reply(status=400, body='{"error":{"code":"content_filter"}}'), ContentFilteredError, "content filter"),
+        (
+            Reply(status=429, body='{"error":{"message":"x","code":"insufficient_quota"}}'),
+            ProviderRequestError,
+            "no credit or quota",
+        ),
+    ],
+)
+async def test_every_fault_has_its_error(
+    wire: Literal["anthropic", "openai"], reply: Reply, error: type[ProviderError], sentence: str
+):
+    async with playing(wire, reply) as setup:
+        with pytest.raises(error, match=sentence) as caught:
+            await setup.events()
+        assert len(setup.server.requests) == 1
+    assert "<html" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("steps", [[], [ScriptStep(thinking="Hm.")], [ScriptStep(text=" \n")]])
+async def test_an_answer_without_text_and_call_is_an_error(
+    wire: Literal["anthropic", "openai"], steps: list[ScriptStep]
+):
+    async with playing(wire, steps) as setup:
+        with pytest.raises(EmptyAnswerError, match="ended without an answer"):
+            await setup.events()
+        assert len(setup.server.requests) == 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_unreachable_server_is_named(wire: Literal["anthropic", "openai"]):
+    async with playing(wire) as setup:
+        provider = setup.provider
+    # The server is gone now; the port is free.
+    setup = Setup(setup.server, provider, setup.sleeps)
+    with anyio.fail_after(10), pytest.raises(ProviderConnectionError, match=r"mine cannot be reached at 127\.0\.0\.1"):
+        await setup.events()
+
+
+async def test_a_key_that_cannot_be_sent_is_not_shown():
+    async with playing("openai", key="sk-schlüssel\n") as setup:
+        with pytest.raises(ProviderRequestError, match="cannot be sent") as caught:
+            await setup.events()
+    assert "schl" not in str(caught.value)
+
+
+async def test_the_cost_is_computed_where_the_price_is_known():
+    async with playing("anthropic", HELLO) as setup:
+        events = await setup.events(request(user("Hi"), model="claude-sonnet-4-5"))
+    last = [event for event in events if isinstance(event, UsageKnown)][-1]
+    # Dollars a million tokens: 7 at 3, 3 at 15, 20 at 0.30, 1 at 3.75.
+    assert last.cost == Cost(76)
+
+
+async def test_openais_own_tool_limits_do_not_bind_other_servers():
+    async with playing("openai", HELLO) as setup:
+        assert (await setup.events(request(user("Hi"), model="gpt-6-astra")))[-1] == Stopped(ProviderStop.END)
