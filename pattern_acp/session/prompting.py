@@ -93,8 +93,9 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
-    gate = Gate(session.state.policy, session.approver, session.sink)
-    runner = ToolRunner(offered_tools(session), tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
+    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
+    # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
+    runner = ToolRunner(shared.tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
         return await _build(session, history)

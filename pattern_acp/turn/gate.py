@@ -5,6 +5,7 @@ Invariant 7: a denial beats every grant; nothing runs that was not decided; the 
 
 from dataclasses import dataclass, field
 
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import ToolCallView
@@ -42,10 +43,13 @@ def resolved(path: str, folder: str) -> str:
 class Gate:
     """Admits or refuses the calls of one turn."""
 
-    def __init__(self, state: PolicyState, approver: Approver, sink: TurnSink) -> None:
+    def __init__(self, state: PolicyState, approver: Approver, sink: TurnSink, *, clock: Clock) -> None:
+        self.waited = 0.0
+        """Seconds that the person took to answer so far; the turn's own time limit leaves them out."""
         self._state = state
         self._approver = approver
         self._sink = sink
+        self._clock = clock
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
         """What policy says now."""
@@ -82,7 +86,9 @@ class Gate:
         options = approval_options(decision, accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._sink.record(Fact(asked, Actor.SYSTEM))
+        began = self._clock.monotonic()
         answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
+        self.waited += self._clock.monotonic() - began
         facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:

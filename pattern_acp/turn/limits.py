@@ -1,9 +1,10 @@
 """When a turn must stop by itself."""
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.domain.canonical import JsonObject
 
 REPEATS_TOLD = 3
 """Identical failing calls in a row after which the model is told (issue 2, section 5)."""
@@ -14,25 +15,38 @@ REPEATS_STOP = 5
 
 @dataclass(slots=True)
 class RepeatGuard:
-    """Counts identical failing calls in a row, each distinct call on its own."""
+    """Counts identical failing calls in a row."""
 
-    _counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    worst: int = 0
+    """The highest count so far."""
+    _counts: Counter[str] = field(default_factory=Counter[str])
+    _failed_now: set[str] = field(default_factory=set[str])
 
-    def note(self, call: ToolCallPart, *, failed: bool) -> int:
-        """How often this call has now failed in a row."""
-        key = (call.name, call.arguments)
+    def note(self, name: str, arguments: JsonObject, *, failed: bool) -> int:
+        """How often this call has now failed in a row; 0 when it did not fail."""
+        key = f"{name} {json.dumps(arguments, sort_keys=True)}"
         if not failed:
-            self._counts.clear()
+            del self._counts[key]
             return 0
-        count = self._counts[key] + 1
-        # Only the same call in a row counts: any other outcome in between starts afresh.
-        self._counts.clear()
-        self._counts[key] = count
-        return count
+        self._counts[key] += 1
+        self._failed_now.add(key)
+        self.worst = max(self.worst, self._counts[key])
+        return self._counts[key]
+
+    def end_message(self) -> None:
+        """All calls of one message have ended: what did not fail among them starts afresh.
+
+        So a row is one of messages, and two calls that fail side by side in every message are both found.
+        """
+        for key in set(self._counts) - self._failed_now:
+            del self._counts[key]
+        self._failed_now.clear()
 
 
 def repeat_notice(name: str, count: int) -> str:
-    """What the model is told about a call that keeps failing the same way."""
+    """What the model is told about a call that keeps failing the same way; nothing at first."""
+    if count < REPEATS_TOLD:
+        return ""
     return (
         f"\n\n[This exact call of {name} has now failed {count} times in a row. Repeating it will not help: "
         "read the error, change the arguments or take another way.]"

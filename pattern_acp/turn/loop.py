@@ -9,18 +9,19 @@ import anyio
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
-from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
+from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
+from pattern_acp.providers.errors import EmptyAnswerError
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.limits import REPEATS_STOP, REPEATS_TOLD, RepeatGuard, repeat_notice
+from pattern_acp.turn.limits import REPEATS_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallResult, ToolRunner
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,6 @@ class TurnLoop:
         self._ids = ids
         self._clock = clock
         self._limits = limits
-        self._repeats = RepeatGuard()
         self.cost = cost_so_far
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
@@ -77,13 +77,13 @@ class TurnLoop:
             ProviderError: the model could not be used.
             DatabaseError: the journal could not be written; nothing more was shown.
         """
-        deadline = self._clock.monotonic() + self._limits.max_wall_seconds
+        began = self._clock.monotonic()
         for number in range(1, self._limits.max_model_requests + 1):
             assembly = await self._ask_model(turn_id, number, history)
             end = await self._after_stream(turn_id, assembly, history)
             if end is not None:
                 return end
-            if self._clock.monotonic() > deadline:
+            if self._clock.monotonic() - began - self._runner.waited_for_person > self._limits.max_wall_seconds:
                 return TurnEnd(
                     StopReason.MAX_TURN_REQUESTS,
                     f"This turn reached its limit of {self._limits.max_wall_seconds} seconds; "
@@ -120,14 +120,20 @@ class TurnLoop:
 
     async def _after_stream(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> TurnEnd | None:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
-        message = assembly.message(with_calls=not interrupted and assembly.stop is not ProviderStop.MAX_TOKENS)
-        facts = [Fact(MessageRecorded(turn_id, message, complete=not interrupted))]
+        with_calls = not interrupted and assembly.stop is not ProviderStop.MAX_TOKENS
+        message = with_unique_calls(assembly.message(with_calls=with_calls), history, self._ids)
+        facts: list[Fact] = []
+        if message.parts:
+            facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
+            history.append(message)
         if assembly.usage != Usage():
             facts.append(Fact(self._usage(turn_id, assembly), Actor.SYSTEM))
-        await self._sink.record(*facts)
-        history.append(message)
+        if facts:
+            await self._sink.record(*facts)
         if message.tool_calls:
             return await self._run_tools(turn_id, message.tool_calls, history)
+        if assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip():
+            raise EmptyAnswerError("The model ended without an answer; prompt again, or choose another model.")
         return end_of(assembly.stop, assembly.detail)
 
     def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
@@ -141,26 +147,33 @@ class TurnLoop:
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
     ) -> TurnEnd | None:
         results = await self._runner.run(turn_id, calls)
-        worst = 0
-        parts = [result.part for result in results]
-        for position, (call, result) in enumerate(zip(calls, results, strict=True)):
-            count = self._repeats.note(call, failed=result.failed)
-            if count >= REPEATS_TOLD:
-                parts[position] = with_notice(result, repeat_notice(call.name, count))
-            worst = max(worst, count)
-        history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(parts)))
-        if worst >= REPEATS_STOP:
+        history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
+        if self._runner.repeats.worst >= REPEATS_STOP:
             return TurnEnd(
                 StopReason.END_TURN,
-                f"Stopped: the model made the same failing call {worst} times in a row. "
+                f"Stopped: the model made the same failing call {self._runner.repeats.worst} times in a row. "
                 "Tell it what to change and prompt again.",
             )
         return None
 
 
-def with_notice(result: CallResult, notice: str) -> ToolResultPart:
-    """The result's part with a notice for the model at its end."""
-    return replace(result.part, text=result.part.text + notice)
+def with_unique_calls(message: Message, history: Sequence[Message], ids: IdFactory) -> Message:
+    """The message with an id for each call that no other call of the session has.
+
+    Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
+    that are unique in a session.
+    """
+    seen = {call.call_id for earlier in history for call in earlier.tool_calls}
+    parts: list[Part] = []
+    for part in message.parts:
+        if not isinstance(part, ToolCallPart):
+            parts.append(part)
+            continue
+        is_new = part.call_id and part.call_id not in seen
+        call_id = part.call_id if is_new else ToolCallId(ids.new("call"))
+        seen.add(call_id)
+        parts.append(replace(part, call_id=call_id))
+    return replace(message, parts=tuple(parts))
 
 
 def end_of(stop: ProviderStop, detail: str) -> TurnEnd:

@@ -8,7 +8,7 @@ anything else runs alone and in order.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -31,6 +31,7 @@ from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputErr
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
+from pattern_acp.turn.limits import RepeatGuard, repeat_notice
 from pattern_acp.turn.sink import Fact, TurnSink
 
 logger = logging.getLogger(__name__)
@@ -42,14 +43,6 @@ CLEANUP_SECONDS = 1.0
 """Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
 
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """One call's end: the part for the model and whether it failed."""
-
-    part: ToolResultPart
-    failed: bool
 
 
 class CallProgress:
@@ -86,24 +79,31 @@ class ToolRunner:
         *,
         clock: Clock,
     ) -> None:
+        self.repeats = RepeatGuard()
         self._tools = {tool.spec.name: tool for tool in tools}
         self._context = context
         self._gate = gate
         self._sink = sink
         self._clock = clock
 
-    async def run(self, turn_id: TurnId, calls: Sequence[ToolCallPart]) -> list[CallResult]:
+    @property
+    def waited_for_person(self) -> float:
+        """Seconds that calls of this turn have waited for the person's answers."""
+        return self._gate.waited
+
+    async def run(self, turn_id: TurnId, calls: Sequence[ToolCallPart]) -> list[ToolResultPart]:
         """The results of `calls`, in their order.
 
         Raises:
             DatabaseError: a result could not be recorded; the turn must stop.
         """
-        results: dict[int, CallResult] = {}
+        results: dict[int, ToolResultPart] = {}
         index = 0
         while index < len(calls):
             batch = self._next_batch(calls, index)
             await self._run_batch(turn_id, calls, batch, results)
             index = batch[-1] + 1
+        self.repeats.end_message()
         return [results[position] for position in range(len(calls))]
 
     def _next_batch(self, calls: Sequence[ToolCallPart], start: int) -> list[int]:
@@ -121,7 +121,7 @@ class ToolRunner:
         return tool is not None and not tool.changes_things
 
     async def _run_batch(
-        self, turn_id: TurnId, calls: Sequence[ToolCallPart], batch: list[int], results: dict[int, CallResult]
+        self, turn_id: TurnId, calls: Sequence[ToolCallPart], batch: list[int], results: dict[int, ToolResultPart]
     ) -> None:
         if len(batch) == 1:
             results[batch[0]] = await self._run_one(turn_id, calls[batch[0]])
@@ -139,7 +139,7 @@ class ToolRunner:
         except BaseExceptionGroup as group_error:
             raise single_error(group_error) from group_error
 
-    async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> CallResult:
+    async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
         tool = self._tools.get(call.name)
         try:
             arguments = parse_arguments_text(call.arguments)
@@ -166,7 +166,7 @@ class ToolRunner:
             raise ToolInputError(f"There is no tool named {name!r}; the tools are {names}.")
         return tool
 
-    async def _run_prepared(self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall) -> CallResult:
+    async def _run_prepared(self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall) -> ToolResultPart:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
         decision = self._gate.decide(prepared.accesses)
@@ -199,13 +199,18 @@ class ToolRunner:
 
     async def _finish(
         self, turn_id: TurnId, view: ToolCallView, outcome: ToolOutcome, started: float, *, interrupted: bool = False
-    ) -> CallResult:
+    ) -> ToolResultPart:
         duration_ms = round((self._clock.monotonic() - started) * 1000)
+        text = outcome.text
+        if not interrupted:
+            count = self.repeats.note(view.name, view.raw_input, failed=outcome.is_error)
+            # Recorded with the result, so that a reloaded conversation is the same to the byte.
+            text += repeat_notice(view.name, count)
         finished = ToolCallFinished(
             turn_id,
             view.call_id,
             ToolCallStatus.FAILED if outcome.is_error else ToolCallStatus.COMPLETED,
-            outcome.text,
+            text,
             shown_content(outcome),
             outcome.locations,
             outcome.images,
@@ -217,13 +222,11 @@ class ToolRunner:
         if outcome.plan is not None:
             facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
         await self._sink.record(*facts)
-        return CallResult(
-            ToolResultPart(view.call_id, outcome.text, outcome.is_error, outcome.images), outcome.is_error
-        )
+        return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
     async def _fail_unprepared(
         self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str
-    ) -> CallResult:
+    ) -> ToolResultPart:
         kind = tool.kind if tool is not None else ToolKind.OTHER
         view = ToolCallView(call.call_id, call.name, title_of_failed(call), kind, lenient_arguments(call.arguments))
         outcome = ToolOutcome(sentence, is_error=True, content=(TextContent(sentence),), origin=Origin.WORKSPACE)
