@@ -89,18 +89,23 @@ class SessionMethods:
         self._client.forget(SessionId(request.session_id))
         return schema.EmptyResponse()
 
-    async def set_mode(self, request: schema.SetModeRequest, _context: RequestContext, /) -> schema.EmptyResponse:
-        """session/set_mode."""
-        await self._sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
+    async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> schema.EmptyResponse:
+        """session/set_mode; who shows options instead of modes is told as well."""
+        options = await self._sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
+        view = self._client.view(SessionId(request.session_id))
+        context.after_response(lambda: view.show_config(options))
         return schema.EmptyResponse()
 
     async def set_config_option(
-        self, request: schema.SetConfigOptionRequest, _context: RequestContext, /
+        self, request: schema.SetConfigOptionRequest, context: RequestContext, /
     ) -> schema.SetConfigOptionResponse:
-        """session/set_config_option: always the complete list."""
+        """session/set_config_option: always the complete list; who shows modes is told of a changed one."""
         session = self._sessions.get(request.session_id)
         value = request.value if isinstance(request.value, str) else str(request.value).lower()
         options = await session.set_option(request.config_id, value)
+        if request.config_id == MODE_OPTION:
+            view = self._client.view(session.session_id)
+            context.after_response(lambda: view.show_mode(options))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:

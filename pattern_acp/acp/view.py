@@ -66,8 +66,16 @@ class EditorView:
 
     async def show_options(self, options: Sequence[Option]) -> None:
         """See `SessionView.show_options`."""
+        await self.show_mode(options)
+        await self.show_config(options)
+
+    async def show_mode(self, options: Sequence[Option]) -> None:
+        """Tell the mode, for clients that read modes."""
         mode = next(option.current for option in options if option.option_id == MODE_OPTION)
         await self._send(schema.CurrentModeUpdate(current_mode_id=mode))
+
+    async def show_config(self, options: Sequence[Option]) -> None:
+        """Tell the complete options, for clients that read those."""
         await self._send(schema.ConfigOptionUpdate(config_options=config_options(options)))
 
     async def show_commands(self) -> None:

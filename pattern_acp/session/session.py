@@ -219,17 +219,19 @@ class Session:
         if chosen is None:
             known = ", ".join(option.option_id for option in self.options())
             raise InvalidRequestError(f"There is no option {option_id!r}; this session has {known}.")
-        if option_id == MODEL_OPTION:
-            self.state.model = self._model_named(value)
-        elif value not in {choice.value for choice in chosen.choices}:
+        model = self._model_named(value) if option_id == MODEL_OPTION else None
+        if model is None and value not in {choice.value for choice in chosen.choices}:
             allowed = ", ".join(choice.value for choice in chosen.choices)
             raise InvalidRequestError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
+        configured = SessionConfigured(option_id, model.qualified if model is not None else value, by)
+        await self.sink.record(Fact(configured, Actor.HUMAN, Origin.EDITOR))
+        # Only now: what could not be recorded was not set (rule R1).
+        if model is not None:
+            self.state.model = model
         elif option_id == MODE_OPTION:
             self.state.policy.mode = Mode(value)
         elif option_id == THOUGHT_OPTION:
             self.state.thought_level = ThoughtLevel(value)
-        actor = Actor.HUMAN if by == "client" else Actor.PERSONA
-        await self.sink.record(Fact(SessionConfigured(option_id, value, by), actor, Origin.EDITOR))
         return self.options()
 
     def stable(self) -> Stable:

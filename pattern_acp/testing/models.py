@@ -13,17 +13,19 @@ class FakeModels:
         self._providers = dict(providers)
         self.without_key: dict[str, str] = {}
         """Sentences of `missing_key`, by provider."""
+        self.infos = {name: fake_model(name) for name in providers}
+        """What is known of each provider's model."""
 
     def available(self) -> Sequence[ModelInfo]:
         """See `Models.available`."""
-        return tuple(fake_model(name) for name in self._providers)
+        return tuple(self.infos.values())
 
     def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
         """See `Models.resolve`."""
         name = qualified.partition("/")[0]
         if name not in self._providers:
             raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
-        return self._providers[name], fake_model(name)
+        return self._providers[name], self.infos[name]
 
     def missing_key(self, qualified: str) -> str:
         """See `Models.missing_key`."""
