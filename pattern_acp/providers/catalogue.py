@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
@@ -76,8 +77,7 @@ class ListedModel:
     thinking: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Price:
+class _Price(NamedTuple):
     """Dollars a million tokens. Where a page names no cache prices, Anthropic's usual tenth and five quarters count."""
 
     input: float
@@ -89,8 +89,7 @@ class _Price:
     long_output: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     pattern: str
     window: int
     output: int
@@ -163,8 +162,8 @@ _ROWS = (
 )
 """First match wins. The name is matched from its start, after any `VENDOR/` in front of it (OpenRouter)."""
 
-_NOT_FOR_CHAT = re.compile(r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion", re.IGNORECASE)
-_NOT_FOR_CHAT_AT_OPENAI = re.compile(
+_NOT_FOR_CHAT = r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
+_NOT_FOR_CHAT_AT_OPENAI = (
     r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|-pro\b|deep-research|codex"
 )
 
@@ -182,7 +181,8 @@ WELL_KNOWN = {
 
 def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
     """Whether a listed model can hold a conversation with tools over our wires, as far as its name tells."""
-    if _NOT_FOR_CHAT.search(name) or (is_openai and _NOT_FOR_CHAT_AT_OPENAI.search(name)):
+    # Compiled at first use: this module is imported on the way to the first answer.
+    if re.search(_NOT_FOR_CHAT, name.lower()) or (is_openai and re.search(_NOT_FOR_CHAT_AT_OPENAI, name)):
         return False
     return describe("", name, is_openai=is_openai).info.calls_tools
 

@@ -84,10 +84,14 @@ class HttpClient:
         self._local: httpx.AsyncClient | None = None
 
     def warm(self) -> httpx.AsyncClient:
-        """Build the client for remote servers. Blocking (certificates); for a worker thread, and safe from any."""
+        """Build the client for remote servers. Blocking (certificates); for a worker thread, and safe from any.
+
+        Raises:
+            ProviderConnectionError: the environment names certificates or a proxy that cannot be used.
+        """
         with self._lock:
             if self._remote is None:
-                self._remote = httpx.AsyncClient(timeout=self._timeout)
+                self._remote = _remote_client(self._timeout)
             return self._remote
 
     def post(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
@@ -138,6 +142,18 @@ class HttpClient:
             bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
         return self._local
+
+
+def _remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
+    try:
+        return httpx.AsyncClient(timeout=timeout)
+    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+        # A missing SSL_CERT_FILE, a proxy without a scheme, a SOCKS proxy: all of them come from the environment. The
+        # error's own text may hold a proxy's password.
+        raise ProviderConnectionError(
+            f"No connection can be set up ({type(error).__name__}); check SSL_CERT_FILE, SSL_CERT_DIR and the proxy "
+            "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY)."
+        ) from None
 
 
 def is_plain_loopback(url: str) -> bool:

@@ -24,7 +24,6 @@ from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from pattern_acp.providers.model_lists import ModelLists
 from pattern_acp.providers.retry import RetryPolicy
-from pattern_acp.providers.status import auth_error
 
 if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
@@ -89,7 +88,11 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is None or settings.wire not in {"anthropic", "openai"}:
             return ""
-        return auth_error(settings, None).sentence if is_official(settings) and settings.api_key is None else ""
+        if settings.api_key is not None or not is_official(settings):
+            return ""
+        from pattern_acp.providers.status import auth_error
+
+        return auth_error(settings, None).sentence
 
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""

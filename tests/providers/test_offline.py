@@ -201,3 +201,36 @@ def test_salient_words_are_names_first():
 def test_a_literal_pattern_escapes_only_what_has_a_meaning():
     assert literal_pattern("a b-c<d>") == "a b-c<d>"
     assert literal_pattern(r"\.^$*+?()[]{}|") == r"\\\.\^\$\*\+\?\(\)\[\]\{\}\|"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("list src", "In `src`:"),
+        ("find x y", "Looking for “x y”:"),
+        ("run make", "`make`:"),
+        ('replace "a" with "b" in c.py', "I replaced the text in `c.py`."),
+        ("remember project: use uv", "I wrote it down in the memory block `project`."),
+        ("recall uv", "What memory holds about “uv”:"),
+    ],
+)
+def test_each_commands_result_is_told_in_words(line: str, told: str):
+    assert told in text_of(answer(request(played((prompt(line),), ["some result"]))))
+
+
+@pytest.mark.parametrize(
+    "line", ["list src", "find x y", "run make", 'replace "a" with "b" in c.py', "remember it all", "recall uv"]
+)
+def test_each_commands_failure_is_told_with_its_reason(line: str):
+    call = calls_of(answer(request((prompt(line),))))[0]
+    messages = played((prompt(line),), [ToolResultPart(call.call_id, "The reason.", is_error=True)])
+    text = text_of(answer(request(messages)))
+    assert line.split(maxsplit=1)[0] in text
+    assert "The reason." in text
+
+
+def test_a_failed_look_up_is_told():
+    calls = calls_of(answer(request((prompt("zebra?"),))))
+    failed = [ToolResultPart(call.call_id, "", is_error=True) for call in calls]
+    text = text_of(answer(request(played((prompt("zebra?"),), [*failed]))))
+    assert "memory_search did not work: it gave no reason" in text

@@ -181,3 +181,11 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path):
 
 def test_warming_builds_the_client():
     Providers(settings()).warm()
+
+
+def test_a_missing_key_is_told_before_anything_is_sent():
+    providers = Providers(settings(ANTHROPIC, NOWHERE))
+    assert "ANTHROPIC_API_KEY" in providers.missing_key("anthropic/x")
+    assert not providers.missing_key("mine/x")
+    assert not providers.missing_key("offline/offline")
+    assert not Providers(settings(KEYED)).missing_key("anthropic/x")

@@ -44,6 +44,7 @@ from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.openai.provider import OpenAIWire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
+from pattern_acp.providers.sse import MAX_EVENT_BYTES
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.testing.conversations import request, user
 from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
@@ -362,3 +363,21 @@ async def test_the_cost_is_computed_where_the_price_is_known():
 async def test_openais_own_tool_limits_do_not_bind_other_servers():
     async with playing("openai", HELLO) as setup:
         assert (await setup.events(request(user("Hi"), model="gpt-6-astra")))[-1] == Stopped(ProviderStop.END)
+
+
+async def test_a_stream_that_ends_without_done_or_an_empty_line_is_whole():
+    raw = 'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}'
+    async with playing("openai", Reply(raw=raw)) as setup:
+        assert await setup.events() == [TextDelta("Hi"), Stopped(ProviderStop.END)]
+
+
+async def test_an_event_that_never_ends_is_a_protocol_error():
+    async with playing("openai", Reply(raw="data: " + "x" * MAX_EVENT_BYTES)) as setup:
+        with pytest.raises(ProviderProtocolError):
+            await setup.events()
+
+
+async def test_an_error_with_status_200_is_read():
+    body = '{"error":{"message":"overloaded","code":529}}'
+    async with playing("openai", Reply(body=body), HELLO) as setup:
+        assert isinstance((await setup.events())[0], Retrying)
