@@ -20,6 +20,7 @@ from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
@@ -62,7 +63,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             tasks.start_soon(providers.refresh, name="model lists")
-            tasks.start_soon(anyio.to_thread.run_sync, providers.warm, name="warm the HTTP client")
+            tasks.start_soon(_warm, providers, name="warm the HTTP client")
             try:
                 yield OpenSessions(SessionMethods(sessions, client), client.introduce)
             finally:
@@ -75,6 +76,14 @@ def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMea
     """What children and scripts may use. Keys are kept from children: commands are the model's."""
     secret = {provider.api_key_env for provider in settings.providers.values() if provider.api_key_env}
     return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
+
+
+async def _warm(providers: Providers) -> None:
+    try:
+        await anyio.to_thread.run_sync(providers.warm)
+    except (PatternError, ImportError) as error:
+        # Sessions go on without a network; a request that needs it says the same to the person.
+        logger.warning("The HTTP client is not ready. %s", error)
 
 
 async def _lease_pause() -> None:
