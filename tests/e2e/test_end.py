@@ -1,0 +1,113 @@
+"""How the process ends (architecture.md, invariant 9): at the end of input and on SIGTERM, idle and in a turn."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import Event, ToolCallFinished, TurnEnded
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.testing.children import watched_command
+from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+
+pytestmark = pytest.mark.e2e
+
+Leave = Callable[[AgentProcess], Coroutine[None, None, None]]
+
+
+async def close_input(agent: AgentProcess) -> None:
+    await agent.close_input()
+
+
+async def terminate(agent: AgentProcess) -> None:
+    agent.terminate()
+
+
+on_posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to be received")
+ways = pytest.mark.parametrize("leave", [close_input, pytest.param(terminate, marks=on_posix)])
+
+
+async def prompt_until_the_end(agent: AgentProcess, session: str) -> None:
+    """A prompt that is cancelled by the end, answered so when there is time, or never when the process is gone."""
+    with contextlib.suppress(RemoteError, ConnectionClosedError):
+        assert await agent.editor.prompt(session, "go") == {"stopReason": "cancelled"}
+
+
+@ways
+async def test_an_idle_process_ends_in_time(tmp_path: Path, leave: Leave):
+    async with running_process(Launch(tmp_path)) as agent:
+        await leave(agent)
+        assert await agent.wait() == 0
+        assert agent.stderr() == ""
+
+
+@ways
+async def test_a_process_with_an_idle_session_ends_in_time_and_gives_up_its_lease(tmp_path: Path, leave: Leave):
+    session = ""
+    async with running_process(Launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "list")
+        await leave(agent)
+        assert await agent.wait() == 0
+    async with running_process(Launch(tmp_path)) as agent:
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+
+
+@ways
+@pytest.mark.parametrize("words", [(), ("parent",), ("stubborn",)])
+async def test_a_running_command_dies_with_the_process_and_its_turn_is_recorded(
+    tmp_path: Path, leave: Leave, words: tuple[str, ...]
+):
+    events: list[Event] = []
+    async with watched_command(tmp_path, *words) as command:
+        script = write_script(tmp_path, [[{"tool": "run_command", "arguments": {"command": command.line}}]])
+        async with running_process(Launch(tmp_path, environment=script)) as agent, anyio.create_task_group() as tasks:
+            session = await agent.editor.open_session(str(tmp_path))
+            tasks.start_soon(prompt_until_the_end, agent, session)
+            with anyio.fail_after(10):
+                await command.wait_until_started()
+            await leave(agent)
+            assert await agent.wait() == 0
+            with anyio.fail_after(1):
+                await command.wait_until_gone()
+            events += await read_events(agent.constellation, session)
+
+    [ended] = [event for event in events if isinstance(event, TurnEnded)]
+    [call] = [event for event in events if isinstance(event, ToolCallFinished)]
+    assert ended.stop_reason is StopReason.CANCELLED
+    assert (call.status, call.interrupted) == ("failed", True)
+
+
+@ways
+async def test_text_that_was_streamed_until_then_is_kept(tmp_path: Path, leave: Leave):
+    script = write_script(tmp_path, [[{"text": "The first half."}, {"wait_for": "cancel"}]])
+    session = ""
+    async with running_process(Launch(tmp_path, environment=script)) as agent, anyio.create_task_group() as tasks:
+        session = await agent.editor.open_session(str(tmp_path))
+        tasks.start_soon(prompt_until_the_end, agent, session)
+        await agent.editor.wait_until(lambda: agent.editor.said() == "The first half.")
+        await leave(agent)
+        assert await agent.wait() == 0
+    async with running_process(Launch(tmp_path, environment=script)) as agent:
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        assert agent.editor.said() == "The first half."
+
+
+async def test_a_pending_permission_request_does_not_hold_the_process(tmp_path: Path):
+    async def never(params: object) -> dict[str, object]:
+        await anyio.sleep_forever()
+        return {}
+
+    script = write_script(tmp_path, [[{"tool": "run_command", "arguments": {"command": "touch made"}}]])
+    launch = Launch(tmp_path, environment=script, permission=never)
+    async with running_process(launch) as agent, anyio.create_task_group() as tasks:
+        session = await agent.editor.open_session(str(tmp_path))
+        tasks.start_soon(prompt_until_the_end, agent, session)
+        await agent.editor.wait_until(lambda: bool(agent.editor.asked))
+        await agent.close_input()
+        assert await agent.wait() == 0
+    assert not (tmp_path / "made").exists()
