@@ -7,7 +7,9 @@ from pattern_acp.session.ports import ClientDescription
 
 def abilities_of(client: schema.ClientCapabilities) -> Abilities:
     """What the client can show."""
-    return Abilities(terminal_meta=client.has_meta("terminal_output"), embeds_terminals=client.terminal)
+    # With terminals of its own a client never sees ours, except as a fall-back, which text shows well enough.
+    follows_ours = client.has_meta("terminal_output") and not client.terminal
+    return Abilities(terminal_meta=follows_ours, embeds_terminals=client.terminal)
 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces
 from pattern_acp.domain.clock import Clock
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
@@ -67,7 +68,7 @@ class ChunkBatch:
 
     async def add(self, chunk: Chunk) -> None:
         """Take more text; a call that ends by cancellation has taken all of it or none."""
-        self._waiting.append(chunk)
+        self._waiting += [Chunk(chunk.message_id, piece, chunk.thought) for piece in pieces(chunk.text)]
         self._size += len(chunk.text)
         quiet = self._clock.monotonic() - self._sent_at >= FLUSH_SECONDS
         if quiet or self._size >= FLUSH_CHARACTERS:
@@ -96,10 +97,12 @@ class ChunkBatch:
 
     def _joined(self) -> tuple[Chunk, int]:
         first = self._waiting[0]
-        count = 1
-        while count < len(self._waiting) and (
-            self._waiting[count].message_id == first.message_id and self._waiting[count].thought == first.thought
-        ):
+        count, size = 0, 0
+        for chunk in self._waiting:
+            size += len(chunk.text)
+            is_same = (chunk.message_id, chunk.thought) == (first.message_id, first.thought)
+            if count and (not is_same or size > CHUNK_CHARACTERS):
+                break
             count += 1
         text = "".join(chunk.text for chunk in self._waiting[:count])
         return Chunk(first.message_id, text, first.thought), count

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import unquote, urlsplit
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.line_budget import IMAGE_BYTES, pieces
 from pattern_acp.domain.messages import (
     ImagePart,
     Part,
@@ -50,7 +51,9 @@ def blocks_of(part: Part, limit: int) -> list[schema.ContentBlock]:
     """A part for the wire; long text in pieces of at most `limit` characters."""
     match part:
         case TextPart(text):
-            return [schema.TextContent(text=text[at : at + limit]) for at in range(0, len(text), limit)]
+            return [schema.TextContent(text=piece) for piece in pieces(text, limit)]
+        case ImagePart(media_type, data) if len(data) > IMAGE_BYTES:
+            return [schema.TextContent(text=f"[an image, {media_type}, {len(data) * 3 // 4:,} bytes]")]
         case ImagePart(media_type, data):
             return [schema.ImageContent(data=data, mime_type=media_type)]
         case ResourcePart(uri=uri, name=name, text=None):

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-END_SECONDS = 1.0
-"""Longest that kill and release may take when the turn is cancelled; its answer is due within 2 s."""
+END_SECONDS = 0.5
+"""Longest wait for each of kill and release when the turn is cancelled; its answer is due within 2 s."""
 
 POLL_SECONDS = 0.25
 
@@ -126,10 +126,7 @@ class EditorTerminal:
             try:
                 yield command
             finally:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
-                    if not command.ended:
-                        await command.kill()
-                    await command.release()
+                await _end(command)
         finally:
             if wanted.script is not None:
                 remove_script(wanted.script)
@@ -156,3 +153,12 @@ class EditorTerminal:
         except (PatternError, TimeoutError) as error:
             raise EditorUnavailableError("The editor did not answer to the request for a terminal.") from error
         return EditorCommand(response.terminal_id, self._session_id, self._dispatcher, self._deadline)
+
+
+async def _end(command: EditorCommand) -> None:
+    """Kill what still runs and give the terminal back; an editor that does not answer to the one is told the other."""
+    if not command.ended:
+        with anyio.move_on_after(END_SECONDS, shield=True):
+            await command.kill()
+    with anyio.move_on_after(END_SECONDS, shield=True):
+        await command.release()

@@ -1,6 +1,7 @@
 """`Approver` over session/request_permission."""
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.line_budget import shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
 from pattern_acp.acp.updates import Abilities
 from pattern_acp.acp.view import EditorView
@@ -56,7 +57,7 @@ class EditorApprover:
                     content, live=self._abilities.embeds_terminals, meta=self._abilities.terminal_meta
                 ),
                 locations=locations_of(call.locations),
-                raw_input=call.raw_input,
+                raw_input=shown_input(call.raw_input),
             ),
             options=tuple(
                 schema.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer)

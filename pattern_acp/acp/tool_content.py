@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, clipped, fits, shortened
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
@@ -11,12 +12,6 @@ from pattern_acp.domain.tool_calls import (
     TextContent,
     ToolContent,
 )
-
-TEXT_LIMIT = 60_000
-"""Most characters of one shown text; the journal keeps the whole."""
-
-DIFF_LIMIT = 200_000
-"""Most characters of a diff's two texts together before only the changed region is shown."""
 
 CONTEXT_LINES = 20
 
@@ -35,8 +30,10 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
     match content:
         case TextContent(text):
             return [text_item(text)]
-        case ImageContent(media_type, data):
+        case ImageContent(media_type, data) if len(data) <= IMAGE_BYTES:
             return [schema.Content(content=schema.ImageContent(data=data, mime_type=media_type))]
+        case ImageContent(media_type, data):
+            return [text_item(f"An image ({media_type}, {len(data) * 3 // 4:,} bytes), too large to be shown here.")]
         case DiffContent():
             return [diff_item(content)]
         case TerminalContent():
@@ -48,14 +45,6 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
 def text_item(text: str) -> schema.Content:
     """Text, cut in the middle when it is long."""
     return schema.Content(content=schema.TextContent(text=shortened(text)))
-
-
-def shortened(text: str) -> str:
-    """`text`, with its middle left out when it is longer than `TEXT_LIMIT`."""
-    if len(text) <= TEXT_LIMIT:
-        return text
-    half = TEXT_LIMIT // 2
-    return f"{text[:half]}\n… {len(text) - TEXT_LIMIT:,} characters left out …\n{text[-half:]}"
 
 
 def terminal_text(content: TerminalContent) -> str:
@@ -70,16 +59,9 @@ def terminal_text(content: TerminalContent) -> str:
 def diff_item(content: DiffContent) -> schema.Diff:
     """A diff; only the changed region with its surroundings when the file is large."""
     old, new = content.old_text, content.new_text
-    if old is not None and len(old) + len(new) > DIFF_LIMIT:
+    if old is not None and not (fits(old, DIFF_BYTES) and fits(new, DIFF_BYTES)):
         old, new = changed_region(old, new)
-    return schema.Diff(path=content.path, old_text=clipped(old), new_text=clipped(new) or "")
-
-
-def clipped(text: str | None) -> str | None:
-    """A diff side that is still too long, clipped."""
-    if text is None or len(text) <= DIFF_LIMIT:
-        return text
-    return text[:DIFF_LIMIT] + f"\n… {len(text) - DIFF_LIMIT:,} characters left out …\n"
+    return schema.Diff(path=content.path, old_text=None if old is None else clipped(old), new_text=clipped(new))
 
 
 def changed_region(old: str, new: str) -> tuple[str, str]:

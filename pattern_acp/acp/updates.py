@@ -5,16 +5,17 @@ shows terminals as text, since clients drop updates that name a dead terminal (z
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import blocks_of
+from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolContent
+from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
@@ -26,9 +27,6 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
-
-CHUNK_CHARACTERS = 200_000
-"""Most text in one update, so that a line stays well under 1 MB (reference: ACP checklist, transport)."""
 
 MICRO = 1_000_000
 
@@ -148,7 +146,23 @@ def tool_call(call: ToolCallView, abilities: Abilities) -> schema.ToolCallStart:
         name=call.name,
         content=content_items(call.content, live=abilities.embeds_terminals, meta=abilities.terminal_meta),
         locations=locations_of(call.locations),
-        raw_input=call.raw_input,
+        raw_input=shown_input(call.raw_input),
+        meta=_terminal_to_come(call, abilities),
+    )
+
+
+def _terminal_to_come(call: ToolCallView, abilities: Abilities) -> dict[str, object] | None:
+    """Names the terminal that a command of ours will write to; Zed takes it from the announcement only."""
+    if not abilities.terminal_meta or call.kind is not ToolKind.EXECUTE:
+        return None
+    return {"terminal_info": {"terminal_id": call.call_id}}
+
+
+def named_by_call(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[ToolContent, ...]:
+    """Terminals of ours take the name of their call, which is known when the call is announced."""
+    return tuple(
+        replace(item, terminal_id=call_id) if isinstance(item, TerminalContent) and not item.client_owned else item
+        for item in content
     )
 
 
@@ -156,14 +170,18 @@ def tool_call_shows(
     call_id: ToolCallId, content: Sequence[ToolContent], abilities: Abilities
 ) -> schema.ToolCallProgress:
     """New content of a running call."""
-    items = content_items(content, live=abilities.embeds_terminals, meta=abilities.terminal_meta)
+    items = content_items(
+        named_by_call(content, call_id), live=abilities.embeds_terminals, meta=abilities.terminal_meta
+    )
     return schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items)
 
 
 def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool) -> schema.ToolCallProgress:
     """A call's final state."""
     shown = Abilities() if replay else abilities
-    content = content_items(event.content, live=shown.embeds_terminals, meta=shown.terminal_meta)
+    content = content_items(
+        named_by_call(event.content, event.call_id), live=shown.embeds_terminals, meta=shown.terminal_meta
+    )
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
         status=event.status,

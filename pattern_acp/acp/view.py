@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
+from pattern_acp.acp.line_budget import pieces
 from pattern_acp.acp.updates import (
     Abilities,
     config_options,
@@ -13,7 +14,7 @@ from pattern_acp.acp.updates import (
     tool_call_shows,
 )
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus
 from pattern_acp.journal.events import Event
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
@@ -52,7 +53,9 @@ class EditorView:
             case ToolCallRunning(call_id):
                 await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS))
             case ToolCallShows(call_id, content):
-                await self._send(tool_call_shows(call_id, content, self._abilities), self._terminal_meta(content))
+                await self._send(
+                    tool_call_shows(call_id, content, self._abilities), self._terminal_meta(call_id, content)
+                )
             case TerminalStreamed() | TerminalEnded():
                 await self._show_terminal(event)
             case _:
@@ -90,22 +93,23 @@ class EditorView:
         if not self._abilities.terminal_meta:
             return
         if isinstance(event, TerminalStreamed):
-            meta: dict[str, object] = {"terminal_output": {"terminal_id": event.terminal_id, "data": event.data}}
+            metas: list[dict[str, object]] = [
+                {"terminal_output": {"terminal_id": event.call_id, "data": piece}} for piece in pieces(event.data)
+            ]
         else:
-            ended = {"terminal_id": event.terminal_id, "exit_code": event.exit_code, "signal": event.signal}
-            meta = {"terminal_exit": ended}
-        await self._send(schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta))
+            ended = {"terminal_id": event.call_id, "exit_code": event.exit_code, "signal": event.signal}
+            metas = [{"terminal_exit": ended}]
+        for meta in metas:
+            await self._send(schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta))
 
-    def _terminal_meta(self, content: Sequence[object]) -> dict[str, object] | None:
+    def _terminal_meta(self, call_id: ToolCallId, content: Sequence[object]) -> dict[str, object] | None:
         """What tells the client of a terminal of ours before its first output."""
-        if not self._abilities.terminal_meta:
+        if not self._abilities.terminal_meta or call_id in self._known_terminals:
             return None
         for item in content:
             if isinstance(item, TerminalContent) and not item.client_owned:
-                if item.terminal_id in self._known_terminals:
-                    return None
-                self._known_terminals.add(item.terminal_id)
-                return {"terminal_info": {"terminal_id": item.terminal_id, "cwd": item.cwd}}
+                self._known_terminals.add(call_id)
+                return {"terminal_info": {"terminal_id": call_id, "cwd": item.cwd}}
         return None
 
     async def _send(self, update: schema.SessionUpdate, meta: dict[str, object] | None = None) -> None:
