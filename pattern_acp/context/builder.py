@@ -1,9 +1,9 @@
 """Puts a provider request together, in three segments: stable, history, volatile."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 
@@ -45,7 +45,7 @@ def build_request(
         messages=tuple(history),
         volatile=volatile_segment(memory, notes),
         max_output_tokens=min(max_output_tokens, model.max_output_tokens),
-        thought_level=thought_level if thought_level in model.thought_levels else ThoughtLevel.OFF,
+        thought_level=thought_level,
         cache_key=session_id,
     )
 

@@ -1,10 +1,10 @@
 """Messages between the person, the model and the tools, independent of any wire."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class Role(StrEnum):
@@ -31,7 +31,7 @@ class ThinkingPart:
     redacted: str = ""
     """Opaque data of a reasoning block that the provider keeps hidden; empty otherwise."""
     provider: str = ""
-    """The wire that made it; other wires leave the part out."""
+    """`PROVIDER/MODEL` that made it; other wires, and models that bind thinking to themselves, leave it out."""
 
 
 @dataclass(frozen=True, slots=True)

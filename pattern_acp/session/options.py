@@ -4,8 +4,8 @@ Ids are stable between releases: people save them in their editor's settings (ag
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 
@@ -50,6 +50,13 @@ _THOUGHT_NAMES = {
 }
 
 
+def thought_level_of(model: ModelInfo, wanted: ThoughtLevel) -> ThoughtLevel:
+    """The level that the model works at: the wanted one where it has it, else its least. Some models always think."""
+    if wanted in model.thought_levels:
+        return wanted
+    return model.thought_levels[0] if model.thought_levels else ThoughtLevel.OFF
+
+
 def session_options(
     mode: Mode, model: ModelInfo, models: Sequence[ModelInfo], thought_level: ThoughtLevel
 ) -> tuple[Option, ...]:
@@ -67,8 +74,8 @@ def session_options(
         ),
     ]
     if model.thought_levels:
-        levels = tuple(dict.fromkeys((ThoughtLevel.OFF, *model.thought_levels)))
-        current = thought_level if thought_level in levels else ThoughtLevel.OFF
+        levels = model.thought_levels
+        current = thought_level_of(model, thought_level)
         options.append(
             Option(
                 THOUGHT_OPTION,

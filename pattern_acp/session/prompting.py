@@ -18,6 +18,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.options import thought_level_of
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
 from pattern_acp.turn.events import TextStreamed
@@ -123,7 +124,7 @@ async def _build(session: "Session", history: Sequence[Message]) -> ProviderRequ
         session_id=session.session_id,
         stable=stable_part(session),
         model=session.state.model,
-        thought_level=session.state.thought_level,
+        thought_level=thought_level_of(session.state.model, session.state.thought_level),
         history=history,
         memory=[MemoryView(b.label, b.description, b.text, b.limit) for b in blocks],
         notes=mode_notes(session.state.policy.mode),

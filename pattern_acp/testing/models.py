@@ -39,5 +39,5 @@ def fake_model(name: str) -> ModelInfo:
         "test",
         context_window=100_000,
         sees_images=True,
-        thought_levels=(ThoughtLevel.LOW, ThoughtLevel.HIGH),
+        thought_levels=(ThoughtLevel.OFF, ThoughtLevel.LOW, ThoughtLevel.HIGH),
     )

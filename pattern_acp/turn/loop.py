@@ -3,13 +3,14 @@
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -102,7 +103,7 @@ class TurnLoop:
             turn_id, number, self._model.provider.name, request.model, digest, len(request.messages), size
         )
         await self._sink.record(Fact(requested, Actor.SYSTEM))
-        assembly = new_assembly(self._ids, self._model.provider.name)
+        assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
             await read_stream(self._model.provider, request, assembly, self._sink)
         except BaseException:

@@ -42,7 +42,7 @@ async def test_a_deeper_listing_names_what_is_in_the_folders(project: Path):
 async def test_listing_states_the_resolved_folder(project: Path):
     prepared = await tool_bench(project).prepare(ListDirectory(), path="src")
     assert prepared.title == "List src"
-    assert prepared.accesses == (ReadPath(resolve_path(str(project / "src"))),)
+    assert prepared.accesses == (ReadPath(resolve_path(str(project / "src")), is_folder=True),)
     assert prepared.locations == (Location(str(project / "src")),)
 
 
