@@ -5,7 +5,7 @@ status exactly once. Must not know: what a replay shows, or who calls it; the ca
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import msgspec
@@ -16,10 +16,11 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     Event,
     MessagePartial,
@@ -131,10 +132,11 @@ def _closing_events(turn: InterruptedTurn) -> Iterator[tuple[Event, Origin]]:
             message = Message(partial.message_id, Role.ASSISTANT, parts)
             yield MessageRecorded(turn.turn_id, message, complete=False), Origin.MODEL
     for call in turn.open_calls:
-        yield _failed(turn.turn_id, call.call.call_id), Origin.WORKSPACE
+        yield _failed(turn.turn_id, call.call), Origin.WORKSPACE
     for asked in turn.unannounced:
-        yield _announcement(turn.turn_id, asked), Origin.MODEL
-        yield _failed(turn.turn_id, asked.call_id), Origin.WORKSPACE
+        announced = _announcement(turn.turn_id, asked)
+        yield announced, Origin.MODEL
+        yield _failed(turn.turn_id, announced.call), Origin.WORKSPACE
     yield TurnEnded(turn.turn_id, StopReason.CANCELLED, INTERRUPTED_SENTENCE), Origin.WORKSPACE
 
 
@@ -154,8 +156,12 @@ def _announcement(turn_id: TurnId, asked: ToolCallPart) -> ToolCallStarted:
     return ToolCallStarted(turn_id, ToolCallView(asked.call_id, asked.name, asked.name, ToolKind.OTHER, raw_input))
 
 
-def _failed(turn_id: TurnId, call_id: ToolCallId) -> ToolCallFinished:
-    return ToolCallFinished(turn_id, call_id, ToolCallStatus.FAILED, INTERRUPTED_RESULT, interrupted=True)
+def _failed(turn_id: TurnId, call: ToolCallView) -> ToolCallFinished:
+    """The end of a call that nobody saw. Content replaces what was shown, so what was announced stays in it."""
+    content = (*call.content, TextContent(INTERRUPTED_RESULT))
+    return ToolCallFinished(
+        turn_id, call.call_id, ToolCallStatus.FAILED, INTERRUPTED_RESULT, content=content, interrupted=True
+    )
 
 
 def _as_recorded(appended: Appended, event: Event, origin: Origin) -> Recorded:

@@ -1,11 +1,11 @@
 """Slash commands. They arrive as the prompt's text, `/name argument`; the model never sees them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.canonical import canonical_json
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.tools.base import MemoryEdit

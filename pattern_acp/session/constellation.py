@@ -1,7 +1,7 @@
 """What all sessions of one process share."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from pattern_acp.config.settings import Settings
@@ -9,6 +9,7 @@ from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.leases import Holder
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool

@@ -2,7 +2,6 @@
 
 import platform as platform_module
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pattern_acp.context.instructions import Environment, project_instructions, 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions

@@ -1,10 +1,10 @@
 """What sessions need of the connected client."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import Event
 from pattern_acp.policy.approver import Approver
 from pattern_acp.session.options import Option

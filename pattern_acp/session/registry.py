@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import anyio
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import Event, SessionClosed, SessionDeleted
@@ -43,6 +43,8 @@ class Sessions:
         self._constellation = constellation
         self._client = client
         self._open: dict[SessionId, Session] = {}
+        self._opening = anyio.Lock()
+        """One recorded session is opened at a time, or two loads of one would mix their replays."""
 
     @property
     def constellation(self) -> Constellation:
@@ -82,13 +84,15 @@ class Sessions:
             UnknownSessionError: there is none, or it was deleted.
             LeaseHeldError: another process runs it.
         """
-        session, events = await self._reopen(session_id, opening, "load")
-        await session.view.replay(events)
+        async with self._opening:
+            session, events = await self._reopen(session_id, opening, "load")
+            await session.view.replay(events)
         return session
 
     async def resume(self, session_id: str, opening: Opening) -> Session:
         """Open a recorded session without replaying it; errors as for `load`."""
-        session, _ = await self._reopen(session_id, opening, "resume")
+        async with self._opening:
+            session, _ = await self._reopen(session_id, opening, "resume")
         return session
 
     async def list(self, cwd: str | None, cursor: str | None) -> SessionPage:

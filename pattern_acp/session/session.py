@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -10,6 +10,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason

@@ -3,7 +3,7 @@ from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     Event,
     MessagePartial,
@@ -37,7 +37,8 @@ def answer(name: str, *calls: ToolCallId, arguments: str = "{}") -> MessageRecor
 
 
 def failed(call_id: ToolCallId) -> ToolCallFinished:
-    return ToolCallFinished(TURN, call_id, ToolCallStatus.FAILED, "interrupted", interrupted=True)
+    content = (TextContent("interrupted"),)
+    return ToolCallFinished(TURN, call_id, ToolCallStatus.FAILED, "interrupted", content=content, interrupted=True)
 
 
 ENDED = TurnEnded(TURN, StopReason.CANCELLED, "The process ended during this turn.")
