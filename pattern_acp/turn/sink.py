@@ -6,7 +6,6 @@ message ends, on cancel, and at least once a second.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
@@ -14,6 +13,7 @@ import anyio
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import Event, MessagePartial
 from pattern_acp.journal.writer import append
@@ -63,7 +63,7 @@ class TurnSink(Protocol):
         ...
 
     async def commit_partial(self) -> None:
-        """Commit streamed text that is not committed yet, when the last commit is a second old or older."""
+        """Commit streamed text that is not committed yet; whoever reads a stream calls it every second."""
         ...
 
 
@@ -96,7 +96,6 @@ class JournalSink:
         self._text = ""
         self._thinking = ""
         self._dirty = False
-        self._committed_at = clock.monotonic()
 
     def begin(self, turn_id: TurnId) -> None:
         """Name the turn that streamed text belongs to."""
@@ -123,10 +122,9 @@ class JournalSink:
 
     async def commit_partial(self) -> None:
         """See `TurnSink.commit_partial`."""
-        if not self._dirty or self._clock.monotonic() - self._committed_at < PARTIAL_COMMIT_SECONDS:
+        if not self._dirty:
             return
         self._dirty = False
-        self._committed_at = self._clock.monotonic()
         partial = MessagePartial(self._turn_id, self._message_id, self._text, self._thinking)
         await self.record(Fact(partial))
 
@@ -146,7 +144,6 @@ class JournalSink:
     def _remember(self, event: TextStreamed | ThinkingStreamed) -> None:
         if event.message_id != self._message_id:
             self._message_id, self._text, self._thinking = event.message_id, "", ""
-            self._committed_at = self._clock.monotonic()
         if isinstance(event, TextStreamed):
             self._text += event.text
         else:
