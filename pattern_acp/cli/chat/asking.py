@@ -1,0 +1,158 @@
+"""Asking the person.
+
+Owns: how a question looks, and turning keys, lines and flags into answers. Must not know: the connection; a question is
+answered through questions.py.
+"""
+
+from typing import Literal, Protocol
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.calls import Call, one_line, output_lines, plain_text
+from pattern_acp.cli.chat.diffs import diff_rows, diff_text
+from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.cli.chat.questions import Choice, Question, automatic_choice, choice_for, keyed
+from pattern_acp.cli.chat.screen import Indented, Screen
+
+ROWS = 30
+"""Rows of one change or text in a question before the key `v` is offered."""
+
+VIEW = "v"
+
+
+class Keys(Protocol):
+    """Where answers come from: single keys, or lines."""
+
+    def read(self, question: Question, hint: str) -> str:
+        """The next key, as one character; "" when the question is no longer open or nobody can answer any more.
+
+        Raises:
+            KeyboardInterrupt: the person cancels.
+        """
+        ...
+
+
+class Asker:
+    """Answers questions: by a flag, by the person, or by refusing where nobody can be asked."""
+
+    def __init__(
+        self, screen: Screen, marks: Marks, answer: Literal["ask", "allow", "deny"], keys: Keys | None
+    ) -> None:
+        self._screen = screen
+        self._marks = marks
+        self._answer = answer
+        self._keys = keys
+
+    @property
+    def asks(self) -> bool:
+        """Whether questions are put to the person."""
+        return self._answer == "ask" and self._keys is not None
+
+    def ask(self, question: Question, cwd: str) -> None:
+        """Get an answer and give it.
+
+        Raises:
+            KeyboardInterrupt: the person cancels; the question was answered with that.
+        """
+        try:
+            if self._answer == "allow" or self._answer == "deny":
+                reply_by_flag(question, self._answer)
+            elif self._keys is None:
+                self._refuse(question)
+            else:
+                self._ask_person(question, self._keys, cwd)
+        finally:
+            question.reply(None)
+
+    def _refuse(self, question: Question) -> None:
+        title = one_line(question.call.title or "a tool call")
+        sentence = f"Refused, since nobody can be asked here: {title}. Pass --yes to allow what the agent asks for."
+        self._screen.print(Text(sentence, style="yellow"))
+        reply_by_flag(question, "deny")
+
+    def _ask_person(self, question: Question, keys: Keys, cwd: str) -> None:
+        offered = keyed(question.choices)
+        self._screen.print(*question_parts(question.call, cwd, self._marks, rows=ROWS))
+        cut = is_cut(question.call, ROWS)
+        self._screen.print(options_text(offered, cut=cut))
+        hint = "/".join([*offered, *([VIEW] if cut else [])])
+        while key := keys.read(question, hint):
+            if key == VIEW and cut:
+                self._screen.print(*question_parts(question.call, cwd, self._marks, rows=None))
+                self._screen.print(options_text(offered, cut=False))
+                continue
+            choice = choice_for(key, offered)
+            if choice is not None:
+                style = "green" if choice.kind.startswith("allow") else "red"
+                self._screen.print(Text(f"  {self._marks.current} {one_line(choice.name)}", style=style))
+                question.reply(choice.option_id)
+                return
+
+
+def reply_by_flag(question: Question, answer: Literal["allow", "deny"]) -> None:
+    """Answer as a flag says; what cannot be allowed is refused, and what cannot be refused is cancelled."""
+    choice = automatic_choice(answer, question.choices) or automatic_choice("deny", question.choices)
+    question.reply(choice.option_id if choice is not None else None)
+
+
+def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows: int | None) -> list[RenderableType]:
+    """Title, changes and texts of a call, at most `rows` of each. Nothing of what is approved is cut in its width."""
+    kind = marks.kind(call.kind)
+    title = Text.assemble(
+        (f"{marks.question} ", "bold yellow"), (f"{kind} ", "cyan"), (one_line(call.title or ""), "bold")
+    )
+    parts: list[RenderableType] = [title]
+    for item in call.content or ():
+        match item:
+            case schema.Diff():
+                limit = len(item.new_text) + len(item.old_text or "") + 1 if rows is None else rows
+                body = diff_text(item, cwd, marks, limit=limit, whole_lines=True)
+            case schema.Content(content=schema.TextContent(text=text)):
+                body = _text_rows(text, rows, marks)
+            case _:
+                continue
+        parts.append(Indented(body))
+    return parts
+
+
+def options_text(offered: dict[str, Choice], *, cut: bool) -> Text:
+    """The answers with their keys."""
+    text = Text(overflow="fold")
+    for key, choice in offered.items():
+        text.append(f"  [{key}] ", style="bold")
+        text.append(one_line(choice.name))
+    if cut:
+        text.append(f"  [{VIEW}] ", style="bold")
+        text.append("View all of it")
+    return text
+
+
+def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
+    """Whether `rows` rows do not show all of a call."""
+    for item in call.content or ():
+        match item:
+            case schema.Diff(new_text=new, old_text=old):
+                if len(diff_rows(old or "", new)) > rows:
+                    return True
+            case schema.Content(content=schema.TextContent(text=text)):
+                if len(output_lines(plain_text(text))) > rows:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def has_diffs(call: schema.ToolCallUpdate) -> bool:
+    """Whether the question shows changes."""
+    return bool(Call(call.tool_call_id).updated(call).diffs)
+
+
+def _text_rows(text: str, rows: int | None, marks: Marks) -> Text:
+    lines = output_lines(plain_text(text))
+    shown = lines if rows is None else lines[:rows]
+    body = Text("\n".join(shown), overflow="fold")
+    if len(shown) < len(lines):
+        body.append(f"\n{marks.dots} {len(lines) - len(shown)} more lines", style="dim italic")
+    return body

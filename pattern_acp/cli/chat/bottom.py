@@ -1,0 +1,64 @@
+"""The region at the bottom while a turn runs: unfinished text, running calls, plan, and what is going on."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.calls import Call, Tail, call_line, live_details, one_line
+from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.cli.chat.notes import duration, plan_text
+
+FRAMES_A_SECOND = 10
+
+PLAN_ROWS = 8
+"""Steps of a plan that are drawn live; the whole is printed when the turn ends."""
+
+
+def bottom_region(
+    unfinished: RenderableType | None,
+    calls: Iterable[Call],
+    plan: tuple[schema.PlanEntry, ...],
+    status: Text,
+    tail: Tail,
+    marks: Marks,
+    frame: str,
+) -> Group:
+    """All of it, the least important first: a screen that is too low loses its upper lines."""
+    parts: list[RenderableType] = []
+    if unfinished is not None:
+        parts += [unfinished, ""]
+    for call in calls:
+        parts += [call_line(call, marks, running=frame), *live_details(call, tail, marks)]
+    if plan:
+        parts.append(plan_text(plan[:PLAN_ROWS], marks))
+    return Group(*parts, status)
+
+
+def spinner_frame(seconds: float, marks: Marks) -> str:
+    """The sign that turns."""
+    return marks.spinner[int(seconds * FRAMES_A_SECOND) % len(marks.spinner)]
+
+
+def status_line(doing: str, seconds: float, marks: Marks, frame: str) -> Text:
+    """What is going on, for how long, and how to stop it."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{frame} ", style="yellow")
+    line.append(one_line(doing))
+    line.append(f" {marks.dot} {duration(seconds)} {marks.dot} Ctrl-C cancels", style="dim")
+    return line
+
+
+def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: bool) -> str:
+    """What the agent does at the moment."""
+    if cancelling:
+        return "cancelling"
+    running = list(calls)
+    if len(running) > 1:
+        return f"running {len(running)} tools"
+    if running:
+        return f"running {running[0].title or 'a tool'}"
+    if thought:
+        return f"thinking, {thought:,} characters"
+    return "answering" if answering else "waiting for the model"

@@ -1,0 +1,160 @@
+"""Tool calls on the screen.
+
+Owns: the line of a call, and what is shown below it. Must not know: the order in which calls are printed.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.diffs import diff_text
+from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.cli.chat.screen import Indented
+from pattern_acp.cli.output import printable
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
+
+DIFF_ROWS = 24
+"""Rows of a finished change; the person has the file."""
+
+OUTPUT_LINES = 12
+"""Last lines of a finished command."""
+
+LIVE_LINES = 6
+"""Last lines of a running command."""
+
+NOTE_LINES = 4
+"""First lines of what another call answers."""
+
+ENDED = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED})
+
+Tail = Callable[[str], str]
+"""The end of a terminal's output, by its id."""
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""Colours, cursor movements and titles (ECMA-48), which commands write in spite of TERM=dumb."""
+
+_FENCE = re.compile(r"\A\s*(`{3,})[^\n]*\n(.*?)\n?\1\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as far as it is known."""
+
+    call_id: str
+    title: str = ""
+    kind: ToolKind = ToolKind.OTHER
+    status: ToolCallStatus = ToolCallStatus.PENDING
+    content: tuple[schema.ToolCallContent, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.status in ENDED
+
+    def updated(self, update: schema.ToolCallStart | schema.ToolCallUpdate) -> "Call":
+        """The call with what `update` says; a member that it leaves out stays (ACP v1, tool calls)."""
+        content = update.content
+        if isinstance(update, schema.ToolCallStart):
+            content = content or None
+        return Call(
+            self.call_id,
+            self.title if update.title is None else update.title,
+            self.kind if update.kind is None else update.kind,
+            self.status if update.status is None else update.status,
+            self.content if content is None else content,
+        )
+
+    @property
+    def diffs(self) -> tuple[schema.Diff, ...]:
+        """The changes that it shows."""
+        return tuple(item for item in self.content if isinstance(item, schema.Diff))
+
+
+def call_line(call: Call, marks: Marks, *, running: str = "") -> Text:
+    """One line: state, kind and title. `running` replaces the state's sign while the call runs."""
+    signs = {
+        ToolCallStatus.COMPLETED: (marks.done, "green"),
+        ToolCallStatus.FAILED: (marks.failed, "red"),
+        ToolCallStatus.IN_PROGRESS: (running or marks.current, "yellow"),
+        ToolCallStatus.PENDING: (marks.waiting, "dim"),
+    }
+    sign, style = signs[call.status]
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{sign} ", style=style)
+    line.append(f"{marks.kind(call.kind)} ", style="cyan")
+    line.append(one_line(call.title) or "tool call", style="red" if call.status is ToolCallStatus.FAILED else "")
+    return line
+
+
+def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool = True) -> list[RenderableType]:
+    """What a finished call shows below its line; `diffs` False leaves out changes that the person has just seen.
+
+    A change that failed was not made, so it is not shown either.
+    """
+    shown: list[Text] = []
+    for item in call.content:
+        match item:
+            case schema.Diff() if diffs and call.status is not ToolCallStatus.FAILED:
+                shown.append(diff_text(item, cwd, marks, limit=DIFF_ROWS))
+            case schema.Terminal(terminal_id=terminal_id):
+                shown.append(last_lines(tail(terminal_id), OUTPUT_LINES, marks))
+            case schema.Content(content=schema.TextContent(text=text)):
+                shown.append(_note(call, text, marks))
+            case _:
+                pass
+    return [Indented(text) for text in shown if text.plain]
+
+
+def live_details(call: Call, tail: Tail, marks: Marks) -> list[RenderableType]:
+    """What a running call shows below its line: the end of its terminals."""
+    texts = [
+        last_lines(tail(item.terminal_id), LIVE_LINES, marks)
+        for item in call.content
+        if isinstance(item, schema.Terminal)
+    ]
+    return [Indented(text) for text in texts if text.plain]
+
+
+def last_lines(output: str, limit: int, marks: Marks) -> Text:
+    """The end of a command's output, and how many lines are left out above it."""
+    lines = output_lines(output)
+    text = Text(style="dim", no_wrap=True, overflow="ellipsis")
+    if len(lines) > limit:
+        text.append(f"{marks.dots} {len(lines) - limit} lines above\n", style="italic")
+    text.append("\n".join(lines[-limit:]))
+    return text
+
+
+def output_lines(output: str) -> list[str]:
+    """Output as lines that cannot steer the terminal; of a progress line that overwrites itself, the last state."""
+    lines = _ESCAPES.sub("", output).replace("\r\n", "\n").rstrip().split("\n")
+    return [printable(line.rstrip("\r").rsplit("\r", 1)[-1]).expandtabs(8) for line in lines if lines != [""]]
+
+
+def plain_text(text: str) -> str:
+    """Text of a call without the fence around it."""
+    found = _FENCE.match(text)
+    return found.group(2) if found is not None else text
+
+
+def one_line(text: str) -> str:
+    """`text` as one line that cannot steer the terminal."""
+    return " ".join(printable(text).split())
+
+
+def _note(call: Call, text: str, marks: Marks) -> Text:
+    if call.kind is ToolKind.EXECUTE:
+        return last_lines(plain_text(text), OUTPUT_LINES, marks)
+    quiet = call.kind in {ToolKind.READ, ToolKind.SEARCH, ToolKind.EDIT}
+    if quiet and call.status is ToolCallStatus.COMPLETED:
+        return Text()
+    lines = output_lines(plain_text(text))
+    failed = call.status is ToolCallStatus.FAILED
+    note = Text("\n".join(lines[:NOTE_LINES]), style="red" if failed else "dim", overflow="fold")
+    if len(lines) > NOTE_LINES:
+        note.append(f"\n{marks.dots} {len(lines) - NOTE_LINES} more lines", style="italic")
+    return note

@@ -1,0 +1,226 @@
+"""The connection to the agent and one session on it.
+
+Owns: initialize, which session is opened and how, prompts and cancels. Runs on the loop's thread. Must not know: the
+screen; everything for it goes into the inbox.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar, cast
+
+import acp
+import anyio
+from acp import schema as sdk
+
+from pattern_acp import __version__
+from pattern_acp.cli.chat.agent_process import AgentProcess
+from pattern_acp.cli.chat.client import ChatClient
+from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
+from pattern_acp.cli.chat.events import TurnEnded
+from pattern_acp.cli.chat.files import Files
+from pattern_acp.cli.chat.incoming import Incoming
+from pattern_acp.cli.chat.terminals import Terminals
+from pattern_acp.cli.chat.transport import PipeTransport
+from pattern_acp.workspace.terminal import Terminal
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CLOSE_SECONDS = 1.0
+
+LIST_PAGES = 100
+"""Pages of session/list that are looked through for a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which session to open. `cwd` is absolute; empty with a `session_id` for the folder it was recorded in."""
+
+    cwd: str
+    session_id: str = ""
+    latest: bool = False
+    """The newest session of `cwd`."""
+    replay: bool = False
+    """Show what an opened session said before."""
+    mode: str | None = None
+    model: str | None = None
+    """Settings for a session that was recorded with others; a new session takes them from the agent's flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session that was opened."""
+
+    session_id: str
+    cwd: str
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    is_new: bool = True
+
+
+class _WithOptions(Protocol):
+    """What the answers to session/new, load and resume share."""
+
+    @property
+    def modes(self) -> sdk.SessionModeState | None: ...
+
+    @property
+    def config_options(
+        self,
+    ) -> "list[sdk.SessionConfigOptionSelect | sdk.SessionConfigOptionBoolean] | None": ...
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A connection to the agent, and the session that is open on it."""
+
+    agent: AgentProcess
+    connection: "acp.ClientSideConnection"
+    terminals: Terminals
+    incoming: Incoming
+    session_id: str = ""
+
+    async def initialize(self) -> None:
+        """The first request: what this client can do.
+
+        Raises:
+            ChatError: the agent is gone, or speaks another version.
+        """
+        capabilities = sdk.ClientCapabilities(
+            fs=sdk.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+        )
+        client = sdk.Implementation(name="pattern-acp-chat", title="pattern-acp chat", version=__version__)
+        answer = await self.request(
+            self.connection.initialize(
+                protocol_version=acp.PROTOCOL_VERSION, client_capabilities=capabilities, client_info=client
+            )
+        )
+        if answer.protocol_version != acp.PROTOCOL_VERSION:
+            raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
+
+    async def open(self, wanted: Wanted) -> Opened:
+        """Open the session that is wanted.
+
+        Raises:
+            ChatError: there is no such session, or the agent refuses.
+        """
+        if wanted.latest or wanted.session_id:
+            return await self._reopen(wanted)
+        answer = await self.request(self.connection.new_session(cwd=wanted.cwd, mcp_servers=[]))
+        self.session_id = answer.session_id
+        return _opened(answer, Opened(answer.session_id, wanted.cwd))
+
+    async def prompt(self, text: str) -> None:
+        """Run one turn; its end, good or bad, goes into the inbox."""
+        try:
+            block = sdk.TextContentBlock(type="text", text=text)
+            answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=[block]))
+            end = TurnEnded(answer.stop_reason)
+        except ChatError as error:
+            end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError))
+        self.incoming.withdraw()
+        self.incoming.inbox.put(end)
+
+    async def cancel(self) -> None:
+        """Cancel the running turn; pending questions are answered with `cancelled` (ACP v1, cancellation)."""
+        try:
+            await self.connection.cancel(session_id=self.session_id)
+        except ConnectionError:
+            logger.info("the agent was gone before the turn could be cancelled")
+        self.incoming.withdraw()
+
+    async def _reopen(self, wanted: Wanted) -> Opened:
+        found = await self._find(wanted)
+        cwd = wanted.cwd or (found.cwd if found is not None else "")
+        session_id = found.session_id if found is not None else wanted.session_id
+        if not cwd:
+            raise ChatError(f"There is no session {session_id}; `pattern-acp sessions list --all` lists them.")
+        self.session_id = session_id
+        opening = self.connection.load_session if wanted.replay else self.connection.resume_session
+        answer = await self.request(opening(session_id=session_id, cwd=cwd, mcp_servers=[]))
+        title = (found.title or "") if found is not None else ""
+        opened = _opened(answer, Opened(session_id, cwd, title, is_new=False))
+        return await self._set(wanted, opened)
+
+    async def _set(self, wanted: Wanted, opened: Opened) -> Opened:
+        if wanted.mode and wanted.mode != opened.mode:
+            await self.request(self.connection.set_session_mode(session_id=self.session_id, mode_id=wanted.mode))
+            opened = replace(opened, mode=wanted.mode)
+        if wanted.model and wanted.model != opened.model:
+            setting = self.connection.set_config_option(
+                config_id="model", session_id=self.session_id, value=wanted.model
+            )
+            await self.request(setting)
+            opened = replace(opened, model=wanted.model)
+        return opened
+
+    async def _find(self, wanted: Wanted) -> "sdk.SessionInfo | None":
+        """The wanted session in session/list, which is sorted from the newest to the oldest."""
+        cursor: str | None = None
+        for _ in range(LIST_PAGES):
+            cwd = wanted.cwd if wanted.latest else None
+            page = await self.request(self.connection.list_sessions(cwd=cwd, cursor=cursor))
+            for session in page.sessions:
+                if wanted.latest or session.session_id == wanted.session_id:
+                    return session
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        if wanted.latest:
+            raise ChatError(f"There is no session in {wanted.cwd} yet; leave out --continue to start one.")
+        return None
+
+    async def request(self, answer: Awaitable[T]) -> T:
+        """What the agent answers.
+
+        Raises:
+            AgentRefusedError: with an error.
+            AgentGoneError: not any more.
+        """
+        try:
+            return await answer
+        except acp.RequestError as error:
+            raise AgentRefusedError(sentence_of(error)) from error
+        except ConnectionError as error:
+            raise await self.agent.gone() from error
+
+
+@asynccontextmanager
+async def open_conversation(
+    agent: AgentProcess, terminal: Terminal, incoming: Incoming
+) -> AsyncGenerator[Conversation, None]:
+    """Connect to a started agent; `Conversation.initialize` comes first."""
+    async with anyio.create_task_group() as tasks:
+        terminals = Terminals(terminal, tasks)
+        transport = PipeTransport(agent.stdin, agent.stdout, incoming.look)
+        connection = acp.connect_to_agent(ChatClient(Files(), terminals, incoming.ask), transport)
+        conversation = Conversation(agent, connection, terminals, incoming)
+        try:
+            yield conversation
+        finally:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                await connection.close()
+            tasks.cancel_scope.cancel()
+
+
+def sentence_of(error: "acp.RequestError") -> str:
+    """An error of the agent as a sentence: its details, which our agent writes for people, else its message."""
+    data = error.data
+    details = cast("dict[str, object]", data).get("details") if isinstance(data, dict) else None
+    if isinstance(details, str) and details:
+        return details
+    return f"The agent answered with error {error.code}: {error}"
+
+
+def _opened(answer: _WithOptions, known: Opened) -> Opened:
+    """`known` with the mode and model of the agent's answer."""
+    mode = answer.modes.current_mode_id if answer.modes is not None else ""
+    model = ""
+    for option in answer.config_options or ():
+        if option.id == "model" and isinstance(option, sdk.SessionConfigOptionSelect):
+            model = option.current_value
+    return replace(known, mode=mode, model=model)

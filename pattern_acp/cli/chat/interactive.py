@@ -1,0 +1,99 @@
+"""Prompt after prompt.
+
+Owns: the banner, the prompt line, `/quit`, and what an error means here. Must not know: the connection.
+"""
+
+import sys
+from pathlib import Path
+
+from rich.text import Text
+
+from pattern_acp import __version__
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.chat.calls import one_line
+from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.keyboard import quiet_keys
+from pattern_acp.cli.chat.line_prompt import LinePrompt
+from pattern_acp.cli.chat.notes import header_line
+from pattern_acp.cli.chat.stage import Stage
+from pattern_acp.cli.chat.transcript import Transcript
+from pattern_acp.cli.chat.turns import Turns
+
+LEAVE = frozenset({"/quit", "/exit"})
+
+
+class Interactive:
+    """One interactive chat."""
+
+    def __init__(
+        self, stage: Stage, turns: Turns, transcript: Transcript, interrupts: Interrupts, state_folder: Path
+    ) -> None:
+        self._stage = stage
+        self._turns = turns
+        self._transcript = transcript
+        self._known = transcript.known
+        self._interrupts = interrupts
+        self._prompt = LinePrompt(state_folder, self._command_names)
+
+    def run(self) -> int:
+        """Ask for prompts until the person leaves; the exit code.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed a second time during a turn.
+        """
+        self._greet()
+        self._show_past()
+        self._prompt.open()
+        try:
+            return self._converse()
+        finally:
+            self._prompt.close()
+
+    def _converse(self) -> int:
+        interrupted = False
+        while True:
+            self._turns.absorb(self._known)
+            self._stage.screen.print("", header_line(self._known, self._stage.marks))
+            try:
+                with self._interrupts.raised():
+                    text = self._prompt.read(self._stage.marks.prompt)
+            except KeyboardInterrupt:
+                self._say("" if interrupted else "Ctrl-C again, Ctrl-D or /quit leaves.")
+                if interrupted:
+                    return EXIT_CANCELLED
+                interrupted = True
+                continue
+            interrupted = False
+            if text is None or text.strip() in LEAVE:
+                return EXIT_OK
+            if text.strip() and not self._turn(text):
+                return EXIT_ERROR
+
+    def _turn(self, text: str) -> bool:
+        """Run a turn; whether the chat can go on."""
+        with quiet_keys(sys.stdin):
+            end = self._turns.run(text)
+        if end.error:
+            self._stage.screen.print(Text(one_line(end.error), style="red"))
+        return not end.agent_gone
+
+    def _greet(self) -> None:
+        marks = self._stage.marks
+        banner = Text(f"pattern-acp {__version__}", style="bold")
+        banner.append(f" {marks.dot} {one_line(self._known.cwd)}", style="dim")
+        hint = Text(f"/help lists commands {marks.dot} Tab completes {marks.dot} Ctrl-D leaves", style="dim")
+        self._stage.screen.print(banner, hint)
+
+    def _show_past(self) -> None:
+        """What a loaded session said before: its calls in one line each."""
+        self._transcript.compact = True
+        self._turns.show_waiting()
+        self._transcript.settle()
+        self._transcript.compact = False
+
+    def _say(self, sentence: str) -> None:
+        self._stage.screen.print(Text(f"\n{sentence}", style="dim"))
+
+    def _command_names(self) -> list[str]:
+        self._turns.absorb(self._known)
+        return [command.name for command in self._known.commands]

@@ -1,0 +1,70 @@
+"""Ctrl-C.
+
+Owns: the signal handlers while a chat runs. In the middle of drawing, an exception would leave half a screen, so that
+Ctrl-C is only noted there; where something blocks, it is raised. Must not know: what is interrupted.
+"""
+
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+TERMINATED = 143
+"""128 + SIGTERM, as shells have it."""
+
+
+class Interrupts:
+    """Counts Ctrl-C, or raises it."""
+
+    def __init__(self) -> None:
+        self._noted = 0
+        self._raises = False
+
+    def take(self) -> bool:
+        """Whether Ctrl-C was pressed since the last call."""
+        noted, self._noted = self._noted, 0
+        return noted > 0
+
+    def check(self) -> None:
+        """Raise what was noted.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed since the last call.
+        """
+        if self.take():
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def raised(self) -> Generator[None, None, None]:
+        """Raise Ctrl-C at once, also one that was noted before."""
+        self.check()
+        before, self._raises = self._raises, True
+        try:
+            yield
+        finally:
+            self._raises = before
+
+    @contextmanager
+    def installed(self) -> Generator[None, None, None]:
+        """Take the signals over; being told to end is an exit in order, so that the agent and its commands end too."""
+        wanted = {signal.SIGINT: self._interrupt, signal.SIGTERM: _terminate}
+        if sys.platform != "win32":
+            wanted[signal.SIGHUP] = _terminate
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._raises:
+            raise KeyboardInterrupt
+        self._noted += 1
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise SystemExit(TERMINATED)

@@ -1,0 +1,134 @@
+"""Keys of the person.
+
+Owns: reading one key without Enter, a line where that cannot be done, and keeping typed keys off the screen while a
+turn runs; all differences between platforms in this matter. Must not know: what the keys mean.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.questions import Question
+
+LOOK_SECONDS = 0.1
+"""How often a question that is waited for is looked at: the agent may withdraw it."""
+
+
+def can_read_keys(stdin: TextIO) -> bool:
+    """Whether `stdin` gives single keys."""
+    return stdin.isatty() and _has_terminal_control()
+
+
+class LineKeys:
+    """`Keys` from lines: the first character of each counts. For terminals that give no single keys."""
+
+    def __init__(self, stdin: TextIO, write: Callable[[str], None], interrupts: Interrupts) -> None:
+        self._stdin = stdin
+        self._write = write
+        self._interrupts = interrupts
+
+    def read(self, question: Question, hint: str) -> str:
+        """See `Keys.read`; an empty line asks again, the end of input means that nobody answers."""
+        while question.is_open:
+            self._write(f"  {hint} and Enter: ")
+            with self._interrupts.raised():
+                line = self._stdin.readline()
+            if not line:
+                return ""
+            if line.strip():
+                return line.strip()[0]
+        return ""
+
+
+if sys.platform == "win32":
+    import msvcrt
+    import time
+
+    def _has_terminal_control() -> bool:
+        return True
+
+    class TerminalKeys:
+        """`Keys` from a console."""
+
+        def __init__(self, stdin: TextIO, interrupts: Interrupts) -> None:
+            self._stdin = stdin
+            self._interrupts = interrupts
+
+        def read(self, question: Question, hint: str) -> str:
+            """See `Keys.read`."""
+            del hint
+            while msvcrt.kbhit():
+                msvcrt.getwch()
+            while question.is_open:
+                self._interrupts.check()
+                if msvcrt.kbhit():
+                    key = msvcrt.getwch()
+                    if key == "\x03":
+                        raise KeyboardInterrupt
+                    return key
+                time.sleep(LOOK_SECONDS)
+            return ""
+
+    @contextmanager
+    def quiet_keys(stdin: TextIO) -> Generator[None, None, None]:
+        """Nothing to do: a console shows a key only when it is read."""
+        del stdin
+        yield
+
+else:
+    import os
+    import select
+
+    try:
+        import termios
+    except ImportError:
+        termios = None
+
+    def _has_terminal_control() -> bool:
+        return termios is not None
+
+    class TerminalKeys:
+        """`Keys` from a terminal."""
+
+        def __init__(self, stdin: TextIO, interrupts: Interrupts) -> None:
+            self._stdin = stdin
+            self._interrupts = interrupts
+
+        def read(self, question: Question, hint: str) -> str:
+            """See `Keys.read`. Keys that were typed before the question was seen do not answer it."""
+            del hint
+            descriptor = self._stdin.fileno()
+            with quiet_keys(self._stdin):
+                if termios is not None:
+                    termios.tcflush(descriptor, termios.TCIFLUSH)
+                while question.is_open:
+                    self._interrupts.check()
+                    ready, _, _ = select.select([descriptor], [], [], LOOK_SECONDS)
+                    if ready:
+                        return _key_of(os.read(descriptor, 32))
+            return ""
+
+    def _key_of(data: bytes) -> str:
+        # An arrow or function key arrives as several bytes beginning with escape; it means nothing here.
+        text = data.decode("utf-8", "replace")
+        return "\x1b" if text.startswith("\x1b") else text[:1]
+
+    @contextmanager
+    def quiet_keys(stdin: TextIO) -> Generator[None, None, None]:
+        """Keys give themselves at once and do not show; Ctrl-C and Ctrl-Z work as ever."""
+        if termios is None or not stdin.isatty():
+            yield
+            return
+        descriptor = stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+        quiet = list(before)
+        quiet[3] &= ~(termios.ICANON | termios.ECHO)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,72 @@
+"""The line that a person types a prompt into.
+
+Owns: editing, history and completion, through readline where Python has it. Must not know: what becomes of the prompt.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pattern_acp.config.paths import make_private_directory, open_private_append
+
+try:
+    import readline
+except ImportError:  # Windows, where the console itself edits lines
+    readline = None
+
+HISTORY_FILE = "chat_history"
+"""Beside the log. Prompts are in the constellation as well; deleting the file only forgets the arrow-up lines."""
+
+HISTORY_LINES = 1_000
+
+
+class LinePrompt:
+    """Asks for prompts. `commands` gives the slash commands to complete, without the slash."""
+
+    def __init__(self, folder: Path, commands: Callable[[], Sequence[str]]) -> None:
+        self._file = folder / HISTORY_FILE
+        self._commands = commands
+
+    def open(self) -> None:
+        """Load the history and set up completion."""
+        if readline is None:
+            return
+        with contextlib.suppress(OSError):
+            readline.read_history_file(self._file)
+        readline.set_history_length(HISTORY_LINES)
+        readline.set_completer(self._complete)
+        readline.set_completer_delims("\n")
+        libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+
+    def close(self) -> None:
+        """Save the history, readable by the person alone."""
+        if readline is None:
+            return
+        with contextlib.suppress(OSError):
+            make_private_directory(self._file.parent)
+            os.close(open_private_append(str(self._file), os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+            readline.write_history_file(self._file)
+
+    def read(self, sign: str) -> str | None:
+        """The next prompt; None at the end of input. A line that ends with a backslash goes on in the next one.
+
+        Raises:
+            KeyboardInterrupt: the person gave the line up.
+        """
+        lines: list[str] = []
+        while True:
+            try:
+                line = input(f"{sign} " if not lines else "  ")
+            except EOFError:
+                return "\n".join(lines) if lines else None
+            if not line.endswith("\\"):
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
+
+    def _complete(self, text: str, state: int) -> str | None:
+        if not text.startswith("/"):
+            return None
+        found = [f"/{name} " for name in ("quit", *self._commands()) if f"/{name}".startswith(text)]
+        return found[state] if state < len(found) else None

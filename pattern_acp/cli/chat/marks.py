@@ -1,0 +1,77 @@
+"""The signs that stand for states and kinds, in two alphabets.
+
+Owns: the choice of characters, all one column wide. Must not know: what is drawn with them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_KINDS = {
+    "read": "→",
+    "edit": "✎",
+    "delete": "✂",
+    "move": "⇄",
+    "search": "⌕",
+    "execute": "$",
+    "think": "∴",
+    "fetch": "↓",
+    "switch_mode": "⇆",
+    "other": "•",
+}
+
+_ASCII_KINDS = {
+    "read": ">",
+    "edit": "~",
+    "delete": "x",
+    "move": "=",
+    "search": "?",
+    "execute": "$",
+    "think": ":",
+    "fetch": "v",
+    "switch_mode": "%",
+    "other": "*",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """One alphabet."""
+
+    done: str = "✓"
+    failed: str = "✗"
+    waiting: str = "○"
+    current: str = "▸"
+    dot: str = "·"
+    dots: str = "…"
+    prompt: str = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+    thought: str = "∴"
+    question: str = "?"
+    bar: str = "│"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    kinds: Mapping[str, str] = field(default_factory=lambda: _KINDS)
+
+    def kind(self, kind: str | None) -> str:
+        """The sign of one of ACP's tool kinds."""
+        return self.kinds.get(kind or "other", self.kinds["other"])
+
+
+UNICODE = Marks()
+
+ASCII = Marks(
+    done="+",
+    failed="x",
+    waiting="o",
+    current=">",
+    dot="-",
+    dots="...",
+    prompt=">",
+    thought=":",
+    bar="|",
+    spinner="|/-\\",
+    kinds=_ASCII_KINDS,
+)
+
+
+def marks_for(encoding: str) -> Marks:
+    """The alphabet that a stream in `encoding` can write."""
+    return UNICODE if encoding.lower().replace("-", "").startswith("utf") else ASCII

@@ -1,0 +1,74 @@
+"""Permission questions: what is offered, which key means what, and who answers without being asked.
+
+Owns: the way from a key or a flag to an option that the agent offered. Must not know: terminals, or the agent's policy.
+"""
+
+import concurrent.futures
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pattern_acp.acp import schema
+
+KEYS: Mapping[str, str] = {"allow_once": "a", "allow_always": "A", "reject_once": "r", "reject_always": "R"}
+"""The key of each kind of option (ACP v1, session/request_permission)."""
+
+SYNONYMS: Mapping[str, str] = {"y": "a", "Y": "a", "n": "r", "N": "r"}
+"""Keys of habit. None of them reaches further than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer that the agent offers. `kind` is ACP's."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question. The loop's thread waits for `answer`; the terminal's thread gives it."""
+
+    call: schema.ToolCallUpdate
+    choices: tuple[Choice, ...]
+    answer: "concurrent.futures.Future[str | None]" = field(
+        default_factory=concurrent.futures.Future[str | None], compare=False
+    )
+    """The chosen option's id; None when the question was cancelled."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is still wanted."""
+        return not self.answer.done()
+
+    def reply(self, option_id: str | None) -> None:
+        """Answer with an option, or with None to cancel; the first answer counts."""
+        try:
+            self.answer.set_result(option_id)
+        except concurrent.futures.InvalidStateError:
+            return
+
+
+def keyed(choices: Sequence[Choice]) -> dict[str, Choice]:
+    """A key for every choice, in the order offered: by its kind, and by number when the kind's key is taken."""
+    keys: dict[str, Choice] = {}
+    for number, choice in enumerate(choices, 1):
+        key = KEYS.get(choice.kind, str(number))
+        keys[str(number) if key in keys else key] = choice
+    return keys
+
+
+def choice_for(key: str, keys: Mapping[str, Choice]) -> Choice | None:
+    """What a pressed key means; None for a key that means nothing here."""
+    return keys.get(key) or keys.get(SYNONYMS.get(key, ""))
+
+
+def automatic_choice(answer: Literal["allow", "deny"], choices: Sequence[Choice]) -> Choice | None:
+    """The choice of `--yes` or `--deny`: the one that reaches least; None when there is none of its sort."""
+    kinds = ("allow_once", "allow_always") if answer == "allow" else ("reject_once", "reject_always")
+    for kind in kinds:
+        for choice in choices:
+            if choice.kind == kind:
+                return choice
+    return None

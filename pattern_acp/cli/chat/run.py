@@ -1,0 +1,167 @@
+"""One run of `pattern-acp chat`.
+
+Owns: the order of start and end, the two threads, and the exit code. Must not know: what a turn looks like.
+"""
+
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Chat
+from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
+from pattern_acp.cli.chat.errors import ChatError
+from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
+from pattern_acp.cli.chat.incoming import Incoming
+from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.output import OutputClosed, write_error
+
+if TYPE_CHECKING:
+    from pattern_acp.cli.chat.conversation import Conversation, Opened, Wanted
+    from pattern_acp.cli.chat.turns import Turns
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one chat is made of."""
+
+    arguments: Chat
+    process: Process
+    cwd: str
+    prompt: str | None
+    """The only prompt; None for an interactive chat."""
+    interrupts: Interrupts
+
+
+def run(arguments: Chat, process: Process, command: Sequence[str] | None = None) -> int:
+    """Run a chat; the exit code. `command` starts another agent than our own.
+
+    Raises:
+        ChatError: it cannot start.
+    """
+    prompt = arguments.prompt
+    if prompt is None and not sys.stdin.isatty():
+        prompt = sys.stdin.read()
+    if prompt is not None and not prompt.strip():
+        write_error("pattern-acp chat: the prompt is empty; say what to do.")
+        return EXIT_USAGE
+    chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts())
+    try:
+        with chat.interrupts.installed(), start_blocking_portal() as portal:
+            agent = open_agent(command or agent_command(arguments.flags), process.environ)
+            with held(portal, agent) as started:
+                return with_agent(chat, portal, started)
+    except KeyboardInterrupt:
+        return EXIT_CANCELLED
+    except OutputClosed:
+        return EXIT_OK
+
+
+def folder(given: str) -> str:
+    """The session's folder, absolute.
+
+    Raises:
+        ChatError: there is no such folder.
+    """
+    path = Path(given).expanduser().absolute() if given else Path.cwd()
+    if not path.is_dir():
+        raise ChatError(f"There is no folder {path}; give an existing one with --cwd.")
+    return str(path)
+
+
+def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
+    """Connect, open the session, and chat."""
+    with chat.interrupts.raised():
+        # Half a second of imports, while the agent starts.
+        from pattern_acp.cli.chat.conversation import open_conversation
+        from pattern_acp.workspace.local_terminal import LocalTerminal
+    settings = chat.process.loaded.settings
+    secret = tuple(provider.api_key_env for provider in settings.providers.values() if provider.api_key_env)
+    inbox: Inbox = SimpleQueue[Happening]()
+    terminal = LocalTerminal(chat.process.environ, secret_variables=secret)
+    with held(portal, open_conversation(agent, terminal, Incoming(inbox))) as conversation:
+        with chat.interrupts.raised():
+            portal.call(conversation.initialize)
+            opened = portal.call(conversation.open, wanted(chat))
+        return converse(chat, portal, conversation, opened)
+
+
+def wanted(chat: Run) -> "Wanted":
+    """Which session the arguments name."""
+    from pattern_acp.cli.chat.conversation import Wanted
+
+    arguments = chat.arguments
+    recorded = bool(arguments.session) and not arguments.cwd
+    return Wanted(
+        cwd="" if recorded else chat.cwd,
+        session_id=arguments.session,
+        latest=arguments.latest,
+        replay=chat.prompt is None,
+        mode=arguments.flags.mode,
+        model=arguments.flags.model,
+    )
+
+
+def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "Opened") -> int:
+    """Show the session and run its turns; the exit code."""
+    from pattern_acp.cli.chat.known import Known
+    from pattern_acp.cli.chat.stage import build_stage
+    from pattern_acp.cli.chat.transcript import Transcript
+    from pattern_acp.cli.chat.turns import Turns
+    from pattern_acp.cli.chat.views import JsonView, ScreenView, TurnView
+
+    arguments = chat.arguments
+    stage = build_stage(arguments.answer, chat.interrupts, json=arguments.json)
+    known = Known(opened.cwd, opened.title, opened.mode, opened.model)
+    tail = conversation.terminals.tail
+    transcript = Transcript(stage.screen, stage.answer, stage.marks, known, tail, time.monotonic)
+    view: TurnView = JsonView(stage.asker, opened.cwd) if arguments.json else ScreenView(transcript, stage.asker)
+
+    def start(text: str) -> None:
+        portal.start_task_soon(conversation.prompt, text)
+
+    def cancel() -> None:
+        portal.start_task_soon(conversation.cancel)
+
+    turns = Turns(conversation.incoming.inbox, view, chat.interrupts, start, cancel)
+    if chat.prompt is not None:
+        return one_turn(turns, chat.prompt)
+    from pattern_acp.cli.chat.interactive import Interactive
+
+    return Interactive(stage, turns, transcript, chat.interrupts, chat.process.loaded.paths.state).run()
+
+
+def one_turn(turns: "Turns", prompt: str) -> int:
+    """Run the only turn; the exit code."""
+    from pattern_acp.cli.chat.keyboard import quiet_keys
+
+    with quiet_keys(sys.stdin):
+        end = turns.run(prompt)
+    if end.error:
+        write_error(f"pattern-acp chat: {end.error}")
+    return exit_code(end)
+
+
+def exit_code(end: TurnEnded) -> int:
+    """0 for a turn that ended well, 130 for a cancelled one, 1 for an error, a refusal, or a limit that cut it."""
+    return {"end_turn": EXIT_OK, "cancelled": EXIT_CANCELLED}.get(end.stop_reason, EXIT_ERROR)
+
+
+@contextmanager
+def held(portal: BlockingPortal, manager: AbstractAsyncContextManager[T]) -> Generator[T, None, None]:
+    """`manager` on the loop's thread. It is not told of errors of this thread: its task group would wrap them."""
+    with ExitStack() as stack:
+        value = stack.enter_context(portal.wrap_async_context_manager(manager))
+        try:
+            yield value
+        finally:
+            stack.close()

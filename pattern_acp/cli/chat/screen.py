@@ -1,0 +1,86 @@
+"""Printing above a region that is drawn again and again.
+
+Owns: rich's console and its live display. What is printed stays in the scrollback; the region at the bottom is redrawn
+in place and never grows beyond the screen. Must not know: what is drawn.
+"""
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+
+TEXT_COLUMNS = 110
+"""Longest lines of running text; wider ones are hard to read."""
+
+
+class Screen:
+    """One console. `live` says whether it can redraw."""
+
+    def __init__(self, console: Console, *, live: bool) -> None:
+        self.console = console
+        self.can_redraw = live
+        self._live: Live | None = None
+
+    def print(self, *renderables: RenderableType) -> None:
+        """Print for good, above the region."""
+        for renderable in renderables:
+            self.console.print(renderable, markup=False, highlight=False, soft_wrap=False)
+
+    def print_text(self, renderable: RenderableType) -> None:
+        """Print running text, in lines that can be read."""
+        width = min(self.console.width, TEXT_COLUMNS)
+        self.console.print(renderable, markup=False, highlight=False, width=width)
+
+    def draw(self, renderable: RenderableType) -> None:
+        """Draw the region at the bottom."""
+        if not self.can_redraw:
+            return
+        if self._live is None:
+            self._live = Live(
+                console=self.console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+        self._live.update(Bottom(renderable), refresh=True)
+
+    def clear(self) -> None:
+        """Take the region away: somebody else writes now."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.update("", refresh=True)
+            live.stop()
+
+
+class Indented:
+    """A renderable moved to the right. Unlike rich's padding it leaves no blanks behind the lines."""
+
+    def __init__(self, inner: RenderableType, columns: int = 4) -> None:
+        self._inner = inner
+        self._columns = columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's protocol."""
+        narrower = options.update(width=max(1, options.max_width - self._columns), height=None)
+        for line in console.render_lines(self._inner, narrower, pad=False):
+            yield Segment(" " * self._columns)
+            yield from line
+            yield Segment.line()
+
+
+class Bottom:
+    """The last lines of a renderable, as many as the screen has room for."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's protocol."""
+        room = max(1, console.height - 2)
+        lines = console.render_lines(self._inner, options.update(height=None), pad=False)
+        for index, line in enumerate(lines[-room:]):
+            if index:
+                yield Segment.line()
+            yield from line

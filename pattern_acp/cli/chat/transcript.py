@@ -1,0 +1,166 @@
+"""The conversation on the screen.
+
+Owns: the order of what is printed, what stays in the region at the bottom meanwhile, and what is folded. Takes the wire
+structs of session/update, live or from a replay. Must not know: the connection, keys, or where updates come from.
+"""
+
+from collections.abc import Callable, Sequence
+
+from rich.text import Text
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat import bottom
+from pattern_acp.cli.chat.answers import Answer
+from pattern_acp.cli.chat.calls import Call, Tail, call_details, call_line, one_line
+from pattern_acp.cli.chat.known import Known
+from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.cli.chat.notes import closing_line, plan_text, thought_line
+from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.cli.chat.sections import Sections
+from pattern_acp.cli.output import printable
+
+
+class Transcript:
+    """Shows one session. Texts of models and files are stripped of characters that steer a terminal."""
+
+    def __init__(
+        self, screen: Screen, answer: Answer, marks: Marks, known: Known, tail: Tail, clock: Callable[[], float]
+    ) -> None:
+        self.known = known
+        self.compact = False
+        """Show calls as one line each: for a replay."""
+        self.cancelling = False
+        self._screen = screen
+        self._sections = Sections(screen)
+        self._answer = answer
+        self._marks = marks
+        self._tail = tail
+        self._clock = clock
+        self._calls: dict[str, Call] = {}
+        self._thought = 0
+        self._message_id: str | None = None
+        self._seen_diffs: set[str] = set()
+        self._printed_plan: tuple[schema.PlanEntry, ...] = ()
+        self._started = clock()
+
+    def begin_turn(self) -> None:
+        """A prompt was sent."""
+        self._started = self._clock()
+        self.cancelling = False
+        self._sections.begin("")
+        self.tick()
+
+    def show(self, update: schema.SessionUpdate) -> None:
+        """Show an update."""
+        self.known.take(update)
+        match update:
+            case schema.AgentMessageChunk(content=schema.TextContent(text=text), message_id=message_id):
+                self._end_thought()
+                self._say(text, message_id)
+            case schema.AgentThoughtChunk(content=schema.TextContent(text=text)):
+                self._end_answer()
+                self._thought += len(text)
+            case schema.UserMessageChunk(content=content):
+                self.settle()
+                self._sections.print("user", user_text(content, self._marks))
+            case schema.ToolCallStart() | schema.ToolCallProgress():
+                self._end_thought()
+                self._end_answer()
+                self._take_call(update)
+            case schema.PlanUpdate(entries=entries) if not self._screen.can_redraw and not self._printed_plan:
+                self._print_plan(entries)
+            case schema.Notice(title=title):
+                self._sections.print("note", Text(one_line(title), style="yellow"))
+            case _:
+                pass
+
+    def tick(self) -> None:
+        """Redraw the region at the bottom; to be called several times a second while a turn runs."""
+        if not self._screen.can_redraw:
+            return
+        seconds = self._clock() - self._started
+        frame = bottom.spinner_frame(seconds, self._marks)
+        unfinished = self._answer.unfinished()
+        calls = self._calls.values()
+        doing = bottom.doing(calls, self._thought, answering=unfinished is not None, cancelling=self.cancelling)
+        status = bottom.status_line(doing, seconds, self._marks, frame)
+        plan = self.known.plan if self.known.plan != self._printed_plan else ()
+        self._screen.draw(bottom.bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame))
+
+    def pause(self) -> None:
+        """Print what can be printed and take the region away: somebody else writes now."""
+        self._end_thought()
+        self._end_answer()
+        self._screen.clear()
+        self._sections.begin("note")
+
+    def has_shown_diffs(self, call_id: str) -> None:
+        """The person saw the changes of a call in a question; they are not repeated."""
+        self._seen_diffs.add(call_id)
+
+    def settle(self) -> None:
+        """Print all that is unfinished as it is: the turn, or the replay of one, is over."""
+        self._end_thought()
+        self._end_answer()
+        for call in self._calls.values():
+            self._print_call(call)
+        self._calls.clear()
+        if self.known.plan and self.known.plan != self._printed_plan:
+            self._print_plan(self.known.plan)
+        self._screen.clear()
+
+    def end_turn(self, stop_reason: str) -> None:
+        """The turn ended."""
+        self.settle()
+        line = closing_line(self.known, stop_reason, self._clock() - self._started, self._marks)
+        self._sections.print("note", line)
+
+    def _say(self, text: str, message_id: str | None) -> None:
+        new = message_id != self._message_id
+        if new:
+            self._answer.finish()
+            self._message_id = message_id
+        if self._answer.on_screen:
+            self._sections.begin("answer", anew=new)
+        self._answer.feed(text)
+
+    def _end_answer(self) -> None:
+        self._answer.finish()
+        self._message_id = None
+
+    def _end_thought(self) -> None:
+        if self._thought:
+            self._sections.print("calls", thought_line(self._thought, self._marks))
+            self._thought = 0
+
+    def _take_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
+        call = self._calls.get(update.tool_call_id, Call(update.tool_call_id)).updated(update)
+        self._calls[call.call_id] = call
+        if call.has_ended:
+            del self._calls[call.call_id]
+            self._print_call(call)
+
+    def _print_call(self, call: Call) -> None:
+        line = call_line(call, self._marks)
+        diffs = call.call_id not in self._seen_diffs
+        self._seen_diffs.discard(call.call_id)
+        below = [] if self.compact else call_details(call, self.known.cwd, self._marks, self._tail, diffs=diffs)
+        self._sections.print("calls", line, *below)
+
+    def _print_plan(self, entries: Sequence[schema.PlanEntry]) -> None:
+        self._printed_plan = tuple(entries)
+        self._sections.print("note", Text("Plan", style="bold"), plan_text(entries, self._marks))
+
+
+def user_text(content: schema.ContentBlock, marks: Marks) -> Text:
+    """What the person said, as it is shown in a replay."""
+    match content:
+        case schema.TextContent(text=text):
+            shown = printable(text).strip()
+        case schema.ResourceLink(name=name):
+            shown = f"@{one_line(name)}"
+        case schema.EmbeddedResource(resource=resource):
+            shown = f"@{one_line(resource.uri)}"
+        case _:
+            shown = f"({content.__struct_config__.tag})"
+    return Text(f"{marks.prompt} {shown}", style="bold cyan", overflow="fold")

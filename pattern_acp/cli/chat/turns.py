@@ -1,0 +1,93 @@
+"""Turns, as the terminal's thread sees them.
+
+Owns: the loop over the inbox, and what Ctrl-C does: the first cancels the turn, the second leaves. Must not know: how
+anything is shown.
+"""
+
+import queue
+from collections.abc import Callable
+
+from pattern_acp.cli.chat.events import Asked, Happening, Inbox, TurnEnded, Updated
+from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.known import Known
+from pattern_acp.cli.chat.views import TurnView, absorb
+
+TICK_SECONDS = 0.1
+"""How often the screen is redrawn, and Ctrl-C looked at, while nothing arrives."""
+
+
+class Turns:
+    """Runs turns. `start` sends a prompt and `cancel` cancels it, both on the loop's thread, without waiting."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        view: TurnView,
+        interrupts: Interrupts,
+        start: Callable[[str], object],
+        cancel: Callable[[], object],
+    ) -> None:
+        self._inbox = inbox
+        self._view = view
+        self._interrupts = interrupts
+        self._start = start
+        self._cancel = cancel
+        self._late: list[Happening] = []
+
+    def run(self, text: str) -> TurnEnded:
+        """Run one turn to its end.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed a second time.
+        """
+        self._start(text)
+        self._view.begin()
+        cancelling = False
+        while True:
+            if self._interrupts.take():
+                cancelling = self._interrupt(cancelling=cancelling)
+            happening = self._next(TICK_SECONDS)
+            match happening:
+                case TurnEnded():
+                    self._view.end(happening)
+                    return happening
+                case Asked(question=question):
+                    try:
+                        self._view.ask(question)
+                    except KeyboardInterrupt:
+                        cancelling = self._interrupt(cancelling=cancelling)
+                case Updated(update=update):
+                    self._view.update(update)
+                case None:
+                    pass
+            self._view.tick(cancelling=cancelling)
+
+    def show_waiting(self) -> None:
+        """Show what has arrived outside of a turn."""
+        while (happening := self._next(0)) is not None:
+            if isinstance(happening, Updated):
+                self._view.update(happening.update)
+
+    def absorb(self, known: Known) -> None:
+        """Remember what has arrived, and keep for later what has to be shown: a line is being typed."""
+        while True:
+            try:
+                happening = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if not isinstance(happening, Updated) or not absorb(happening.update, known):
+                self._late.append(happening)
+
+    def _next(self, seconds: float) -> Happening | None:
+        if self._late:
+            return self._late.pop(0)
+        try:
+            return self._inbox.get(timeout=seconds) if seconds else self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _interrupt(self, *, cancelling: bool) -> bool:
+        if cancelling:
+            raise KeyboardInterrupt
+        self._cancel()
+        return True

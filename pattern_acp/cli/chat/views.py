@@ -1,0 +1,128 @@
+"""Where a turn is shown: on a screen, or as JSON lines.
+
+Owns: the port that turns.py draws through, and its two forms. Must not know: the connection.
+"""
+
+from typing import Protocol
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.asking import Asker, has_diffs
+from pattern_acp.cli.chat.events import TurnEnded
+from pattern_acp.cli.chat.json_lines import write_stop, write_update
+from pattern_acp.cli.chat.known import Known
+from pattern_acp.cli.chat.questions import Question
+from pattern_acp.cli.chat.transcript import Transcript
+from pattern_acp.cli.chat.updates import read_update
+from pattern_acp.domain.canonical import JsonObject
+
+SILENT = (
+    schema.AvailableCommandsUpdate,
+    schema.CurrentModeUpdate,
+    schema.ConfigOptionUpdate,
+    schema.SessionInfoUpdate,
+    schema.UsageUpdate,
+)
+"""Updates that only change what is known."""
+
+
+class TurnView(Protocol):
+    """Shows a turn."""
+
+    def begin(self) -> None:
+        """A prompt was sent."""
+        ...
+
+    def update(self, update: JsonObject) -> None:
+        """The agent sent an update."""
+        ...
+
+    def ask(self, question: Question) -> None:
+        """Get a question answered.
+
+        Raises:
+            KeyboardInterrupt: the person cancels.
+        """
+        ...
+
+    def tick(self, *, cancelling: bool) -> None:
+        """Time went by."""
+        ...
+
+    def end(self, end: TurnEnded) -> None:
+        """The turn ended."""
+        ...
+
+
+class ScreenView:
+    """`TurnView` on a screen."""
+
+    def __init__(self, transcript: Transcript, asker: Asker) -> None:
+        self._transcript = transcript
+        self._asker = asker
+
+    def begin(self) -> None:
+        """See `TurnView.begin`."""
+        self._transcript.begin_turn()
+
+    def update(self, update: JsonObject) -> None:
+        """See `TurnView.update`."""
+        read = read_update(update)
+        if read is not None:
+            self._transcript.show(read)
+
+    def ask(self, question: Question) -> None:
+        """See `TurnView.ask`."""
+        self._transcript.pause()
+        self._asker.ask(question, self._transcript.known.cwd)
+        if self._asker.asks and has_diffs(question.call):
+            self._transcript.has_shown_diffs(question.call.tool_call_id)
+
+    def tick(self, *, cancelling: bool) -> None:
+        """See `TurnView.tick`."""
+        self._transcript.cancelling = cancelling
+        self._transcript.tick()
+
+    def end(self, end: TurnEnded) -> None:
+        """See `TurnView.end`. An error is for whoever runs the turn to say."""
+        if end.error:
+            self._transcript.settle()
+        else:
+            self._transcript.end_turn(end.stop_reason)
+
+
+class JsonView:
+    """`TurnView` as JSON lines on stdout: the updates as they are on the wire, then the stop reason, nothing else."""
+
+    def __init__(self, asker: Asker, cwd: str) -> None:
+        self._asker = asker
+        self._cwd = cwd
+
+    def begin(self) -> None:
+        """See `TurnView.begin`."""
+
+    def update(self, update: JsonObject) -> None:
+        """See `TurnView.update`."""
+        write_update(update)
+
+    def ask(self, question: Question) -> None:
+        """See `TurnView.ask`."""
+        self._asker.ask(question, self._cwd)
+
+    def tick(self, *, cancelling: bool) -> None:
+        """See `TurnView.tick`."""
+
+    def end(self, end: TurnEnded) -> None:
+        """See `TurnView.end`."""
+        if not end.error:
+            write_stop(end.stop_reason)
+
+
+def absorb(update: JsonObject, known: Known) -> bool:
+    """Remember an update that shows nothing; False for one that has to be shown."""
+    read = read_update(update)
+    if read is None:
+        return True
+    if isinstance(read, SILENT):
+        known.take(read)
+        return True
+    return False
