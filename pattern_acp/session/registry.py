@@ -130,12 +130,18 @@ class Sessions:
                 await session.wait_until_idle()
 
     async def _reopen(self, session_id: str, opening: Opening, how: str) -> tuple[Session, Sequence[Event]]:
-        already = self._open.get(SessionId(session_id))
-        if already is not None:
-            already.cancel()
-            with anyio.move_on_after(CLOSE_SECONDS):
-                await already.wait_until_idle()
-        session, events = await reopen_session(self._constellation, self._client, session_id, opening, how)
+        # Off the table meanwhile: a prompt that comes now must not start on what is about to be replaced.
+        already = self._open.pop(SessionId(session_id), None)
+        try:
+            if already is not None:
+                already.cancel()
+                with anyio.move_on_after(CLOSE_SECONDS):
+                    await already.wait_until_idle()
+            session, events = await reopen_session(self._constellation, self._client, session_id, opening, how)
+        except BaseException:
+            if already is not None:
+                self._open[already.session_id] = already
+            raise
         self._open[session.session_id] = session
         return session, events
 
