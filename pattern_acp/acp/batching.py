@@ -6,12 +6,13 @@ memory; agent-shell#519: text must not be missing between tool calls).
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
 FLUSH_SECONDS = 0.04

@@ -6,7 +6,6 @@ know: sessions, models, tools. Wire structs stay inside `pattern_acp.acp`, tests
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import msgspec
@@ -110,6 +109,7 @@ from pattern_acp.acp.schema_updates import (
     UsageUpdate,
     UserMessageChunk,
 )
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.decoding import DROP, KEEP, decode_params
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 

@@ -5,7 +5,7 @@ shows terminals as text, since clients drop updates that name a dead terminal (z
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 
 from pattern_acp.acp import schema
@@ -13,6 +13,7 @@ from pattern_acp.acp.content import blocks_of
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.acp.editor_terminal import EditorTerminal
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.files import FileSystem

@@ -10,7 +10,6 @@ import stat
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.session.constellation import Constellation

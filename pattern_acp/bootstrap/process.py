@@ -1,10 +1,10 @@
 """What a process starts from."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from pattern_acp.config.load import Loaded, load
 from pattern_acp.config.settings import Flags
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

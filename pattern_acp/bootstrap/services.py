@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -11,6 +11,7 @@ from pattern_acp.acp import schema
 from pattern_acp.acp.agent import SessionMethodsPort
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation

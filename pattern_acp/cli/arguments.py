@@ -7,10 +7,11 @@ nothing: whoever calls it shows the text that comes back.
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from pattern_acp.config.settings import Flags
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse

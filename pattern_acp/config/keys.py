@@ -6,12 +6,12 @@ are described in config/providers.py, since their keys repeat for each name.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.config.settings import MODES_BY_REACH, Settings, TurnSettings
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int
 """What a scalar setting holds."""

@@ -6,7 +6,7 @@ know: what any setting does.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import read_providers
 from pattern_acp.config.settings import MODES_BY_REACH, Flags, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 _Found: TypeAlias = tuple[Value, str]
 """A value and its source."""

@@ -12,12 +12,12 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 CONTENT: Final[Mapping[str, object]] = {"holds_content": True}
 """Marks a record that holds words of the person or the model."""

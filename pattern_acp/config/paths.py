@@ -6,10 +6,10 @@ inside the files, or how the platform's directories are found (config/directorie
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 CONSTELLATION_FILE = "constellation.db"
 CONFIG_FILE = "config.toml"

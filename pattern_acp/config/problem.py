@@ -3,7 +3,7 @@
 Owns: the two records that `doctor` and the log show. Must not know: how settings are read.
 """
 
-from dataclasses import dataclass
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ or which one is chosen.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import ip_address
 from typing import TypeGuard
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from pattern_acp.config.keys import describe_type
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 MASK = str(Secret(""))
 SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"

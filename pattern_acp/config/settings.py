@@ -1,8 +1,10 @@
 """The effective settings of one process, frozen."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

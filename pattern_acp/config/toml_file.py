@@ -6,11 +6,12 @@ Owns: reading and parsing, and finding lines, which `tomllib` does not report. M
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeGuard
 
 from pattern_acp.config.problem import Problem
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_BYTES = 256 * 1024
 """A larger file is not a configuration; a project's file is read unasked, so its size is not ours to trust."""

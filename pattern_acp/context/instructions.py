@@ -1,10 +1,10 @@
 """The system prompt: persona, working rules, environment, and the project's AGENTS.md."""
 
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_LIMIT = 32_768

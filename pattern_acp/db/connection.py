@@ -7,7 +7,6 @@ section 0, item 4), so a transaction never spans two awaits.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -21,6 +20,7 @@ from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_v
 from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import sqlite3

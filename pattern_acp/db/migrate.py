@@ -6,7 +6,6 @@ before a change. Must not know: what any table means. Runs on the connection's o
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.errors import DatabaseForeignError, DatabaseNewerError, translate
 from pattern_acp.db.raw import Row, copy_database
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 APPLICATION_ID = 0x50414350
 """`PACP` in the file's header: what tells a constellation from any other SQLite file."""

@@ -6,7 +6,6 @@ transaction begins or ends (`db/connection.py`), or what any table means.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import LiteralString
 
@@ -14,6 +13,7 @@ import apsw
 
 from pattern_acp.db.errors import translate
 from pattern_acp.db.raw import Params, RawConnection, Row
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 def storable(text: str) -> str:

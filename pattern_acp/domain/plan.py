@@ -1,7 +1,8 @@
 """The plan that an agent shows for a longer task."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class PlanPriority(StrEnum):

@@ -1,11 +1,11 @@
 """Tool calls as the person sees them, in ACP's words."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class ToolKind(StrEnum):

@@ -1,6 +1,6 @@
 """Token counts and cost."""
 
-from dataclasses import dataclass
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

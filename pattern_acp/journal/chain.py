@@ -5,9 +5,8 @@ Owns: what each hash is taken over. Must not know: SQL. A stranger can check a j
 `[prev_hash, payload_hash, kind, actor, origin, item, session_seq]`.
 """
 
-from dataclasses import dataclass
-
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 FIRST_PREV_HASH = "0" * 64
 """What the first event of a stream has as `prev_hash`."""

@@ -6,12 +6,12 @@ it does not know and fills those that are missing from the dataclass, so a field
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal import events
 from pattern_acp.journal.content import (

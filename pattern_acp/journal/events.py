@@ -3,10 +3,10 @@
 Events are what a replay shows and what the next request is built from, so each holds everything needed for both.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason

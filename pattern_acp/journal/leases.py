@@ -7,12 +7,12 @@ what happened.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.errors import LeaseHeldError
 from pattern_acp.journal.processes import host_name, is_running, own_start_mark
 

@@ -5,7 +5,6 @@ Owns: rows to events, and what a sound chain is. Must not know: what a replay sh
 
 import json
 import zlib
-from dataclasses import dataclass
 from typing import LiteralString, cast
 
 import msgspec
@@ -14,6 +13,7 @@ from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
 from pattern_acp.journal.codec import decode

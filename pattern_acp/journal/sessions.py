@@ -6,7 +6,6 @@ Owns: the `sessions` table. Must not know: the events that cause a change; every
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import LiteralString
 
 import msgspec
@@ -16,6 +15,7 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
 

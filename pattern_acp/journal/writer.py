@@ -7,13 +7,13 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 import contextlib
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
 from pattern_acp.journal.codec import encode

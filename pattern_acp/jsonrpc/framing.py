@@ -3,7 +3,7 @@
 Owns: where a message ends, and how long one may be. Must not know: JSON, or where the bytes come from.
 """
 
-from dataclasses import dataclass
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes of one line. Clients send files and images inline; issue 2 section 11 asks for 60 MB."""

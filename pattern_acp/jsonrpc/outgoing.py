@@ -5,12 +5,13 @@ in, except answers.
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 import anyio
 import msgspec
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.decoding import Repair, decode, describe_misfit
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.jsonrpc.messages import RequestId, Response, encode_notification, encode_request

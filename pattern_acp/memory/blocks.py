@@ -3,10 +3,10 @@
 Owns: the types of blocks at rest. Must not know: Loro, SQL, search.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 DEFAULT_LIMIT = 8_000
 """Characters of a block (issue 2, section 8): three blocks stay a small part of any model's context."""

@@ -5,8 +5,9 @@ score is already normalised to 0…1 for it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 NEIGHBOUR_SHARE = 0.3
 """Part of a message's score that each neighbouring message gets: the answer often stands beside the words asked for.

@@ -6,13 +6,13 @@ number of the event whose text it indexes (rule R1).
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.passages import block_passages, excerpt, message_passages
 from pattern_acp.memory.ranking import NEIGHBOUR_REACH, Candidate, Ranked, rank

@@ -12,12 +12,13 @@ that history loads fast.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument

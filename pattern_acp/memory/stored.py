@@ -9,13 +9,14 @@ or the hash of its text is the stored one.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError

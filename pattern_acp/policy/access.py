@@ -1,7 +1,8 @@
 """What a tool call wants to touch, as facts that policy decides on."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The `Approver` port: ask the person."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolCallView
 
 

@@ -3,8 +3,9 @@
 Owns: the value types. Must not know: any grammar, which commands are dangerous or allowed, or any path.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class Feature(StrEnum):

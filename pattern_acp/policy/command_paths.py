@@ -6,9 +6,10 @@ side of seeing a path where there is none, since the price is one question.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.paths import (
     Protection,

@@ -5,9 +5,9 @@ paths lead to comes from the `resolve` that the caller hands in.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line

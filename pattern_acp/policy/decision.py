@@ -3,8 +3,9 @@
 Owns: the words of policy. Must not know: how a decision is reached.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class Mode(StrEnum):

@@ -6,8 +6,8 @@ wrote itself can do all of this unseen, which is why `auto` is never the default
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.arguments import has_option
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.destructive_git import git_reason

@@ -4,13 +4,13 @@ Owns: what a grant is, and its row. Must not know: what it covers (`covers.py`),
 caller appends `GrantStored` first, in the same transaction, and hands over its `seq`: rule R1).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import PolicyError
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 LIFETIME = "session"
 """How long every grant lasts, as its label says: no file of a project and no later session can bring one back."""

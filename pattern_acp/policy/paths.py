@@ -10,8 +10,9 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 Resolver: TypeAlias = Callable[[str, str], str]
 """`resolve(path, folder)`: the absolute path that `path`, as written in `folder`, leads to through symlinks.

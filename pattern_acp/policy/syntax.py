@@ -7,10 +7,11 @@ node makes the line hold a feature.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.command_line import CommandLine, Feature, Redirection, SimpleCommand
 from pattern_acp.policy.shell_text import unquote_ansi, unquote_double, unquote_word
 

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.usage import Cost, Usage
 

@@ -8,11 +8,12 @@ the defaults of `ModelInfo` and without a price.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 

@@ -6,9 +6,10 @@ server, else `offline`. Pure: what is known is handed in. A named model that can
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
 from pattern_acp.providers.endpoints import is_official
 from pattern_acp.providers.local_servers import LocalServer

@@ -4,7 +4,6 @@ Owns: the list requests and what their answers mean. Must not know: the cache an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -12,6 +11,7 @@ import msgspec
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import ListedModel, Thinking
 from pattern_acp.providers.endpoints import anthropic_headers, base_url, endpoint, openai_headers
 from pattern_acp.providers.errors import ProviderProtocolError

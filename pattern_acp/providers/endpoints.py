@@ -4,10 +4,10 @@ Owns: what a `base_url` means, and a request as plain data. Must not know: HTTP'
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"

@@ -3,9 +3,8 @@
 Owns: their names and usual addresses. Must not know: HTTP.
 """
 
-from dataclasses import dataclass
-
 from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import ListedModel
 
 LOCAL_SERVERS: tuple[ProviderSettings, ...] = (

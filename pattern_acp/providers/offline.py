@@ -10,11 +10,11 @@ say which step is next.
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 import anyio.lowlevel
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
 from pattern_acp.providers.base import (
     ModelInfo,

@@ -10,8 +10,9 @@ manual and tell me" has too many words for a path). Must not know: tools or prov
 """
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ Owns: which command becomes which call, and what is looked up for a question. Mu
 """
 
 import re
-from dataclasses import dataclass
 from typing import assert_never
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.offline_commands import (
     Command,
     FindText,

@@ -6,11 +6,11 @@ Owns: the policy, and the loop that carries it out over a stream of events. Must
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import anyio
 
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderStop,

@@ -18,7 +18,6 @@ Lines with one turn a line. The steps:
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -27,6 +26,7 @@ import anyio.lowlevel
 import msgspec
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (

@@ -6,7 +6,9 @@ docs/adr/0003-sse-parser.md.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Most bytes of one event, and of one line. Some servers send a whole tool call in one event, and a call may hold a

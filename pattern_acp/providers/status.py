@@ -5,12 +5,12 @@ of a JSON error is, shortened, and never for a refused key, since vendors quote 
 """
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.errors import (
     ContentFilteredError,
     ContextTooLongError,

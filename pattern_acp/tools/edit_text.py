@@ -11,8 +11,8 @@ endings, a byte order mark and a missing final newline stay as they are in the f
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.line_match import Place, find_lines, replaced_lines
 from pattern_acp.tools.text_limits import cut_line, numbered

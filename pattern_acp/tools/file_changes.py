@@ -4,12 +4,12 @@ Owns: the rule that what is written is what was shown, on the text it was shown 
 Must not know: how the new text came about.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import anyio.to_thread
 
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome

@@ -4,8 +4,9 @@ Owns: what counts as the same line, and how a replacement is indented. Must not 
 the exact passage was not found.
 """
 
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

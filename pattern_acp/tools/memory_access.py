@@ -4,11 +4,10 @@ Owns: composing a change of memory with its event and its index rows in one tran
 blocks and messages a session may see. Must not know: the model, ACP, or who decided that the write is allowed.
 """
 
-from dataclasses import dataclass
-
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import BlockId, IdFactory, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append

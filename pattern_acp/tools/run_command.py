@@ -7,7 +7,7 @@ A command that ends with another exit code than 0 is a result, not an error: tes
 to know. The call fails only when the command could not start or hit its time limit.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.access import RunCommand as RunCommandAccess

@@ -6,11 +6,11 @@ together just before an effect. Must not know: what is done with it.
 
 import difflib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolContext, ToolFailedError
 from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
 

@@ -6,7 +6,8 @@ Owns: how much is left out and how that is said. Must not know: any tool.
 import difflib
 import re
 import unicodedata
-from dataclasses import dataclass
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 MARKER_ROOM = 60
 """Characters kept free for the marker that stands for what was cut."""

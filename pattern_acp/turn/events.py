@@ -3,10 +3,10 @@
 Durable facts are `journal.events`; these are their live companions. A replay never has them.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolContent
 
 

@@ -3,10 +3,11 @@
 Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided

@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 REPEATS_TOLD = 3
 """Identical failing calls in a row after which the model is told (issue 2, section 5)."""

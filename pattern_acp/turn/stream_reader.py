@@ -1,11 +1,12 @@
 """From a provider's events to one message, shown while it comes."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (

@@ -6,13 +6,14 @@ the protocol; the editor is another `FileSystem` and another `Terminal`.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 from anyio import to_thread
 
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.editor_calls import EditorCalls
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError, FileMissingError
 from pattern_acp.workspace.files import FileSystem, TextFile

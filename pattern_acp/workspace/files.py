@@ -1,9 +1,9 @@
 """The `FileSystem` port: text of files, as the person sees them."""
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ not know: the disk.
 """
 
 import sys
-from dataclasses import dataclass
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ since an editor may be started from a git hook of another repository.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""

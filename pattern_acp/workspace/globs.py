@@ -9,9 +9,9 @@ text after a star is always good enough, so that the matcher need not come back 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 from pattern_acp.workspace.paths import display_path
 

@@ -10,9 +10,9 @@ itself, so that `*` and `!docs` show the folder `docs` but nothing in it.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.flavour import PLATFORM
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.globs import glob_expression

@@ -5,10 +5,10 @@ Owns: telling text from images from other bytes by looking at the first 8 kB. Mu
 
 import codecs
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.text_codec import bom_encoding, is_utf32
 
 PathKind: TypeAlias = Literal["text", "image", "binary", "directory", "missing", "other"]

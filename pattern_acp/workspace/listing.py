@@ -5,9 +5,9 @@ Owns: the entries of a folder, and of the folders below it down to a depth. Must
 
 import stat
 import threading
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.walk import WalkedEntry, in_thread, require_folder, walk_entries
 
 EntryKind: TypeAlias = Literal["file", "directory", "link", "other"]

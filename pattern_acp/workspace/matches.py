@@ -5,10 +5,10 @@ know: how lines are found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.globs import Glob
 
 MAX_LINE_CHARS = 400

@@ -11,9 +11,9 @@ since a shell reads its script while it runs. `scratch` is private to us; what a
 
 import re
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")

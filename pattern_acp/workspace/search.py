@@ -8,11 +8,11 @@ know: how results are shown.
 import re
 import threading
 import warnings
-from dataclasses import dataclass
 
 import anyio
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.globs import compile_glob
 from pattern_acp.workspace.line_search import search_lines

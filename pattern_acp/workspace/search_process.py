@@ -5,13 +5,13 @@ Owns: starting it, feeding it, stopping it early, and never leaving it behind. M
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from subprocess import DEVNULL, PIPE
 
 import anyio
 from anyio.abc import Process
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.process_groups import quiet_creation_flags
 
 MAX_LINE_BYTES = 64_000_000

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ for. Everything here blocks and belongs in a worker thread; `in_thread` runs it 
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.ignore import IgnoreRules, rules_for
 

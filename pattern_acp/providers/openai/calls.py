@@ -4,10 +4,11 @@ Owns: telling parallel calls apart for servers that follow the format loosely. S
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import ProviderEvent, ToolCallBegun, ToolCallFragment
 
 
