@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.markdown import Markdown
 
 from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
-from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.cli.chat.screen import Screen, Trimmed
 from pattern_acp.cli.output import OutputClosed, printable
 
 CODE_THEME = "ansi_dark"
@@ -121,6 +121,6 @@ class PlainAnswer:
             raise OutputClosed from error
 
 
-def rendered(markdown: str) -> Markdown:
+def rendered(markdown: str) -> Trimmed:
     """Markdown whose links show where they lead: a model must not hide an address behind a text."""
-    return Markdown(markdown, hyperlinks=False, code_theme=CODE_THEME)
+    return Trimmed(Markdown(markdown, hyperlinks=False, code_theme=CODE_THEME))

@@ -42,7 +42,7 @@ class Asker:
     ) -> None:
         self._screen = screen
         self._marks = marks
-        self._answer = answer
+        self._answer: Literal["ask", "allow", "deny"] = answer
         self._keys = keys
 
     @property
@@ -57,7 +57,7 @@ class Asker:
             KeyboardInterrupt: the person cancels; the question was answered with that.
         """
         try:
-            if self._answer == "allow" or self._answer == "deny":
+            if self._answer != "ask":
                 reply_by_flag(question, self._answer)
             elif self._keys is None:
                 self._refuse(question)
@@ -111,6 +111,8 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
                 body = diff_text(item, cwd, marks, limit=limit, whole_lines=True)
             case schema.Content(content=schema.TextContent(text=text)):
                 body = _text_rows(text, rows, marks)
+                if body.plain == title.plain.split(" ", 2)[-1]:
+                    continue
             case _:
                 continue
         parts.append(Indented(body))
@@ -118,15 +120,11 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
 
 
 def options_text(offered: dict[str, Choice], *, cut: bool) -> Text:
-    """The answers with their keys."""
-    text = Text(overflow="fold")
-    for key, choice in offered.items():
-        text.append(f"  [{key}] ", style="bold")
-        text.append(one_line(choice.name))
+    """The answers with their keys, a line each."""
+    lines = [(key, one_line(choice.name)) for key, choice in offered.items()]
     if cut:
-        text.append(f"  [{VIEW}] ", style="bold")
-        text.append("View all of it")
-    return text
+        lines.append((VIEW, "View all of it"))
+    return Text("\n").join(Text.assemble((f"  [{key}]", "bold"), f" {name}", overflow="fold") for key, name in lines)
 
 
 def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:

@@ -16,6 +16,10 @@ PLAN_ROWS = 8
 """Steps of a plan that are drawn live; the whole is printed when the turn ends."""
 
 
+TITLE_COLUMNS = 40
+"""What of a call's title leaves room for the time beside it; its own line has the whole."""
+
+
 def bottom_region(
     unfinished: RenderableType | None,
     calls: Iterable[Call],
@@ -58,7 +62,8 @@ def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: b
     if len(running) > 1:
         return f"running {len(running)} tools"
     if running:
-        return f"running {running[0].title or 'a tool'}"
+        title = one_line(running[0].title) or "a tool"
+        return f"running {title if len(title) <= TITLE_COLUMNS else title[:TITLE_COLUMNS].rstrip() + '…'}"
     if thought:
         return f"thinking, {thought:,} characters"
     return "answering" if answering else "waiting for the model"

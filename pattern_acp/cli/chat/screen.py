@@ -70,6 +70,21 @@ class Indented:
             yield Segment.line()
 
 
+class Trimmed:
+    """A renderable without the empty lines above and below it."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's protocol."""
+        lines = console.render_lines(self._inner, options.update(height=None), pad=False)
+        full = [index for index, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
+        for line in lines[full[0] : full[-1] + 1] if full else ():
+            yield from line
+            yield Segment.line()
+
+
 class Bottom:
     """The last lines of a renderable, as many as the screen has room for."""
 

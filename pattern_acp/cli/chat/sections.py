@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from pattern_acp.cli.chat.screen import Screen
 
-Section = Literal["", "answer", "calls", "note", "user"]
+Section = Literal["", "answer", "calls", "note", "plan", "user"]
 
 
 class Sections:

@@ -149,7 +149,7 @@ class Transcript:
 
     def _print_plan(self, entries: Sequence[schema.PlanEntry]) -> None:
         self._printed_plan = tuple(entries)
-        self._sections.print("note", Text("Plan", style="bold"), plan_text(entries, self._marks))
+        self._sections.print("plan", Text("Plan", style="bold"), plan_text(entries, self._marks))
 
 
 def user_text(content: schema.ContentBlock, marks: Marks) -> Text:
