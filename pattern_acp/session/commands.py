@@ -42,11 +42,11 @@ def command_in(text: str) -> Command | None:
     stripped = text.strip()
     if not stripped.startswith("/"):
         return None
-    name, _, argument = stripped[1:].partition(" ")
-    first, newline, rest = name.partition("\n")
-    if newline:
-        name, argument = first, f"{rest} {argument}"
-    return Command(name, argument.strip()) if name in COMMANDS else None
+    # `split` alone would forgive spaces behind the slash.
+    words = stripped[1:].split(None, 1) if stripped[1:2].strip() else []
+    if not words or words[0] not in COMMANDS:
+        return None
+    return Command(words[0], words[1].strip() if len(words) > 1 else "")
 
 
 async def run_help(session: "Session", argument: str) -> str:
@@ -102,12 +102,12 @@ async def run_memory(session: "Session", argument: str) -> str:
 
 async def run_remember(session: "Session", argument: str) -> str:
     """Append the text to the `human` block as the person's own words; `project:` in front chooses the project."""
-    if not argument:
-        raise InvalidRequestError("Say what to remember: /remember TEXT.")
     label, text = "human", argument
     for prefix in ("persona", "human", "project"):
         if argument.lower().startswith(f"{prefix}:"):
             label, text = prefix, argument[len(prefix) + 1 :].strip()
+    if not text:
+        raise InvalidRequestError("Say what to remember: /remember TEXT.")
     edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
     change = await session.person_memory.commit(edit, None)
     added = len(change.after) - len(change.before)

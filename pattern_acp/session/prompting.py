@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
-from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
@@ -99,7 +99,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     runner = ToolRunner(shared.tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
-        return await _build(session, history)
+        return await _build(session, turn_id, history)
 
     loop = TurnLoop(
         model=ModelInUse(provider, info),
@@ -118,15 +118,29 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         session.state.notices.extend(session.workbench.take_warnings())
 
 
-async def _build(session: "Session", history: Sequence[Message]) -> ProviderRequest:
-    blocks = await session.memory.blocks()
+async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:
+    """The memory that this request shows. Damaged memory never stops a turn: the person is told once a session."""
+    try:
+        blocks = await session.memory.blocks()
+    except BlockError as error:
+        logger.warning("memory could not be read: %s", type(error).__name__)
+        if not session.state.told_of_memory:
+            session.state.told_of_memory = True
+            sentence = f"> This session goes on without memory: {error.sentence}\n\n"
+            await show_sentence(session.sink, turn_id, session.constellation.ids, sentence)
+        return []
+    return [MemoryView(b.label, b.description, b.text, b.limit) for b in blocks]
+
+
+async def _build(session: "Session", turn_id: TurnId, history: Sequence[Message]) -> ProviderRequest:
+    memory = await current_memory(session, turn_id)
     return build_request(
         session_id=session.session_id,
         stable=stable_part(session),
         model=session.state.model,
         thought_level=thought_level_of(session.state.model, session.state.thought_level),
         history=history,
-        memory=[MemoryView(b.label, b.description, b.text, b.limit) for b in blocks],
+        memory=memory,
         notes=mode_notes(session.state.policy.mode),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
     )

@@ -67,6 +67,8 @@ class SessionState:
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
+    told_of_memory: bool = False
+    """Whether the person was told that memory cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

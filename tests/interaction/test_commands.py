@@ -1,0 +1,215 @@
+"""Slash commands: answered by the program, never seen by the model, kept in the transcript."""
+
+import pytest
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.commands import COMMANDS, command_in
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.requests import updates_of
+from pattern_acp.testing.scripts import says
+from pattern_acp.testing.transcript import shown
+
+
+async def answer(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    return agent.editor.said()
+
+
+async def opened(agent: RunningAgent) -> str:
+    return await agent.editor.open_session(str(agent.folder))
+
+
+def test_all_commands_of_the_contract_are_there():
+    assert set(COMMANDS) >= {"help", "status", "memory", "remember", "recall", "model", "doctor"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/etc/hosts",
+        "/",
+        "//help",
+        "/Help",
+        "/helpme",
+        "help",
+        "see /help",
+        "/etc/hosts says no",
+        "/unknown",
+        "/ help",
+        "",
+    ],
+)
+def test_what_is_no_known_command_stays_a_prompt(text: str):
+    assert command_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "argument"),
+    [
+        ("/help", "help", ""),
+        ("  /help  ", "help", ""),
+        ("/memory human", "memory", "human"),
+        ("/remember\tTabs matter", "remember", "Tabs matter"),
+        ("/remember  two  spaces", "remember", "two  spaces"),
+        ("/remember a\nb", "remember", "a\nb"),
+        ("/remember\na b", "remember", "a b"),
+    ],
+)
+def test_a_command_and_its_argument(text: str, name: str, argument: str):
+    command = command_in(text)
+    assert command is not None
+    assert (command.name, command.argument) == (name, argument)
+
+
+async def test_a_path_reaches_the_model():
+    model = ScriptedProvider([says("That is a file.")])
+    async with running_agent(model) as agent:
+        assert await answer(agent, await opened(agent), "/etc/hosts") == "That is a file."
+        assert model.requests[0].messages[-1].text == "/etc/hosts"
+
+
+async def test_commands_are_advertised_with_their_hints():
+    async with running_agent(ScriptedProvider([])) as agent:
+        await opened(agent)
+        await agent.editor.wait_until(lambda: bool(agent.editor.updates))
+        (update,) = agent.editor.of_kind("available_commands_update")
+        assert [command["name"] for command in update["availableCommands"]] == list(COMMANDS)
+        hints = {c["name"]: c.get("input", {}).get("hint", "") for c in update["availableCommands"]}
+        assert hints["remember"].endswith("TEXT")
+        assert hints["help"] == ""
+
+
+async def test_help_lists_every_command():
+    async with running_agent(ScriptedProvider([])) as agent:
+        said = await answer(agent, await opened(agent), "/help")
+        assert all(f"/{name}" in said for name in COMMANDS)
+
+
+async def test_status_tells_session_model_mode_folder_and_file():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        said = await answer(agent, session, "/status")
+        for expected in (session, "scripted/test", "plan", str(agent.folder), str(agent.database.path), "bytes"):
+            assert expected in said
+
+
+async def test_what_is_remembered_is_the_persons_own_word_and_shown_by_memory():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        assert "human" in await answer(agent, session, "/remember I like short answers.")
+        assert "project" in await answer(agent, session, "/remember project: Run make check.")
+        whole = await answer(agent, session, "/memory")
+        assert "I like short answers." in whole
+        assert "Run make check." in whole
+        only = await answer(agent, session, "/memory human")
+        assert "I like short answers." in only
+        assert "Run make check." not in only
+
+        def origins(tx: Transaction) -> list[object]:
+            rows = tx.all(
+                "SELECT actor, origin FROM events WHERE kind = 'block_committed' AND stream = :s", {"s": session}
+            )
+            return [tuple(row) for row in rows]
+
+        assert await agent.database.read(origins) == [("human", "person"), ("human", "person")]
+
+
+async def test_recall_finds_memory_and_other_sessions():
+    async with running_agent(ScriptedProvider([says("The parser lives in reader.py.")])) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Where is the parser?")
+        other = await opened(agent)
+        await answer(agent, other, "/remember The parser is fragile.")
+        said = await answer(agent, other, "/recall parser")
+        assert "reader.py" in said
+        assert "fragile" in said
+        assert "Nothing" in await answer(agent, other, "/recall zeppelin")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/remember",
+        "/remember project:",
+        "/remember human:   ",
+        "/recall",
+        "/memory nowhere",
+        "/model no-such/model",
+        "/model nonsense",
+        '/recall "unbalanced AND (',
+    ],
+)
+async def test_a_bad_argument_is_answered_with_one_sentence(text: str):
+    async with running_agent(ScriptedProvider([])) as agent:
+        said = await answer(agent, await opened(agent), text)
+        assert said
+        assert "\n" not in said.strip()
+        assert "Traceback" not in said
+
+
+async def test_what_does_not_fit_into_a_block_is_refused_and_nothing_is_cut():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await answer(agent, session, "/remember " + "x" * 9000)
+        assert "8" in said
+        assert "xxxx" not in await answer(agent, session, "/memory human")
+
+
+async def test_model_lists_and_switches():
+    async with running_agent(ScriptedProvider([]), others={"other": ScriptedProvider([says("other")])}) as agent:
+        session = await opened(agent)
+        said = await answer(agent, session, "/model")
+        assert "`scripted/test` ← in use" in said
+        assert "`other/test`" in said
+        assert "other/test" in await answer(agent, session, "/model other/test")
+        assert await answer(agent, session, "Who?") == "other"
+
+
+async def test_doctor_without_a_diagnosis_says_how_to_run_one():
+    async with running_agent(ScriptedProvider([])) as agent:
+        assert "doctor" in await answer(agent, await opened(agent), "/doctor")
+
+
+async def test_the_model_never_sees_commands_or_their_answers():
+    model = ScriptedProvider([says("Hello.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/help")
+        await answer(agent, session, "/status")
+        await answer(agent, session, "Hi")
+        assert [message.text for message in model.requests[0].messages] == ["Hi"]
+
+
+async def test_commands_are_replayed_and_make_no_title():
+    async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
+        session = await opened(agent)
+        said = await answer(agent, session, "/help")
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        agent.editor.updates.clear()
+        await agent.editor.request("session/load", params)
+        assert shown(updates_of(agent.editor, session))[:2] == [("user", "/help"), ("agent", said)]
+        assert agent.editor.of_kind("session_info_update") == []
+        await answer(agent, session, "Fix the tests")
+        assert agent.editor.of_kind("session_info_update")[0]["title"] == "Fix the tests"
+
+
+async def test_a_damaged_block_does_not_stop_a_prompt_and_is_told_once():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember Something.")
+        await agent.database.write(damage)
+        said = await answer(agent, session, "Hi")
+        assert said.endswith("one")
+        assert "memory" in said
+        assert await answer(agent, session, "Hi again") == "two"
+        assert "\n" not in (await answer(agent, session, "/memory")).strip()
+
+
+def damage(tx: Transaction) -> None:
+    tx.execute("UPDATE blocks SET text = text || 'tampered', base = x'00'")
+    tx.execute("UPDATE block_updates SET data = x'00'")
