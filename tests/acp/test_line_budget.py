@@ -17,10 +17,13 @@ from pattern_acp.acp.line_budget import (
 NOTE_BYTES = 100
 
 awkward = st.sampled_from(["a", "\x00", "é", "中", "🎉", "\n", '"', "\ud800"])
-texts = st.builds(
-    lambda parts: "".join(char * count for char, count in parts),
-    st.lists(st.tuples(awkward, st.integers(1, 400)), max_size=8),
-)
+
+
+def text_of(runs: list[tuple[str, int]]) -> str:
+    return "".join(character * count for character, count in runs)
+
+
+texts: st.SearchStrategy[str] = st.lists(st.tuples(awkward, st.integers(1, 400)), max_size=8).map(text_of)
 
 
 @given(texts, st.integers(60, 600))
