@@ -36,6 +36,15 @@ BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 CREATE TRIGGER events_are_not_deleted BEFORE DELETE ON events
 BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 
+-- Events whose payload lost words that the person wanted forgotten. events.payload_hash stays that of the payload as it
+-- was, so the chain holds; this table says what the payload now hashes to, and which event did it.
+CREATE TABLE redactions (
+    event_seq INTEGER PRIMARY KEY REFERENCES events (seq),
+    payload_hash TEXT NOT NULL,          -- SHA-256 of the payload as it is now
+    at_ms INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL REFERENCES events (seq) -- the event that says who did it and why
+) STRICT;
+
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,                 -- the ACP session id
     cwd TEXT NOT NULL,                   -- absolute, as the client gave it
@@ -86,8 +95,9 @@ CREATE TABLE blocks (
     frontiers BLOB NOT NULL,             -- Loro frontiers of the newest state, encoded
     created_ms INTEGER NOT NULL,
     updated_ms INTEGER NOT NULL,
-    deleted INTEGER NOT NULL,            -- 1 when deleted; the label can then be made again
-    last_seq INTEGER NOT NULL REFERENCES events (seq) -- rule R1
+    deleted INTEGER NOT NULL,            -- 1 when deleted, 2 when forgotten for good; the label can then be made again
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    history_from INTEGER NOT NULL DEFAULT 1 -- first update whose data is still there: forgetting takes older data away
 ) STRICT;
 
 CREATE UNIQUE INDEX blocks_by_label ON blocks (scope, owner, label) WHERE deleted = 0;
@@ -95,16 +105,22 @@ CREATE UNIQUE INDEX blocks_by_label ON blocks (scope, owner, label) WHERE delete
 CREATE TABLE block_updates (
     block_id TEXT NOT NULL REFERENCES blocks (id),
     number INTEGER NOT NULL,             -- 1, 2, 3 … within the block
-    data BLOB NOT NULL,                  -- Loro update; the first is the block's creation, so that the log alone rebuilds it
+    data BLOB NOT NULL,                  -- Loro update; that of history_from is a whole document, so that the log alone rebuilds it;
+                                         -- empty for delete and restore, and where it was forgotten
     frontiers_before BLOB NOT NULL,
     frontiers_after BLOB NOT NULL,
     peer TEXT NOT NULL,                  -- Loro peer id of the process start, decimal
     actor TEXT NOT NULL,
     origin TEXT NOT NULL,
-    operation TEXT NOT NULL,             -- create, append, replace, rewrite
+    operation TEXT NOT NULL,             -- create, append, replace, rewrite, edit, undo, redo, rollback, delete,
+                                         -- restore, forget
     reason TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event of this write
+    target INTEGER,                      -- number that an undo or redo takes back, or a rollback goes back to
+    size INTEGER,                        -- characters of the text afterwards; NULL in writes before schema version 3
+    lines_added INTEGER,                 -- lines that are there afterwards and were not before
+    lines_removed INTEGER,               -- lines that were there before and are not afterwards
     PRIMARY KEY (block_id, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -117,10 +133,10 @@ CREATE TABLE block_archives (
 
 CREATE TABLE search_entries (
     id INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,                  -- block, user, assistant
-    source TEXT NOT NULL,                -- block id, or session id
+    kind TEXT NOT NULL,                  -- memory/recall.py EntryKind
+    source TEXT NOT NULL,                -- id of the block, session or archival entry
     owner TEXT NOT NULL,                 -- persona name or project key that may find it
-    item TEXT NOT NULL,                  -- paragraph number, or message id
+    item TEXT NOT NULL,                  -- paragraph number, message id, or piece of an archival entry
     text TEXT NOT NULL,
     words TEXT NOT NULL,                 -- text with identifiers split at case and underscore
     at_ms INTEGER NOT NULL,
@@ -138,6 +154,79 @@ BEGIN INSERT INTO search_fts (rowid, text, words) VALUES (new.id, new.text, new.
 
 CREATE TRIGGER search_entries_delete AFTER DELETE ON search_entries
 BEGIN INSERT INTO search_fts (search_fts, rowid, text, words) VALUES ('delete', old.id, old.text, old.words); END;
+
+CREATE TABLE archival_entries (
+    id TEXT PRIMARY KEY,
+    scope TEXT NOT NULL,                 -- persona, project, shared
+    owner TEXT NOT NULL,                 -- persona name, or project key
+    text TEXT NOT NULL,                  -- never changed; a correction is a new entry that supersedes this one
+    text_hash TEXT NOT NULL,             -- SHA-256 of the text with case and white space evened out, to find repeats
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    supersedes TEXT REFERENCES archival_entries (id), -- the entry that this one replaces; NULL for none
+    verified_ms INTEGER,                 -- when the fact was last found true; NULL for never
+    check_command TEXT NOT NULL,         -- how to find out whether it still is; '' for no way
+    last_seq INTEGER NOT NULL REFERENCES events (seq) -- rule R1
+) STRICT;
+
+CREATE INDEX archival_entries_by_owner ON archival_entries (scope, owner, at_ms);
+
+CREATE INDEX archival_entries_by_hash ON archival_entries (text_hash);
+
+CREATE UNIQUE INDEX archival_entries_by_superseded ON archival_entries (supersedes) WHERE supersedes IS NOT NULL;
+
+CREATE TRIGGER archival_entries_are_not_rewritten
+BEFORE UPDATE OF id, scope, owner, text, text_hash, actor, origin, reason, at_ms ON archival_entries
+BEGIN SELECT RAISE (ABORT, 'archival entries are immutable'); END;
+
+CREATE INDEX search_entries_by_owner ON search_entries (owner, kind, source, at_ms);
+
+CREATE TABLE embedding_models (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,           -- EmbeddingModel.name
+    dimensions INTEGER NOT NULL,         -- numbers of a vector; 0 before the first
+    used_ms INTEGER NOT NULL             -- last start that used it; its vectors go when that is long ago
+) STRICT;
+
+CREATE TABLE embedding_queue (
+    model INTEGER NOT NULL REFERENCES embedding_models (id) ON DELETE CASCADE,
+    entry INTEGER NOT NULL REFERENCES search_entries (id) ON DELETE CASCADE,
+    PRIMARY KEY (model, entry)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX embedding_queue_by_entry ON embedding_queue (entry);
+
+CREATE TRIGGER search_entries_queue AFTER INSERT ON search_entries
+BEGIN INSERT INTO embedding_queue (model, entry) SELECT id, new.id FROM embedding_models; END;
+
+-- The truth about vectors. The indexes of sqlite-vec over them (db/vector.py) can be dropped and made again.
+CREATE TABLE vectors (
+    id INTEGER PRIMARY KEY,
+    entry INTEGER NOT NULL REFERENCES search_entries (id) ON DELETE CASCADE,
+    model INTEGER NOT NULL REFERENCES embedding_models (id) ON DELETE CASCADE,
+    dimensions INTEGER NOT NULL,
+    content_hash TEXT NOT NULL,          -- SHA-256 of the text it was made from
+    vector BLOB NOT NULL,                -- 32-bit floats, length 1
+    indexed INTEGER NOT NULL,            -- 1 when the index holds it
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event of the text it was made from
+    UNIQUE (entry, model)
+) STRICT;
+
+CREATE INDEX vectors_not_indexed ON vectors (model) WHERE indexed = 0;
+
+CREATE TABLE index_leftovers (
+    model INTEGER NOT NULL REFERENCES embedding_models (id) ON DELETE CASCADE,
+    entry INTEGER NOT NULL,              -- in the index, but no longer among the vectors
+    PRIMARY KEY (model, entry)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER vectors_delete AFTER DELETE ON vectors WHEN old.indexed = 1
+BEGIN
+    INSERT OR IGNORE INTO index_leftovers (model, entry)
+    SELECT id, old.entry FROM embedding_models WHERE id = old.model;
+END;
 
 CREATE TABLE grants (
     id INTEGER PRIMARY KEY,

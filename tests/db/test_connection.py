@@ -21,11 +21,14 @@ from pattern_acp.db.errors import (
     DatabaseUnreachableError,
     DiskFullError,
 )
+from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.testing.constellation import FakeClock, temporary_constellation
 
 CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+
+NEWEST = len(load_migrations())
 
 
 def add_blob(tx: Transaction, name: str, size: int = 1) -> None:
@@ -170,7 +173,7 @@ async def test_the_facts_name_versions():
         facts = constellation.database.facts
         assert facts.sqlite_version == apsw.sqlite_lib_version()
         assert facts.fts5
-        assert facts.schema_version == 1
+        assert facts.schema_version == NEWEST
         assert constellation.database.path == constellation.path
         await constellation.database.checkpoint()
 
@@ -283,10 +286,10 @@ async def test_a_newer_database_is_refused_with_both_versions(tmp_path: Path):
     raw = connect(str(path), flags=CREATE)
     raw.execute("PRAGMA user_version = 99")
     raw.close()
-    with pytest.raises(DatabaseNewerError, match=r"version 99.* up to 1") as caught:
+    with pytest.raises(DatabaseNewerError, match=rf"version 99.* up to {NEWEST}\b") as caught:
         async with open_database(path, clock=FakeClock()):
             pass
-    assert (caught.value.found, caught.value.known) == (99, 1)
+    assert (caught.value.found, caught.value.known) == (99, NEWEST)
 
 
 async def test_the_database_of_another_program_is_refused_and_unchanged(tmp_path: Path):

@@ -12,10 +12,11 @@ from pattern_acp.db.raw import connect
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.testing.constellation import FakeClock
 
-SECOND = Migration(
-    2, "0002_moods", "CREATE TABLE moods (name TEXT NOT NULL) STRICT; INSERT INTO moods VALUES ('calm');"
+NEWEST = len(load_migrations())
+NEXT = Migration(
+    NEWEST + 1, "9999_moods", "CREATE TABLE moods (name TEXT NOT NULL) STRICT; INSERT INTO moods VALUES ('calm');"
 )
-BROKEN = Migration(2, "0002_broken", "CREATE TABLE moods (name TEXT) STRICT; INSERT INTO nowhere VALUES (1);")
+BROKEN = Migration(NEWEST + 1, "9999_broken", "CREATE TABLE moods (name TEXT) STRICT; INSERT INTO nowhere VALUES (1);")
 
 
 def tables(tx: Transaction) -> set[str]:
@@ -64,13 +65,13 @@ async def test_an_older_file_is_copied_before_it_is_changed(tmp_path: Path):
     path = tmp_path / "constellation.db"
     await create(path)
     clock = FakeClock(1234)
-    async with open_database(path, clock=clock, migrations=(*load_migrations(), SECOND)) as database:
+    async with open_database(path, clock=clock, migrations=(*load_migrations(), NEXT)) as database:
         assert await database.read(lambda tx: tx.all("SELECT name FROM moods")) == [("calm",)]
-        assert database.facts.schema_version == 2
+        assert database.facts.schema_version == NEWEST + 1
         rows = await database.read(lambda tx: tx.all("SELECT at_ms, from_version, to_version, path FROM backups"))
-    assert rows == [(1234, 1, 2, "constellation.v1.1234.backup.db")]
-    backup = tmp_path / "constellation.v1.1234.backup.db"
-    assert header(backup) == (APPLICATION_ID, 1)
+    assert rows == [(1234, NEWEST, NEWEST + 1, f"constellation.v{NEWEST}.1234.backup.db")]
+    backup = tmp_path / f"constellation.v{NEWEST}.1234.backup.db"
+    assert header(backup) == (APPLICATION_ID, NEWEST)
     async with open_database(backup, clock=clock) as database:
         assert await database.read(lambda tx: tx.all("SELECT hash FROM blobs")) == [("kept",)]
 
@@ -81,7 +82,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     with pytest.raises(DatabaseError, match="nowhere"):
         async with open_database(path, clock=FakeClock(), migrations=(*load_migrations(), BROKEN)):
             pass
-    assert header(path) == (APPLICATION_ID, 1)
+    assert header(path) == (APPLICATION_ID, NEWEST)
     async with open_database(path, clock=FakeClock()) as database:
         assert "moods" not in await database.read(tables)
 
@@ -89,10 +90,10 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
 async def test_reading_an_older_file_does_not_migrate_it(tmp_path: Path):
     path = tmp_path / "constellation.db"
     await create(path)
-    newer = (*load_migrations(), SECOND)
+    newer = (*load_migrations(), NEXT)
     async with open_database(path, clock=FakeClock(), read_only=True, migrations=newer) as database:
-        assert database.facts.schema_version == 1
-    assert header(path) == (APPLICATION_ID, 1)
+        assert database.facts.schema_version == NEWEST
+    assert header(path) == (APPLICATION_ID, NEWEST)
 
 
 def test_several_processes_may_create_one_file_at_once(tmp_path: Path):
