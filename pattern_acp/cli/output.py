@@ -58,7 +58,7 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in {"strict", "surrogateescape"}:
         # A Windows console in a legacy code page, or LANG=C: show what it can, never fail.
         stream.reconfigure(errors="backslashreplace")
     try:

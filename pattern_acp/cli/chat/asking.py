@@ -111,7 +111,7 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
                 body = diff_text(item, cwd, marks, limit=limit, whole_lines=True)
             case schema.Content(content=schema.TextContent(text=text)):
                 body = _text_rows(text, rows, marks)
-                if body.plain == title.plain.split(" ", 2)[-1]:
+                if one_line(body.plain) == one_line(call.title or ""):
                     continue
             case _:
                 continue

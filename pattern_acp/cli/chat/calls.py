@@ -147,6 +147,8 @@ def one_line(text: str) -> str:
 
 
 def _note(call: Call, text: str, marks: Marks) -> Text:
+    if one_line(plain_text(text)) == one_line(call.title):
+        return Text()
     if call.kind is ToolKind.EXECUTE:
         return last_lines(plain_text(text), OUTPUT_LINES, marks)
     quiet = call.kind in {ToolKind.READ, ToolKind.SEARCH, ToolKind.EDIT}

@@ -22,15 +22,16 @@ class Interrupts:
         self._raises = False
 
     def take(self) -> bool:
-        """Whether Ctrl-C was pressed since the last call."""
-        noted, self._noted = self._noted, 0
-        return noted > 0
+        """Whether Ctrl-C was pressed; each press is told once."""
+        noted = self._noted > 0
+        self._noted -= noted
+        return noted
 
     def check(self) -> None:
         """Raise what was noted.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed since the last call.
+            KeyboardInterrupt: Ctrl-C was pressed.
         """
         if self.take():
             raise KeyboardInterrupt

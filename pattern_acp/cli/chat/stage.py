@@ -69,5 +69,5 @@ def write_hint(text: str) -> None:
 
 def forgive(stream: TextIO) -> None:
     """Show `?` for a character that the terminal does not know, instead of failing."""
-    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in {"strict", "surrogateescape"}:
         stream.reconfigure(errors="replace")
