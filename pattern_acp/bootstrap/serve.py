@@ -36,6 +36,8 @@ async def _serve(process: Process, read_fd: int, write_fd: int) -> None:
 
 async def serve_transport(process: Process, transport: Transport, *, last_resort: bool = True) -> None:
     """Serve one client over `transport`. `last_resort` ends the process when shutdown takes too long."""
+    for problem in process.loaded.problems:
+        logger.warning("%s", problem)
     services = LazyServices(process)
     agent = Agent(transport, services, translate)
     async with anyio.create_task_group() as tasks:
