@@ -25,6 +25,8 @@ class FileHabits:
     """Never answers fs requests."""
     error: RpcError | None = None
     """Answers every fs request with this."""
+    hold: anyio.Event | None = None
+    """Answers no fs request before this is set."""
     missing_as_empty: bool = False
     """Answers "" for a file that does not exist (CodeCompanion, Toad)."""
     formatter: Callable[[str], str] = str
@@ -69,6 +71,8 @@ class FakeEditorFiles:
         path: str = self._params(context.method, raw)["path"]
         if self.habits.mute:
             await anyio.sleep_forever()
+        if self.habits.hold is not None:
+            await self.habits.hold.wait()
         if self.habits.error is not None:
             raise self.habits.error
         return path

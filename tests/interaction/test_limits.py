@@ -1,0 +1,86 @@
+"""When a turn stops by itself, and what is said about it."""
+
+from pattern_acp.config.settings import Settings, TurnSettings
+from pattern_acp.journal.events import TurnEnded
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
+
+
+def limited(**limits: int) -> Settings:
+    return Settings(editor_deadline_seconds=5, turn=TurnSettings(**limits))
+
+
+async def test_the_number_of_model_requests_is_limited():
+    model = ScriptedProvider([calls("list_directory", path=".")], repeat=True)
+    async with running_agent(model, settings=limited(max_model_requests=3)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert len(model.requests) == 3
+        assert "limit of 3 model requests" in agent.editor.said()
+        (ended,) = of_type(await events_of(agent, session), TurnEnded)
+        assert ended.stop_reason == "max_turn_requests"
+
+
+async def test_the_next_prompt_goes_on_where_the_limit_stopped():
+    model = ScriptedProvider([calls("list_directory", path="."), says("Done.")])
+    async with running_agent(model, settings=limited(max_model_requests=1)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert len(results_of(model.requests[1])) == 1
+
+
+async def test_the_time_of_a_turn_is_limited():
+    model = ScriptedProvider([calls("list_directory", path=".")], repeat=True)
+    async with running_agent(model, settings=limited(max_wall_seconds=0)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert len(model.requests) == 1
+        assert "limit of 0 seconds" in agent.editor.said()
+
+
+async def test_an_identical_failing_call_is_told_at_three_and_stopped_at_five():
+    model = ScriptedProvider([calls("read_file", path="missing.txt")], repeat=True)
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert len(model.requests) == 5
+        told = ["times in a row" in result.text for result in results_of(model.requests[4])]
+        assert told == [False, False, True, True]
+        assert "same failing call 5 times in a row" in agent.editor.said()
+
+
+async def test_two_failing_calls_side_by_side_are_stopped_as_well():
+    both = calls("read_file", path="missing.txt") + calls("read_file", path="gone.txt")
+    model = ScriptedProvider([both], repeat=True)
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert len(model.requests) == 5
+
+
+async def test_a_call_that_succeeds_in_between_starts_the_count_afresh():
+    fails, works = calls("read_file", path="missing.txt"), calls("list_directory", path=".")
+    model = ScriptedProvider([fails, fails, works, fails, fails, works, fails, says("Done.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert len(model.requests) == 8
+        assert not any("times in a row" in result.text for result in results_of(model.requests[7]))
+
+
+async def test_a_notice_about_repeats_is_still_there_after_a_load():
+    fails = calls("read_file", path="missing.txt")
+    model = ScriptedProvider([fails, fails, fails, says("I give up."), says("Yes.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        told = last_result(model.requests[3]).text
+        assert "3 times in a row" in told
+        load: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", load)
+        await agent.editor.prompt(session, "Again?")
+        assert last_result(model.requests[4]).text == told
