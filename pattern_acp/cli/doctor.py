@@ -1,24 +1,43 @@
-"""`pattern-acp doctor`: the diagnosis as a table, or as JSON."""
+"""`pattern-acp doctor`: the diagnosis as a table, as lines for a pipe, or as JSON."""
 
 import json
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, Health, diagnose
+from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health, diagnose
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Doctor
+from pattern_acp.cli.chat.marks import Marks, marks_for
+from pattern_acp.cli.output import OutputClosed, format_table, printable, write_line
 
-MARKS = {Health.OK: ("✓", "green"), Health.NOTE: ("•", "yellow"), Health.BROKEN: ("✗", "bold red")}
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+SETTING = "Setting "
+"""How the names of findings about settings that are in use begin; they have a table of their own."""
+
+STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
 
 def run_doctor(arguments: Doctor, process: Process) -> int:
     """Print the diagnosis; 1 when something that is needed is broken."""
     diagnosis = anyio.run(diagnose, process)
-    if arguments.json:
-        print_json(diagnosis)
-    else:
-        print_table(diagnosis)
+    try:
+        if arguments.json:
+            print_json(diagnosis)
+        elif sys.stdout.isatty():
+            from rich.console import Console
+
+            print_table(diagnosis, Console())
+        else:
+            print_lines(diagnosis)
+    except OutputClosed:
+        pass  # `head` has seen enough; the exit code still tells
     return EXIT_OK if diagnosis.is_usable else EXIT_ERROR
 
 
@@ -28,30 +47,68 @@ def print_json(diagnosis: Diagnosis) -> None:
         {"name": one.name, "health": one.health.value, "detail": one.detail, "remedy": one.remedy}
         for one in diagnosis.findings
     ]
-    json.dump({"ok": diagnosis.is_usable, "findings": findings}, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    write_line(json.dumps({"ok": diagnosis.is_usable, "findings": findings}, indent=2))
 
 
-def print_table(diagnosis: Diagnosis) -> None:
-    """A table with a mark a line, and a last line that sums up."""
-    from rich.console import Console
-    from rich.table import Table
+def print_lines(diagnosis: Diagnosis) -> None:
+    """One line a finding, however long, for a pipe."""
+    rows = [
+        (one.health.value, one.name, f"{one.detail} Remedy: {one.remedy}" if one.remedy else one.detail)
+        for one in diagnosis.findings
+    ]
+    write_line(format_table(("STATE", "WHAT", "DETAIL"), rows))
+    write_line(summary(diagnosis))
+
+
+def print_table(diagnosis: Diagnosis, console: "Console") -> None:
+    """Two tables, findings and settings, and a last line that sums up."""
     from rich.text import Text
+
+    marks = marks_for(console.encoding)
+    settings = [one for one in diagnosis.findings if is_setting(one)]
+    console.print(_table([one for one in diagnosis.findings if not is_setting(one)], marks))
+    if settings:
+        console.print(Text("\nSettings", style="bold"))
+        console.print(_table(settings, marks))
+    health = Health.OK if diagnosis.is_usable else Health.BROKEN
+    console.print(Text(f"\n{summary(diagnosis)}", style=STYLES[health]))
+
+
+def is_setting(finding: Finding) -> bool:
+    """Whether a finding tells the value of a setting, and nothing is wrong with it."""
+    return finding.name.startswith(SETTING) and finding.health is Health.OK
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """The diagnosis in one sentence."""
+    broken = [finding.name for finding in diagnosis.findings if finding.health is Health.BROKEN]
+    notes = sum(finding.health is Health.NOTE for finding in diagnosis.findings)
+    if broken:
+        return f"Broken: {printable(', '.join(broken))}."
+    if notes:
+        return f"Everything that is needed works; {notes} {'remark' if notes == 1 else 'remarks'} above."
+    return "Everything that is needed works."
+
+
+def _table(findings: Sequence[Finding], marks: Marks) -> "Table":
+    from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(width=1)
-    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for finding in diagnosis.findings:
-        mark, style = MARKS[finding.health]
-        detail = Text(finding.detail)
-        if finding.remedy:
-            detail.append(f"\n→ {finding.remedy}", style=style)
-        table.add_row(Text(mark, style=style), finding.name, detail)
-    console = Console()
-    console.print(table)
-    broken = [finding.name for finding in diagnosis.findings if finding.health is Health.BROKEN]
-    if broken:
-        console.print(Text(f"\nBroken: {', '.join(broken)}.", style="bold red"))
-    else:
-        console.print(Text("\nEverything that is needed works.", style="bold green"))
+    for finding in findings:
+        table.add_row(*_cells(finding, marks))
+    return table
+
+
+def _cells(finding: Finding, marks: Marks) -> "tuple[Text, Text, Text]":
+    from rich.text import Text
+
+    style = STYLES[finding.health]
+    signs = {Health.OK: marks.done, Health.NOTE: marks.kind("other"), Health.BROKEN: marks.failed}
+    detail = Text(printable(finding.detail))
+    if finding.remedy:
+        detail.append(f"\n{marks.kind('read')} {printable(finding.remedy)}", style=style)
+    name = finding.name.removeprefix(SETTING) if is_setting(finding) else finding.name
+    return Text(signs[finding.health], style=style), Text(name, style="bold"), detail

@@ -2,35 +2,45 @@
 
 import json
 import sys
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Sessions
+from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
 from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.messages import ResourcePart, TextPart
 from pattern_acp.journal import sessions as store
-from pattern_acp.journal.events import Event, MessageRecorded, ToolCallFinished, ToolCallStarted, TurnStarted
+from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.session.registry import delete_session
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 PAGE = 200
+"""Sessions that are listed: the newest; older ones are found by /recall."""
 
 
 def run_sessions(arguments: Sessions, process: Process) -> int:
     """List, show or delete; 1 when the named session does not exist."""
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
-    if not path.exists():
+    try:
+        if path.exists():
+            return anyio.run(_run, arguments, path)
         if arguments.action == "list":
-            _print_rows((), as_json=arguments.json)
+            print_sessions((), arguments)
             return EXIT_OK
         return _no_such(arguments.session)
-    return anyio.run(_run, arguments, path)
+    except OutputClosed:
+        return EXIT_OK
 
 
 async def _run(arguments: Sessions, path: Path) -> int:
@@ -39,12 +49,12 @@ async def _run(arguments: Sessions, path: Path) -> int:
         if arguments.action == "list":
             cwd = None if arguments.everywhere else str(Path.cwd())
             rows, _ = await database.read(lambda tx: store.list_sessions(tx, cwd=cwd, cursor=None, limit=PAGE))
-            _print_rows(rows, as_json=arguments.json)
+            print_sessions(rows, arguments)
             return EXIT_OK
         if arguments.action == "delete":
             deleted = await delete_session(database, arguments.session, now=SystemClock().now_ms())
             if deleted:
-                sys.stdout.write(f"Deleted {arguments.session}.\n")
+                write_line(f"Deleted {arguments.session}.")
             return EXIT_OK if deleted else _no_such(arguments.session)
         return await _show(database, arguments)
 
@@ -55,71 +65,91 @@ async def _show(database: Database, arguments: Sessions) -> int:
     if row is None:
         return _no_such(arguments.session)
     recorded = await database.read(lambda tx: read_stream(tx, session_id))
+    events = [item.event for item in recorded]
     if arguments.json:
-        for item in recorded:
-            line = {"seq": item.seq, "at_ms": item.at_ms, "actor": item.actor, "event": type(item.event).__name__}
-            sys.stdout.write(json.dumps(line) + "\n")
-        return EXIT_OK
-    _print_transcript(row, (item.event for item in recorded))
+        print_updates(events)
+    else:
+        print_transcript(row, events)
     return EXIT_OK
 
 
-def _print_rows(rows: Iterable[store.SessionRow], *, as_json: bool) -> None:
-    if as_json:
+def print_sessions(rows: Sequence[store.SessionRow], arguments: Sessions) -> None:
+    """The list: as JSON, as a table for a terminal, or with every column for a pipe."""
+    if arguments.json:
         listed = [
-            {"id": row.session_id, "title": row.title, "cwd": row.cwd, "updated": _moment(row.updated_ms)}
+            {"id": row.session_id, "title": row.title, "cwd": row.cwd, "updated": moment(row.updated_ms, UTC)}
             for row in rows
         ]
-        sys.stdout.write(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
-        return
-    from rich.console import Console
-    from rich.table import Table
+        write_line(json.dumps(listed, indent=2))
+    elif not rows:
+        here = "anywhere" if arguments.everywhere else "here"
+        more = "" if arguments.everywhere else " `pattern-acp sessions list --all` lists those of every folder."
+        write_line(f"No sessions {here} yet.{more}")
+    elif sys.stdout.isatty():
+        from rich.console import Console
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Session", "Updated", "Title", "Folder"):
-        table.add_column(name, overflow="fold", no_wrap=name == "Updated")
-    for row in rows:
-        table.add_row(row.session_id, _moment(row.updated_ms), row.title, row.cwd)
-    console = Console()
-    if table.row_count:
-        console.print(table)
+        print_table(rows, Console(), everywhere=arguments.everywhere)
     else:
-        console.print("No sessions here yet. `pattern-acp sessions list --all` lists those of every folder.")
+        cells = [(row.session_id, moment(row.updated_ms), row.title, row.cwd) for row in rows]
+        write_line(format_table(("SESSION", "UPDATED", "TITLE", "FOLDER"), cells))
 
 
-def _print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:
-    from rich.console import Console
-    from rich.markdown import Markdown
+def print_table(rows: Sequence[store.SessionRow], console: "Console", *, everywhere: bool) -> None:
+    """One line a session; with `everywhere`, a heading for every run of sessions of one folder."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for index, (cwd, group) in enumerate(groupby(rows, key=lambda row: row.cwd)):
+        if everywhere:
+            if index:
+                console.print()
+            console.print(Text(printable(cwd), style="bold"))
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True, style="cyan")
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for row in group:
+            title = " ".join(printable(row.title).split())
+            table.add_row(Text(row.session_id), Text(moment(row.updated_ms)), Text(title or "untitled"))
+        console.print(table)
+
+
+def print_updates(events: Iterable[Event]) -> None:
+    """A session as JSON lines: the updates of session/update that a replay of it sends."""
+    import msgspec
+
+    from pattern_acp.acp.updates import replay_updates
+
+    for update in replay_updates(events):
+        write_json(cast("JsonObject", msgspec.to_builtins(update)))
+
+
+def print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:
+    """A session as `pattern-acp chat` shows it."""
     from rich.rule import Rule
     from rich.text import Text
 
-    console = Console()
-    console.print(Rule(f"{row.title or 'Untitled'} · {row.cwd}"))
-    titles: dict[str, str] = {}
-    for event in events:
-        match event:
-            case TurnStarted(message=message):
-                shown = [p.text if isinstance(p, TextPart) else p.name for p in message.parts if _is_shown(p)]
-                console.print(Text(f"\n❯ {' '.join(shown)}", style="bold cyan"))
-            case MessageRecorded(message=message) if message.text.strip():
-                console.print(Markdown(message.text))
-            case ToolCallStarted(call=call):
-                titles[call.call_id] = call.title
-            case ToolCallFinished(call_id=call_id, status=status):
-                style = "green" if status == "completed" else "red"
-                console.print(Text(f"  {status}  {titles.get(call_id, call_id)}", style=style))
-            case _:
-                pass
+    from pattern_acp.acp.updates import replay_updates
+    from pattern_acp.cli.chat.known import Known
+    from pattern_acp.cli.chat.stage import reading_stage
+    from pattern_acp.cli.chat.transcript import Transcript
+
+    stage = reading_stage()
+    heading = f"{printable(row.title) or 'Untitled'} {stage.marks.dot} {printable(row.cwd)}"
+    stage.screen.print(Rule(Text(" ".join(heading.split()), style="bold")))
+    transcript = Transcript(
+        stage.screen, stage.answer, stage.marks, Known(row.cwd), lambda _: "", SystemClock().monotonic
+    )
+    for update in replay_updates(events):
+        transcript.show(update)
+    transcript.settle()
 
 
-def _is_shown(part: object) -> bool:
-    return isinstance(part, TextPart | ResourcePart)
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+def moment(at_ms: int, zone: tzinfo | None = None) -> str:
+    """A moment to the minute, in the person's own time zone unless one is given."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).strftime("%Y-%m-%d %H:%M")
 
 
 def _no_such(session: str) -> int:
-    sys.stderr.write(f"pattern-acp: there is no session {session}; `pattern-acp sessions list --all` lists them.\n")
+    write_error(f"pattern-acp: there is no session {session}; `pattern-acp sessions list --all` lists them.")
     return EXIT_ERROR

@@ -113,18 +113,20 @@ def wanted(chat: Run) -> "Wanted":
 
 def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "Opened") -> int:
     """Show the session and run its turns; the exit code."""
+    from pattern_acp.cli.chat.asking import Asker
     from pattern_acp.cli.chat.known import Known
-    from pattern_acp.cli.chat.stage import build_stage
+    from pattern_acp.cli.chat.stage import chat_stage, keys_of_person
     from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.cli.chat.turns import Turns
     from pattern_acp.cli.chat.views import JsonView, ScreenView, TurnView
 
     arguments = chat.arguments
-    stage = build_stage(arguments.answer, chat.interrupts, json=arguments.json)
+    stage = chat_stage(json=arguments.json)
+    asker = Asker(stage.screen, stage.marks, arguments.answer, keys_of_person(stage, chat.interrupts))
     known = Known(opened.cwd, opened.title, opened.mode, opened.model)
     tail = conversation.terminals.tail
     transcript = Transcript(stage.screen, stage.answer, stage.marks, known, tail, time.monotonic)
-    view: TurnView = JsonView(stage.asker, opened.cwd) if arguments.json else ScreenView(transcript, stage.asker)
+    view: TurnView = JsonView(asker, opened.cwd) if arguments.json else ScreenView(transcript, asker)
 
     def start(text: str) -> None:
         portal.start_task_soon(conversation.prompt, text)

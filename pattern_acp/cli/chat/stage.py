@@ -7,14 +7,13 @@ holds JSON lines alone. Must not know: what is shown.
 
 import io
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TextIO
 
 from rich.console import Console
 
 from pattern_acp.cli.chat.answers import Answer, PlainAnswer, RenderedAnswer
-from pattern_acp.cli.chat.asking import Asker, Keys
+from pattern_acp.cli.chat.asking import Keys
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.keyboard import LineKeys, TerminalKeys, can_read_keys
 from pattern_acp.cli.chat.marks import ASCII, Marks, marks_for
@@ -28,37 +27,42 @@ class Stage:
     screen: Screen
     answer: Answer
     marks: Marks
-    asker: Asker
 
 
-def build_stage(answer: Literal["ask", "allow", "deny"], interrupts: Interrupts, *, json: bool) -> Stage:
-    """The stage for this process's standard streams."""
+def chat_stage(*, json: bool) -> Stage:
+    """The stage of a chat on this process's standard streams."""
     for stream in (sys.stdout, sys.stderr):
         forgive(stream)
     on_terminal = sys.stdout.isatty() and not json
     console = Console(stderr=not on_terminal)
     marks = marks_for(console.encoding)
-    can_redraw = console.is_terminal and not console.is_dumb_terminal
-    rendered = on_terminal and marks is not ASCII
-    # A plain answer is written past the console, which would then redraw over it.
-    live = can_redraw and not json and (rendered or not on_terminal)
-    screen = Screen(console, live=live)
-    shown: Answer = RenderedAnswer(screen) if rendered else PlainAnswer(sys.stdout, on_screen=on_terminal)
-    return Stage(
-        screen,
-        shown,
-        marks,
-        Asker(screen, marks, answer, keys_of(sys.stdin, interrupts, write_hint, can_redraw=can_redraw)),
-    )
+    can_redraw = console.is_terminal and not console.is_dumb_terminal and not json
+    if on_terminal and marks is not ASCII:
+        screen = Screen(console, live=can_redraw)
+        return Stage(screen, RenderedAnswer(screen), marks)
+    # A plain answer is written past the console, which must not redraw over it.
+    screen = Screen(console, live=can_redraw and not on_terminal)
+    return Stage(screen, PlainAnswer(sys.stdout, on_screen=on_terminal), marks)
 
 
-def keys_of(stdin: TextIO, interrupts: Interrupts, write: Callable[[str], None], *, can_redraw: bool) -> Keys | None:
+def reading_stage() -> Stage:
+    """The stage of a finished session: everything goes to stdout, and nothing is redrawn."""
+    forgive(sys.stdout)
+    console = Console()
+    marks = marks_for(console.encoding)
+    screen = Screen(console, live=False)
+    rendered = console.is_terminal and marks is not ASCII
+    return Stage(screen, RenderedAnswer(screen) if rendered else PlainAnswer(sys.stdout, on_screen=True), marks)
+
+
+def keys_of_person(stage: Stage, interrupts: Interrupts) -> Keys | None:
     """Where answers come from; None when nobody can be asked."""
-    if not stdin.isatty():
+    if not sys.stdin.isatty():
         return None
-    if can_redraw and can_read_keys(stdin):
-        return TerminalKeys(stdin, interrupts)
-    return LineKeys(stdin, write, interrupts)
+    console = stage.screen.console
+    if console.is_terminal and not console.is_dumb_terminal and can_read_keys(sys.stdin):
+        return TerminalKeys(sys.stdin, interrupts)
+    return LineKeys(sys.stdin, write_hint, interrupts)
 
 
 def write_hint(text: str) -> None:
