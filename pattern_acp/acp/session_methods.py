@@ -31,6 +31,8 @@ class SessionMethods:
         self._client = client
         self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
         self._announced: set[SessionId] = set()
+        self.answered = anyio.Event()
+        """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new. Nothing is sent about the session before its answer."""
@@ -136,6 +138,7 @@ class SessionMethods:
 
     def _announce_later(self, session: Session, context: RequestContext) -> None:
         async def announce() -> None:
+            self.answered.set()
             await anyio.sleep(COMMANDS_DELAY)
             await self._client.view(session.session_id).show_commands()
 

@@ -1,9 +1,8 @@
 """The heavy half: an open constellation, its sessions, and the tasks that serve them."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +12,6 @@ from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
-from pattern_acp.bootstrap.diagnosis import report
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
@@ -32,6 +30,9 @@ CLOSE_SECONDS = 1.0
 
 LEASE_SECONDS = 20.0
 """Between two renewals of leases; another machine takes a lease for dead after 60 s."""
+
+REFRESH_SECONDS = 2.0
+"""Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,16 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             open_constellation(process, providers) as shared,
             anyio.create_task_group() as tasks,
         ):
-            shared.diagnose = partial(report, process, shared)
+            shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
-            tasks.start_soon(providers.refresh, name="model lists")
-            tasks.start_soon(_warm, providers, name="warm the HTTP client")
+            methods = SessionMethods(sessions, client)
+            tasks.start_soon(_use_the_pause, methods, providers, shared.default_model.qualified, name="warm up")
             try:
-                yield OpenSessions(SessionMethods(sessions, client), client.introduce)
+                yield OpenSessions(methods, client.introduce)
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                     await _wind_down(sessions, shared)
@@ -78,12 +79,26 @@ def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMea
     return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
 
 
-async def _warm(providers: Providers) -> None:
+def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:
+    async def diagnose() -> str:
+        # Late: the first answers should not wait for the import of what a person seldom asks for.
+        from pattern_acp.bootstrap.diagnosis import report
+
+        return await report(process, shared)
+
+    return diagnose
+
+
+async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:
+    """While the person writes the first prompt, make ready what it needs; later, see which models there are."""
+    await methods.answered.wait()
     try:
-        await anyio.to_thread.run_sync(providers.warm)
+        await anyio.to_thread.run_sync(providers.warm, model)
     except (PatternError, ImportError) as error:
         # Sessions go on without a network; a request that needs it says the same to the person.
         logger.warning("The HTTP client is not ready. %s", error)
+    await anyio.sleep(REFRESH_SECONDS)
+    await providers.refresh()
 
 
 async def _lease_pause() -> None:

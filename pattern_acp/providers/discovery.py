@@ -16,14 +16,11 @@ from pattern_acp.providers.catalogue import ListedModel, Thinking
 from pattern_acp.providers.endpoints import anthropic_headers, base_url, endpoint, openai_headers
 from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.http import HttpClient
-from pattern_acp.providers.local_servers import LocalServer
+from pattern_acp.providers.local_servers import LOCAL_SECONDS, LocalServer
 from pattern_acp.providers.status import error_of_status
 
 LIST_SECONDS = 10.0
 """A list that takes longer is left for the next start."""
-
-LOCAL_SECONDS = 0.3
-"""All local servers together (issue 2, section 6)."""
 
 LIST_BYTES = 4 * 1024 * 1024
 

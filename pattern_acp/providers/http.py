@@ -83,16 +83,16 @@ class HttpClient:
         self._remote: httpx.AsyncClient | None = None
         self._local: httpx.AsyncClient | None = None
 
-    def warm(self) -> httpx.AsyncClient:
-        """Build the client for remote servers. Blocking (certificates); for a worker thread, and safe from any.
+    def warm(self, url: str) -> None:
+        """Build the client for `url`. Blocking (certificates); for a worker thread, and safe from any.
 
         Raises:
             ProviderConnectionError: the environment names certificates or a proxy that cannot be used.
         """
-        with self._lock:
-            if self._remote is None:
-                self._remote = _remote_client(self._timeout)
-            return self._remote
+        if is_plain_loopback(url):
+            self._local_client()
+        else:
+            self._remote_client()
 
     def post(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
         """Send `request` and give the response once its headers are there.
@@ -132,19 +132,24 @@ class HttpClient:
     async def _client(self, url: str) -> httpx.AsyncClient:
         if is_plain_loopback(url):
             return self._local_client()
-        if self._remote is None:
-            await anyio.to_thread.run_sync(self.warm)
-        return self.warm()
+        return self._remote or await anyio.to_thread.run_sync(self._remote_client)
+
+    def _remote_client(self) -> httpx.AsyncClient:
+        with self._lock:
+            if self._remote is None:
+                self._remote = _build_remote_client(self._timeout)
+            return self._remote
 
     def _local_client(self) -> httpx.AsyncClient:
-        if self._local is None:
-            # An empty trust store: this client only ever speaks plain HTTP.
-            bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
-        return self._local
+        with self._lock:
+            if self._local is None:
+                # An empty trust store: this client only ever speaks plain HTTP.
+                bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
+            return self._local
 
 
-def _remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
+def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
         return httpx.AsyncClient(timeout=timeout)
     except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -16,7 +16,8 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, describe, is_chat_model
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.providers.endpoints import is_official
-from pattern_acp.providers.local_servers import LOCAL_SERVERS, LocalServer
+from pattern_acp.providers.listening import listening
+from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
 from pattern_acp.providers.model_lists import ModelLists
 
 if TYPE_CHECKING:
@@ -86,12 +87,16 @@ class KnownModels:
         await anyio.to_thread.run_sync(self._lists.save)
 
     async def find_local(self) -> None:
-        """Look for local servers, at most 0.3 s (without the first import of httpx)."""
+        """Look for local servers, at most 0.3 s, and httpx's import when something listens."""
+        candidates = [self._configured[server.name] for server in LOCAL_SERVERS]
+        candidates = await listening(candidates, LOCAL_SECONDS)
+        if not candidates:
+            self.local = ()
+            return
         http = await self._http()
         # After the client, whose import of httpx ran in a worker thread.
         from pattern_acp.providers.discovery import find_local_servers
 
-        candidates = [self._configured[server.name] for server in LOCAL_SERVERS]
         self.local = await find_local_servers(http, candidates)
 
     async def _refresh_list(self, provider: ProviderSettings) -> None:

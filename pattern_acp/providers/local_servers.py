@@ -15,6 +15,10 @@ LOCAL_SERVERS: tuple[ProviderSettings, ...] = (
 """In the order in which they are preferred. The person's own settings of the same name come before these."""
 
 
+LOCAL_SECONDS = 0.3
+"""Longest that looking for all of them together may take (issue 2, section 6)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalServer:
     """A server that answered, with its models."""

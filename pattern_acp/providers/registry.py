@@ -18,7 +18,7 @@ from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
-from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.endpoints import base_url, is_official
 from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
@@ -122,9 +122,14 @@ class Providers:
             if not any(usable_providers(self._settings)):
                 tasks.start_soon(self._models.find_local)
 
-    def warm(self) -> None:
-        """Import httpx and build its client. Blocking (about 0.2 s), for a worker thread."""
-        self._client().warm()
+    def warm(self, qualified: str) -> None:
+        """Get ready for the first request to a model: httpx and its client, where the model is behind HTTP.
+
+        Blocking (about 0.1 s), for a worker thread.
+        """
+        settings = self._configured.get(qualified.partition("/")[0])
+        if settings is not None and settings.wire in {"anthropic", "openai"}:
+            self._client().warm(base_url(settings))
 
     async def aclose(self) -> None:
         """Close all connections."""

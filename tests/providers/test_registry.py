@@ -180,7 +180,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path: Path):
 
 
 def test_warming_builds_the_client():
-    Providers(settings()).warm()
+    Providers(settings(ANTHROPIC)).warm("anthropic/any")
 
 
 def test_a_missing_key_is_told_before_anything_is_sent():
