@@ -58,8 +58,8 @@ async def events_of(agent: RunningAgent, session_id: str) -> list[Event]:
     return [item.event for item in await agent.database.read(lambda tx: read_stream(tx, session_id))]
 
 
-def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
-    """The events of one type, in order."""
+def of_type(events: Sequence[object], kind: type[T]) -> list[T]:
+    """The events, or other things, of one type, in order."""
     return [event for event in events if isinstance(event, kind)]
 
 

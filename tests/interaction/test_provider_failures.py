@@ -1,0 +1,189 @@
+"""What the person sees when the model fails, and that the session goes on."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.journal.events import ErrorReported, MessageRecorded, TurnEnded
+from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.providers import errors
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, ProviderStop, TextDelta
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.scripts import calls, gate, says, stops, thinks
+from pattern_acp.testing.turns import events_of, of_type, prompting, unpaired_calls
+
+FAILURES: list[ProviderError] = [
+    errors.ProviderConnectionError("The provider could not be reached; check the network."),
+    errors.ProviderStalledError("Nothing came for 90 s; try again."),
+    errors.ProviderOverloadedError("The provider is overloaded; try again later.", 1_000),
+    errors.ProviderRequestError("The provider does not know the model; choose another."),
+    errors.ContextTooLongError("The conversation is too long for the model; start a new session."),
+    errors.ProviderProtocolError("The answer was HTML; check base_url."),
+    errors.EmptyAnswerError("The model gave an empty answer; prompt again."),
+    errors.ContentFilteredError("The provider's filter refused the prompt; put it differently."),
+]
+
+
+async def session_goes_on(agent: RunningAgent, session: str) -> None:
+    before = agent.editor.said()
+    assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+    assert agent.editor.said().removeprefix(before) == "Here again."
+    assert unpaired_calls(agent.model.requests[-1]) == []
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=[type(failure).__name__ for failure in FAILURES])
+async def test_a_failure_is_a_visible_message_and_an_ordinary_end(failure: ProviderError):
+    model = ScriptedProvider([(failure,), says("Here again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert agent.editor.said() == failure.sentence
+        (reported,) = of_type(await events_of(agent, session), ErrorReported)
+        assert (reported.kind, reported.sentence) == (type(failure).__name__, failure.sentence)
+        await session_goes_on(agent, session)
+        # The sentence is ours; the model never said it.
+        assert [message.text for message in model.requests[1].messages] == ["Go.", "And now?"]
+
+
+async def test_a_failure_after_a_tool_call_keeps_the_call_and_its_result():
+    failure = errors.ProviderOverloadedError("The provider is overloaded; try again later.")
+    model = ScriptedProvider([says("Let me see.") + calls("list_directory", path="."), (failure,), says("Here again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        await session_goes_on(agent, session)
+        assert [message.role.value for message in model.requests[2].messages] == ["user", "assistant", "tool", "user"]
+
+
+async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():
+    failure = errors.ProviderProtocolError("The stream broke in the middle of an event.")
+    model = ScriptedProvider([(*says("Half an "), failure), says("Here again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert agent.editor.said() == "Half an " + failure.sentence
+        recorded = of_type(await events_of(agent, session), MessageRecorded)
+        assert (recorded[0].message.text, recorded[0].complete) == ("Half an ", False)
+        await session_goes_on(agent, session)
+
+
+async def test_refused_credentials_are_an_error_that_names_the_variable_and_nothing_follows_it():
+    failure = errors.ProviderAuthError("The key in ANTHROPIC_API_KEY was refused; set another one.")
+    model = ScriptedProvider([(*says("I "), failure), says("Here again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        with pytest.raises(RemoteError) as caught:
+            await agent.editor.prompt(session, "Go.")
+        assert caught.value.code == -32000
+        assert "ANTHROPIC_API_KEY" in caught.value.message
+        (ended,) = of_type(await events_of(agent, session), TurnEnded)
+        assert ended.sentence == failure.sentence
+        await session_goes_on(agent, session)
+
+
+async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
+    model = ScriptedProvider([says("Half an ans") + stops(ProviderStop.INTERRUPTED), says("Here again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert agent.editor.said().startswith("Half an ans")
+        assert "incomplete" in agent.editor.said()
+        recorded = of_type(await events_of(agent, session), MessageRecorded)
+        assert [item.complete for item in recorded] == [False, True]
+        assert [item.for_model for item in recorded] == [True, False]
+        await session_goes_on(agent, session)
+
+
+async def test_calls_of_a_stream_that_is_cut_do_not_run():
+    cut = says("I write.") + calls("write_file", path="new.txt", content="x") + stops(ProviderStop.INTERRUPTED)
+    async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert agent.editor.of_kind("tool_call") == []
+        assert agent.editor.asked == []
+        await session_goes_on(agent, session)
+
+
+@pytest.mark.parametrize(
+    "turn", [(), says(""), says(" \n"), thinks("Hm.")], ids=["nothing", "empty", "blank", "thought"]
+)
+async def test_an_empty_answer_is_told(turn: tuple[()]):
+    async with running_agent(ScriptedProvider([turn, says("Here again.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert "without an answer" in agent.editor.said()
+        await session_goes_on_after_blank(agent, session)
+
+
+async def session_goes_on_after_blank(agent: RunningAgent, session: str) -> None:
+    before = len(agent.editor.said())
+    assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+    assert agent.editor.said()[before:] == "Here again."
+    assert all(message.parts for message in agent.model.requests[-1].messages)
+
+
+ENDS = [
+    (ProviderStop.MAX_TOKENS, "max_tokens", "output limit"),
+    (ProviderStop.REFUSAL, "refusal", "refused"),
+    (ProviderStop.CONTENT_FILTER, "refusal", "filter"),
+]
+
+
+@pytest.mark.parametrize(("stop", "reason", "said"), ENDS, ids=[stop.value for stop, _, _ in ENDS])
+async def test_the_model_s_own_ends_have_their_stop_reason_and_a_sentence(stop: ProviderStop, reason: str, said: str):
+    async with running_agent(ScriptedProvider([says("Well, ") + stops(stop), says("Here again.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": reason}
+        assert agent.editor.said().startswith("Well, ")
+        assert said in agent.editor.said()
+        await session_goes_on(agent, session)
+
+
+async def test_an_answer_that_is_all_cut_off_calls_leaves_nothing_behind():
+    cut = calls("write_file", path="new.txt", content="x") + stops(ProviderStop.MAX_TOKENS)
+    async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_tokens"}
+        await session_goes_on_after_blank(agent, session)
+
+
+class FaultyProvider:
+    """Raises what no provider should."""
+
+    name = "faulty"
+
+    @asynccontextmanager
+    async def stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        yield self._events(request)
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        yield TextDelta(f"{len(request.messages)} ")
+        raise ZeroDivisionError
+
+
+async def test_a_fault_of_ours_is_a_visible_message_and_the_session_goes_on():
+    model = ScriptedProvider([says("Here again.")])
+    async with running_agent(model, others={"faulty": FaultyProvider()}) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        choice: JsonDict = {"sessionId": session, "configId": "model", "value": "faulty/test"}
+        await agent.editor.request("session/set_config_option", choice)
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert "fault in pattern-acp" in agent.editor.said()
+        await agent.editor.request("session/set_config_option", {**choice, "value": "scripted/test"})
+        await session_goes_on(agent, session)
+
+
+async def test_a_failure_while_another_prompt_waits_lets_it_run():
+    waits = gate()
+    failure = errors.ProviderConnectionError("The provider could not be reached; check the network.")
+    async with running_agent(ScriptedProvider([(waits, failure), says("Here again.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session) as flight:
+            await waits.reached.wait()
+            assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+            assert await flight.stop_reason() == "cancelled"
+        assert agent.editor.said() == "Here again."
