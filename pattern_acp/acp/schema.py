@@ -157,6 +157,9 @@ CLIENT_METHODS: Mapping[str, Method] = {
 }
 """What we may call on a client, where it advertises it."""
 
+UNREADABLE_SERVER = "(one that cannot be read)"
+"""The name of an MCP server whose entry is not one (interop rule 8: servers never fail a session)."""
+
 _OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
 
 
@@ -174,6 +177,8 @@ def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
 
 def repair(path: str, value: object) -> object:
     """What is forgiven in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
+    if path.startswith("mcpServers"):
+        return _repair_servers(path, value)
     if path == "clientInfo" and isinstance(value, dict) and "version" not in value:
         return {**cast("dict[str, object]", value), "version": ""}
     if _OPTIONAL_DETAIL.search(path) or (path.rpartition(".")[2] == "_meta" and not isinstance(value, dict)):
@@ -181,6 +186,24 @@ def repair(path: str, value: object) -> object:
     if path == "prompt[].type" and isinstance(value, str) and value not in CONTENT_BLOCK_TYPES:
         return "unsupported"
     return KEEP
+
+
+def _repair_servers(path: str, value: object) -> object:
+    """A server that cannot be read has no name: reported like the others, and no reason to refuse a session."""
+    if path == "mcpServers":
+        return [{"name": UNREADABLE_SERVER}]
+    if path == "mcpServers[]":
+        is_sound = isinstance(value, dict) and "name" in value
+        return KEEP if is_sound else {"name": UNREADABLE_SERVER}
+    if path == "mcpServers[].name":
+        return KEEP if isinstance(value, str) else UNREADABLE_SERVER
+    # The same misfit is mended in all servers at once, so what fits in the others has to stay.
+    if path in {"mcpServers[].args", "mcpServers[].env", "mcpServers[].headers"}:
+        return KEEP if isinstance(value, list) else DROP
+    if path in {"mcpServers[].env[]", "mcpServers[].headers[]"}:
+        is_pair = isinstance(value, dict) and {"name", "value"} <= cast("dict[str, object]", value).keys()
+        return KEEP if is_pair else {"name": "", "value": ""}
+    return KEEP if isinstance(value, str) else ""
 
 
 def parse_protocol_version(raw: msgspec.Raw) -> int:

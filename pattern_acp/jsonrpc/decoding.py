@@ -112,7 +112,11 @@ def _mend(box: dict[str, object], error: msgspec.ValidationError, repair: Repair
     steps = ["[]" if step.startswith("[") else step for step in steps]
     mended = False
     for holder, key in list(_places(box, ["$", *steps])):
-        substitute = _substitute(what, _spell(steps), _get(holder, key), repair)
+        path, value = _spell(steps), _get(holder, key)
+        substitute = _substitute(what, path, value, repair)
+        if substitute is DROP and isinstance(key, int):
+            # An element cannot be left out; it can only be replaced.
+            substitute = repair(path, value)
         mended = _put(holder, key, substitute) or mended
     return mended
 

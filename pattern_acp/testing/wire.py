@@ -93,7 +93,9 @@ class WireJudge:
         if isinstance(method, str) and "id" in members:
             self._open.setdefault(_key(members["id"]), []).append(method)
             if method in {"session/load", "session/resume"} and isinstance(params, dict):
-                self._sessions.add(cast("Members", params).get("sessionId"))
+                session = cast("Members", params).get("sessionId")
+                if isinstance(session, str):
+                    self._sessions.add(session)
 
     def agent_wrote(self, line: bytes) -> None:
         """Check a line of the agent.

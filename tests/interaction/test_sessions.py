@@ -145,6 +145,29 @@ async def test_servers_that_a_client_passes_are_reported_once_and_never_fatal(se
         assert agent.editor.said() == "two"
 
 
+@pytest.mark.parametrize(
+    "servers",
+    [
+        "nonsense",
+        5,
+        {"files": {"command": "x"}},
+        [5],
+        [None],
+        [{}],
+        [{"name": 5}],
+        [{"command": "x"}],
+        [{"name": "files", "args": "no list", "env": [5], "headers": {"a": "b"}, "url": []}],
+        [{"name": "files", "command": "x"}, "nonsense", {"name": "more", "command": "y"}],
+    ],
+)
+async def test_servers_that_make_no_sense_are_reported_and_never_fatal(servers: object):
+    async with running_agent(ScriptedProvider([says("one")])) as agent:
+        answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": servers})
+        await agent.editor.prompt(answer["sessionId"], "Hi")
+        assert "MCP" in agent.editor.said()
+        assert agent.editor.said().endswith("one")
+
+
 async def test_missing_servers_are_no_servers():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
         answer = await agent.editor.request("session/new", {"cwd": str(agent.folder)})
