@@ -11,6 +11,7 @@ from pattern_acp.acp.agent import Agent
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import LazyServices
 from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
 from pattern_acp.jsonrpc.transport import Transport
 
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 1.2
 """For closing services once the connection ended."""
 
-LAST_RESORT_SECONDS = 1.9
+LAST_RESORT_SECONDS = 1.8
 """When a thread that cannot be stopped holds the process, it ends all the same (invariant 9: within 2 s)."""
 
 
@@ -39,7 +40,7 @@ async def serve_transport(process: Process, transport: Transport, *, last_resort
     for problem in process.loaded.problems:
         logger.warning("%s", problem)
     services = LazyServices(process)
-    agent = Agent(transport, services, translate)
+    agent = Agent(_EndNoticing(transport) if last_resort else transport, services, translate)
     async with anyio.create_task_group() as tasks:
         owner = anyio.Event()
 
@@ -52,12 +53,31 @@ async def serve_transport(process: Process, transport: Transport, *, last_resort
         tasks.start_soon(_stop_on_signal, connection, last_resort, name="signals")
         with connection:
             await agent.run()
-        if last_resort:
-            _end_at_last()
         with anyio.move_on_after(SHUTDOWN_SECONDS):
             services.stop()
             await owner.wait()
         tasks.cancel_scope.cancel()
+
+
+class _EndNoticing:
+    """`Transport` that starts the clock of invariant 9 when the peer is gone.
+
+    What follows may take long: turns that end wait, each for a bounded time, for a client that does not read.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def receive(self) -> bytes | Oversize | None:
+        """See `Transport.receive`."""
+        item = await self._inner.receive()
+        if item is None:
+            _end_at_last()
+        return item
+
+    async def send(self, line: bytes) -> None:
+        """See `Transport.send`."""
+        await self._inner.send(line)
 
 
 def translate(error: Exception) -> RpcError | None:

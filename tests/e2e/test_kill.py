@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -14,7 +15,6 @@ from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import (
     Event,
     MessagePartial,
@@ -84,16 +84,19 @@ class Acknowledged:
 
 def facts_in(update: JsonDict) -> set[str]:
     """The facts that a completed memory write shows as new in its diff."""
-    diffs = [item for item in update.get("content") or [] if item["type"] == "diff"]
-    lines = [line for diff in diffs for line in diff["newText"].splitlines()]
-    return {line for line in lines if line.startswith("fact ")}
+    diffs = (item for item in cast("list[JsonDict]", update.get("content", [])) if item["type"] == "diff")
+    return {line for diff in diffs for line in str(diff["newText"]).splitlines() if line.startswith("fact ")}
 
 
 def turns_of_round(number: int) -> list[list[dict[str, object]]]:
     """Streaming, reading, a command, a plan, a file and three memory writes in one prompt of about a second."""
 
     def stream(words: int) -> list[dict[str, object]]:
-        return [step for word in range(words) for step in ({"text": f"word{word} "}, {"wait_ms": 12})]
+        steps: list[dict[str, object]] = []
+        for word in range(words):
+            steps += [{"text": f"word{word} "}]
+            steps += [{"wait_ms": 12}]
+        return steps
 
     def remember(index: int) -> dict[str, object]:
         arguments = {"label": "human", "operation": "append", "text": f"fact {number}.{index}"}
@@ -157,12 +160,8 @@ def recorded_texts(events: list[Event]) -> dict[str, str]:
         if isinstance(event, MessagePartial):
             texts[event.message_id] = event.text
         elif isinstance(event, MessageRecorded):
-            texts[event.message.message_id] = text_of(event.message)
+            texts[event.message.message_id] = event.message.text
     return texts
-
-
-def text_of(message: Message) -> str:
-    return message.text
 
 
 async def check_journal(constellation: Path, session: str, acknowledged: Acknowledged) -> None:
