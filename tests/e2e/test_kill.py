@@ -94,8 +94,8 @@ def turns_of_round(number: int) -> list[list[dict[str, object]]]:
     def stream(words: int) -> list[dict[str, object]]:
         steps: list[dict[str, object]] = []
         for word in range(words):
-            steps += [{"text": f"word{word} "}]
-            steps += [{"wait_ms": 12}]
+            steps.append({"text": f"word{word} "})
+            steps.append({"wait_ms": 12})
         return steps
 
     def remember(index: int) -> dict[str, object]:
