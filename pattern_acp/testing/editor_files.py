@@ -31,6 +31,8 @@ class FileHabits:
     """Answers "" for a file that does not exist (CodeCompanion, Toad)."""
     formatter: Callable[[str], str] = str
     """What it makes of a text that is written."""
+    saves: bool = True
+    """Whether a write reaches the disk or stays in the buffer."""
     before_read: Callable[[str], None] = lambda _path: None
     """Called with the path before a read is answered; a person may be typing."""
 
@@ -62,10 +64,11 @@ class FakeEditorFiles:
     async def _write(self, raw: msgspec.Raw, context: RequestContext) -> None:
         path = await self._begin(raw, context)
         text = self.habits.formatter(msgspec.json.decode(bytes(raw), type=JsonDict)["content"])
-        file = anyio.Path(path)
-        await file.parent.mkdir(parents=True, exist_ok=True)
-        await file.write_bytes(text.encode("utf-8"))
         self.buffers[path] = text
+        if self.habits.saves:
+            file = anyio.Path(path)
+            await file.parent.mkdir(parents=True, exist_ok=True)
+            await file.write_bytes(text.encode("utf-8"))
 
     async def _begin(self, raw: msgspec.Raw, context: RequestContext) -> str:
         path: str = self._params(context.method, raw)["path"]

@@ -45,7 +45,8 @@ class FakeTerminals:
         self._params = params
         self.by_id: dict[str, FakeTerminalState] = {}
         self.run: Callable[[FakeTerminalState], None] = end_with("", 0)
-        self.create_error: RpcError | None = None
+        self.errors: dict[str, RpcError] = {}
+        """Methods that are answered with an error and not done."""
         self.mute_methods: set[str] = set()
         """Methods that are never answered, though they are done."""
 
@@ -61,8 +62,7 @@ class FakeTerminals:
 
     async def _create(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
         params = self._params(context.method, raw)
-        if self.create_error is not None:
-            raise self.create_error
+        self._raise_error(context)
         terminal_id = f"term_{len(self.by_id) + 1}"
         pairs = cast("list[dict[str, str]]", params.get("env") or [])
         env = {pair["name"]: pair["value"] for pair in pairs}
@@ -102,7 +102,13 @@ class FakeTerminals:
         return state
 
     def _named(self, raw: msgspec.Raw, context: RequestContext) -> FakeTerminalState:
-        return self.by_id[self._params(context.method, raw)["terminalId"]]
+        params = self._params(context.method, raw)
+        self._raise_error(context)
+        return self.by_id[params["terminalId"]]
+
+    def _raise_error(self, context: RequestContext) -> None:
+        if context.method in self.errors:
+            raise self.errors[context.method]
 
     async def _stay_mute(self, context: RequestContext) -> None:
         if context.method in self.mute_methods:
