@@ -33,11 +33,16 @@ def create_index(tx: Transaction, model: int, dimensions: int) -> bool:
     Raises:
         DatabaseError: it cannot be made.
     """
-    if tx.one(_EXISTS, (_name(model),)):
+    if has_index(tx, model):
         return False
     definition = f"entry INTEGER PRIMARY KEY, owner TEXT PARTITION KEY, code BIT[{dimensions:d}]"
     tx.execute(_literal(f"CREATE VIRTUAL TABLE {_name(model)} USING vec0({definition})"))
     return True
+
+
+def has_index(tx: Transaction, model: int) -> bool:
+    """Whether there is an index of this model."""
+    return tx.one(_EXISTS, (_name(model),)) is not None
 
 
 def drop_index(tx: Transaction, model: int) -> None:

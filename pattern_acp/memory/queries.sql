@@ -3,14 +3,32 @@
 -- name: find_block
 -- The text and the facts of one block.
 SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
-    frontiers
+    frontiers, history_from
 FROM blocks
 WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
+
+-- name: find_deleted_block
+-- The block of a label that was deleted last and can be restored.
+SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
+    frontiers, history_from
+FROM blocks
+WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 1
+ORDER BY updated_ms DESC, rowid DESC
+LIMIT 1;
+
+-- name: list_deleted_blocks
+-- The blocks of several owners that can be restored, deleted last first; the owners are a JSON list of [scope, owner].
+SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
+    b.frontiers, b.history_from
+FROM json_each(:owners) AS wanted
+JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
+WHERE b.deleted = 1
+ORDER BY b.updated_ms DESC, b.rowid DESC;
 
 -- name: list_blocks
 -- The blocks of several owners, oldest first; the owners are a JSON list of [scope, owner].
 SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers
+    b.frontiers, b.history_from
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 0
@@ -68,12 +86,44 @@ WHERE id = :block_id;
 -- name: insert_update
 -- One write: its update, its versions, and who did it, from what, and why.
 INSERT INTO block_updates (
-    block_id, number, data, frontiers_before, frontiers_after, peer, actor, origin, operation, reason, at_ms, last_seq
+    block_id, number, data, frontiers_before, frontiers_after, peer, actor, origin, operation, reason, at_ms, last_seq,
+    target, size, lines_added, lines_removed
 )
 VALUES (
     :block_id, :number, :data, :frontiers_before, :frontiers_after, :peer, :actor, :origin, :operation, :reason,
-    :at_ms, :seq
+    :at_ms, :seq, :target, :size, :lines_added, :lines_removed
 );
+
+-- name: mark_block
+-- A block that was deleted (1) or restored (0), as its newest write.
+UPDATE blocks
+SET deleted = :deleted, head_update = :number, updated_ms = :at_ms, last_seq = :seq
+WHERE id = :block_id AND head_update = :number - 1;
+
+-- name: list_writes
+-- The newest writes of a block below a number, with the stream that holds their events.
+SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
+    u.lines_added, u.lines_removed
+FROM block_updates AS u
+JOIN events AS e ON e.seq = u.last_seq
+WHERE u.block_id = :block_id AND u.number < :before
+ORDER BY u.number DESC
+LIMIT :limit;
+
+-- name: read_write
+-- One write of a block, with the stream that holds its event.
+SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
+    u.lines_added, u.lines_removed
+FROM block_updates AS u
+JOIN events AS e ON e.seq = u.last_seq
+WHERE u.block_id = :block_id AND u.number = :number;
+
+-- name: read_history
+-- All writes of a block, oldest first, as history is worked out from them.
+SELECT number, operation, target, data, frontiers_after
+FROM block_updates
+WHERE block_id = :block_id
+ORDER BY number;
 
 -- name: store_archive
 -- The full snapshot of a block, in the place of the one before.
@@ -114,23 +164,58 @@ DELETE FROM search_entries
 WHERE source = :source;
 
 -- name: search
--- The passages that match best, BM25 with the split identifiers at a lower weight.
-SELECT e.id, e.kind, e.source, e.item, e.at_ms, -bm25(search_fts, 1.0, 0.6) AS score
+-- The visible passages among the best of the whole index, BM25 with the split identifiers at a lower weight; how many
+-- of the best were looked at is the last column.
+WITH best AS MATERIALIZED (
+    SELECT rowid AS entry, rank AS score
+    FROM search_fts
+    WHERE search_fts MATCH :match AND rank MATCH 'bm25(1.0, 0.6)'
+    ORDER BY rank
+    LIMIT :looked_at
+)
+SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score, (SELECT count(*) FROM best)
+FROM best
+CROSS JOIN search_entries AS e ON e.id = best.entry
+WHERE e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded
+ORDER BY best.score
+LIMIT :candidates;
+
+-- name: search_visible
+-- The passages that match best of the visible ones: for when most of the index is not visible.
+SELECT e.id, e.kind, e.source, e.item, e.at_ms, -bm25(search_fts, 1.0, 0.6) AS score, 0
 FROM search_fts
-JOIN search_entries AS e ON e.id = search_fts.rowid
+CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
 WHERE search_fts MATCH :match
     AND e.owner IN (SELECT value FROM json_each(:owners))
-    AND (e.kind = 'block' OR e.source <> :excluded)
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded
 ORDER BY score DESC
 LIMIT :candidates;
 
+-- name: read_candidates
+-- Passages that are near in meaning; they are a JSON list of entry ids.
+SELECT e.id, e.kind, e.source, e.item, e.at_ms
+FROM json_each(:entries) AS wanted
+JOIN search_entries AS e ON e.id = wanted.value;
+
 -- name: neighbours
--- Passages of the same session that were stored near a hit; the hits are a JSON list of entry ids.
-SELECT DISTINCT near.id, near.kind, near.source, near.item, near.at_ms
+-- Visible passages of the same session that were stored near a hit; the hits are a JSON list of entry ids.
+SELECT DISTINCT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS hit ON hit.id = wanted.value
-JOIN search_entries AS near ON near.id BETWEEN hit.id - :reach AND hit.id + :reach
-WHERE near.source = hit.source AND near.owner = hit.owner AND hit.kind <> 'block';
+JOIN search_entries AS e ON e.id BETWEEN hit.id - :reach AND hit.id + :reach
+WHERE e.source = hit.source AND e.owner = hit.owner
+    AND e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded;
 
 -- name: read_found
 -- The text of the passages that will be shown, with the label of the block they are from.
@@ -138,3 +223,223 @@ SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, '')
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value
 LEFT JOIN blocks AS b ON b.id = e.source;
+
+-- name: matched_words
+-- The passages with the words that a query matched between marks.
+SELECT rowid, highlight(search_fts, 0, char(2), char(3)), highlight(search_fts, 1, char(2), char(3))
+FROM search_fts
+WHERE search_fts MATCH :match AND rowid IN (SELECT value FROM json_each(:entries));
+
+-- name: find_model
+-- The number of a model.
+SELECT id FROM embedding_models WHERE name = :name;
+
+-- name: models
+-- The numbers of all models.
+SELECT id FROM embedding_models;
+
+-- name: model_dimensions
+-- How many numbers a vector of the model has.
+SELECT dimensions FROM embedding_models WHERE id = :id;
+
+-- name: insert_model
+-- A model that is used for the first time.
+INSERT INTO embedding_models (name, dimensions, used_ms) VALUES (:name, :dimensions, :now_ms);
+
+-- name: use_model
+-- A start that uses the model.
+UPDATE embedding_models SET used_ms = max(used_ms, :now_ms) WHERE id = :id;
+
+-- name: set_dimensions
+-- What the first vector of a model showed.
+UPDATE embedding_models SET dimensions = :dimensions WHERE id = :id;
+
+-- name: unused_models
+-- Models that no start used since a moment.
+SELECT id FROM embedding_models WHERE used_ms < :before_ms;
+
+-- name: delete_model
+-- A model with all its vectors.
+DELETE FROM embedding_models WHERE id = :id;
+
+-- name: delete_vectors
+-- All vectors of a model.
+DELETE FROM vectors WHERE model = :model;
+
+-- name: queue_everything
+-- Every passage is to be embedded by a model.
+INSERT OR IGNORE INTO embedding_queue (model, entry) SELECT :model, id FROM search_entries;
+
+-- name: waiting
+-- Passages that a model has not embedded yet, newest first.
+SELECT q.entry, e.text
+FROM embedding_queue AS q
+JOIN search_entries AS e ON e.id = q.entry
+WHERE q.model = :model
+ORDER BY q.entry DESC
+LIMIT :limit;
+
+-- name: count_waiting
+-- How many passages a model has not embedded yet, up to a number.
+SELECT count(*) FROM (SELECT 1 FROM embedding_queue WHERE model = :model LIMIT :at_most);
+
+-- name: read_entry
+-- The text of a passage and its event.
+SELECT text, last_seq FROM search_entries WHERE id = :id;
+
+-- name: store_vector
+-- The vector of a passage by one model; the index does not hold it yet.
+INSERT INTO vectors (entry, model, dimensions, content_hash, vector, indexed, last_seq)
+VALUES (:entry, :model, :dimensions, :content_hash, :vector, 0, :seq)
+ON CONFLICT (entry, model) DO UPDATE SET
+    dimensions = excluded.dimensions, content_hash = excluded.content_hash, vector = excluded.vector, indexed = 0,
+    last_seq = excluded.last_seq;
+
+-- name: unqueue
+-- A passage that is embedded.
+DELETE FROM embedding_queue WHERE model = :model AND entry = :entry;
+
+-- name: is_behind
+-- Whether the index of a model lacks a vector, or holds one that is gone.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM vectors WHERE model = :model AND indexed = 0)
+    OR EXISTS (SELECT 1 FROM index_leftovers WHERE model = :model);
+
+-- name: not_indexed
+-- Vectors that the index does not hold yet.
+SELECT v.entry, e.owner, v.vector
+FROM vectors AS v
+JOIN search_entries AS e ON e.id = v.entry
+WHERE v.model = :model AND v.indexed = 0
+LIMIT :limit;
+
+-- name: mark_indexed
+-- The index holds this vector now.
+UPDATE vectors SET indexed = 1 WHERE model = :model AND entry = :entry;
+
+-- name: forget_indexed
+-- The index of a model is gone.
+UPDATE vectors SET indexed = 0 WHERE model = :model AND indexed = 1;
+
+-- name: leftovers
+-- What the index holds of entries that are gone.
+SELECT entry FROM index_leftovers WHERE model = :model LIMIT :limit;
+
+-- name: delete_leftover
+-- The index holds nothing of this entry any more, or something new.
+DELETE FROM index_leftovers WHERE model = :model AND entry = :entry;
+
+-- name: count_visible
+-- How many passages are visible, up to a number.
+SELECT count(*) FROM (
+    SELECT 1
+    FROM search_entries AS e
+    WHERE e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+        AND e.at_ms BETWEEN :since_ms AND :until_ms
+        AND (:session = '' OR e.source = :session)
+        AND e.source <> :excluded
+    LIMIT :at_most
+);
+
+-- name: nearest_of_all
+-- The visible passages nearest to a vector, by comparing every one.
+SELECT e.id
+FROM search_entries AS e
+CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
+WHERE e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded
+    AND length(v.vector) = :size
+ORDER BY vec_distance_cosine(v.vector, :vector), e.id DESC
+LIMIT :count;
+
+-- name: visible_vectors
+-- The vectors of all visible passages.
+SELECT e.id, v.vector
+FROM search_entries AS e
+CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
+WHERE e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded;
+
+-- name: visible_of
+-- Those of a JSON list of entry ids that are visible.
+SELECT e.id
+FROM json_each(:entries) AS wanted
+JOIN search_entries AS e ON e.id = wanted.value
+WHERE e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded;
+
+-- name: distances
+-- How far vectors are from one; the entries are a JSON list of ids.
+SELECT v.entry, vec_distance_cosine(v.vector, :vector)
+FROM json_each(:entries) AS wanted
+JOIN vectors AS v ON v.entry = wanted.value AND v.model = :model
+WHERE length(v.vector) = :size;
+
+-- name: read_vectors
+-- The vectors of a JSON list of entry ids.
+SELECT v.entry, v.vector
+FROM json_each(:entries) AS wanted
+JOIN vectors AS v ON v.entry = wanted.value AND v.model = :model;
+
+-- name: insert_archival
+-- A new archival entry.
+INSERT INTO archival_entries (
+    id, scope, owner, text, text_hash, actor, origin, reason, at_ms, supersedes, verified_ms, check_command, last_seq
+)
+VALUES (
+    :id, :scope, :owner, :text, :text_hash, :actor, :origin, :reason, :at_ms, :supersedes, :verified_ms,
+    :check_command, :seq
+);
+
+-- name: read_archival
+-- One archival entry, with the entry that superseded it.
+SELECT a.id, a.scope, a.owner, a.text, a.actor, a.origin, a.reason, a.at_ms, coalesce(a.supersedes, ''),
+    coalesce(n.id, ''), a.verified_ms, a.check_command, a.last_seq
+FROM archival_entries AS a
+LEFT JOIN archival_entries AS n ON n.supersedes = a.id
+WHERE a.id = :id;
+
+-- name: list_archival
+-- The archival entries of several owners, newest first; the owners are a JSON list of [scope, owner].
+SELECT a.id, a.scope, a.owner, a.text, a.actor, a.origin, a.reason, a.at_ms, coalesce(a.supersedes, ''),
+    coalesce(n.id, ''), a.verified_ms, a.check_command, a.last_seq
+FROM json_each(:owners) AS wanted
+JOIN archival_entries AS a ON a.scope = wanted.value ->> 0 AND a.owner = wanted.value ->> 1
+LEFT JOIN archival_entries AS n ON n.supersedes = a.id
+WHERE (:superseded = 1 OR n.id IS NULL) AND a.at_ms <= :until_ms
+ORDER BY a.at_ms DESC, a.rowid DESC
+LIMIT :limit;
+
+-- name: same_archival
+-- The entry in force with the same text, case and white space aside.
+SELECT a.id
+FROM archival_entries AS a
+LEFT JOIN archival_entries AS n ON n.supersedes = a.id
+WHERE a.text_hash = :text_hash AND a.scope = :scope AND a.owner = :owner AND n.id IS NULL
+ORDER BY a.at_ms
+LIMIT 1;
+
+-- name: verify_archival
+-- A fact that was found true again.
+UPDATE archival_entries SET verified_ms = :verified_ms, last_seq = :seq WHERE id = :id;
+
+-- name: delete_archival
+-- An archival entry that is to be forgotten; what superseded it stays.
+DELETE FROM archival_entries WHERE id = :id;
+
+-- name: unlink_archival
+-- What superseded a forgotten entry supersedes nothing any more.
+UPDATE archival_entries SET supersedes = NULL, last_seq = :seq WHERE supersedes = :id;
+
+-- name: supersede_entries
+-- The passages of an archival entry that was superseded.
+UPDATE search_entries SET kind = 'superseded', last_seq = :seq WHERE source = :source AND kind = 'archival';

@@ -1,10 +1,11 @@
-"""Search over blocks and past messages.
+"""Search over blocks, archival entries and past messages.
 
 Owns: the rows of `search_entries` and what a search gives. Must not know: who searches, or why. Every write carries the
 number of the event whose text it indexes (rule R1).
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -14,27 +15,59 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.candidates import gather
+from pattern_acp.memory.filters import EntryKind, Filters
 from pattern_acp.memory.passages import block_passages, excerpt, message_passages
-from pattern_acp.memory.ranking import NEIGHBOUR_REACH, Candidate, Ranked, rank
-from pattern_acp.memory.words import match_expression, query_terms, split_identifiers
+from pattern_acp.memory.ranking import Candidate, Ranked, rank
+from pattern_acp.memory.vectors import QueryVector
+from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
 
 _QUERIES = load_queries("pattern_acp.memory")
-
-CANDIDATES = 60
-"""Passages that the index hands to ranking: enough that the small terms and neighbours can lift one into a page."""
-
-NEIGHBOURED = 20
-"""Best candidates whose neighbouring messages join in."""
 
 MessageKind: TypeAlias = Literal["user", "assistant"]
 """Whose message it was."""
 
+_MARKED = re.compile("\x02([^\x03]*)\x03")
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a passage was found."""
+
+    words: tuple[str, ...]
+    """Words of the passage that the query has too, in some form."""
+    text: float
+    """Its words' score over that of the best candidate, 0…1."""
+    meaning: float | None
+    """Cosine of its vector and the query's, up to 1; None where one of them has none."""
+    neighbour: float
+    """What the messages beside it gave."""
+    recency: float
+    """What its age gave."""
+
+    @property
+    def sentence(self) -> str:
+        """The reasons in a few words, such as `words: port, database; meaning 0.71`."""
+        parts = [f"words: {', '.join(self.words)}"] if self.words else []
+        if self.meaning is not None and (self.meaning >= _TOLD_MEANING or not parts):
+            parts.append(f"meaning {self.meaning:.2f}")
+        if self.neighbour > 0.0:
+            parts.append("beside a match")
+        if self.recency >= _TOLD_RECENCY:
+            parts.append("recent")
+        return "; ".join(parts)
+
+
+_TOLD_MEANING = 0.2
+_TOLD_RECENCY = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One result, best first. `text` is an excerpt; `text_score` and `spread` say why it was found.
+    """One result, best first. `text` is an excerpt, `why` says how it got here.
 
-    `source` is a block id (then `label` is its label) or a session id; `item` a paragraph number or a message id.
+    `source` is the id of a block (then `label` is its label), of an archival entry, or of a session; `item` the number
+    of a paragraph or piece, or a message id.
     """
 
     kind: str
@@ -44,8 +77,7 @@ class Found:
     text: str
     at_ms: int
     score: float
-    text_score: float
-    spread: float
+    why: Why
 
 
 def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int) -> None:
@@ -83,70 +115,50 @@ def index_message(
         _insert(tx, kind, session_id, owner, message_id, passage, at_ms, seq)
 
 
+def index_archival(tx: Transaction, *, entry_id: str, owner: str, text: str, at_ms: int, seq: int) -> None:
+    """Index an archival entry, which is new."""
+    for number, passage in enumerate(message_passages(storable(text)), start=1):
+        _insert(tx, "archival", entry_id, owner, str(number), passage, at_ms, seq)
+
+
 def remove_source(tx: Transaction, source: str) -> int:
-    """Take a block or a whole session out of the index, and say how many passages that were."""
+    """Take a block, an archival entry or a whole session out of the index, and say how many passages that were.
+
+    Their vectors go with them.
+    """
     return tx.execute(_QUERIES["delete_source"], {"source": source})
 
 
 def search(
-    tx: Transaction,
-    query: str,
-    owners: Sequence[str],
-    *,
-    limit: int,
-    now_ms: int,
-    exclude_session: str | None = None,
+    tx: Transaction, query: str, filters: Filters, *, limit: int, now_ms: int, vector: QueryVector | None = None
 ) -> tuple[Found, ...]:
-    """The best passages for `query` among what `owners` may find, best first, at most one a message.
+    """The best visible passages for `query`, best first, at most one a message.
 
-    Any input is safe; one without a word finds nothing.
+    Any input is safe; one without a word finds nothing. `vector` is the query as the embedder sees it; without one,
+    words alone count.
     """
     terms = query_terms(query)
     if not terms or limit < 1:
         return ()
-    candidates = _candidates(tx, terms, owners, exclude_session)
-    best = _best_of_each_item(candidates, rank(candidates, now_ms=now_ms))[:limit]
-    rows = tx.all(_QUERIES["read_found"], {"entries": json.dumps([ranked.entry for ranked in best])})
-    texts = {columns.integer(row[0]): row for row in rows}
-    return tuple(_found(texts[ranked.entry], ranked, terms) for ranked in best)
+    candidates = gather(tx, terms, filters, vector)
+    trust = 0.0 if vector is None else vector.model.trust
+    ranked = rank(candidates, now_ms=now_ms, names_identifier=names_identifier(query), trust=trust)
+    best = _best_of_each_item(candidates, ranked)[:limit]
+    entries = json.dumps([one.entry for one in best])
+    rows = {columns.integer(row[0]): row for row in tx.all(_QUERIES["read_found"], {"entries": entries})}
+    matched = _matched_words(tx, terms, entries)
+    return tuple(_found(rows[one.entry], one, matched.get(one.entry, ()), terms) for one in best)
 
 
-def _candidates(
-    tx: Transaction, terms: tuple[str, ...], owners: Sequence[str], exclude_session: str | None
-) -> list[Candidate]:
-    rows = tx.all(
-        _QUERIES["search"],
-        {
-            "match": match_expression(terms),
-            "owners": json.dumps(list(owners)),
-            "excluded": exclude_session or "",
-            "candidates": CANDIDATES,
-        },
-    )
-    hits = [_candidate(row, _score(row[5])) for row in rows]
-    known = {hit.entry for hit in hits}
-    nearby = tx.all(
-        _QUERIES["neighbours"],
-        {"entries": json.dumps([hit.entry for hit in hits[:NEIGHBOURED]]), "reach": NEIGHBOUR_REACH},
-    )
-    return [*hits, *(_candidate(row, 0.0) for row in nearby if row[0] not in known)]
+def _matched_words(tx: Transaction, terms: tuple[str, ...], entries: str) -> dict[int, tuple[str, ...]]:
+    rows = tx.all(_QUERIES["matched_words"], {"match": match_expression(terms), "entries": entries})
+    return {columns.integer(row[0]): _marked(columns.text(row[1]), columns.text(row[2])) for row in rows}
 
 
-def _candidate(row: Row, score: float) -> Candidate:
-    return Candidate(
-        entry=columns.integer(row[0]),
-        kind=columns.text(row[1]),
-        source=columns.text(row[2]),
-        item=columns.text(row[3]),
-        at_ms=columns.integer(row[4]),
-        text_score=score,
-    )
-
-
-def _score(value: SqlValue) -> float:
-    if not isinstance(value, float):
-        raise TypeError("BM25 gave something else than a number.")
-    return value
+def _marked(*texts: str) -> tuple[str, ...]:
+    # A text may hold the marks itself; then a word is told too much, which harms nobody.
+    found = (word.lower() for text in texts for word in _MARKED.findall(text))
+    return tuple(dict.fromkeys(found))
 
 
 def _best_of_each_item(candidates: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -157,7 +169,7 @@ def _best_of_each_item(candidates: Sequence[Candidate], ranked: Sequence[Ranked]
     return list(best.values())
 
 
-def _found(row: Row, ranked: Ranked, terms: tuple[str, ...]) -> Found:
+def _found(row: Row, ranked: Ranked, words: tuple[str, ...], terms: tuple[str, ...]) -> Found:
     return Found(
         kind=columns.text(row[1]),
         source=columns.text(row[2]),
@@ -166,12 +178,13 @@ def _found(row: Row, ranked: Ranked, terms: tuple[str, ...]) -> Found:
         text=excerpt(columns.text(row[4]), terms),
         at_ms=columns.integer(row[5]),
         score=ranked.score,
-        text_score=ranked.text,
-        spread=ranked.spread,
+        why=Why(words, ranked.text, ranked.meaning, ranked.spread, ranked.recency),
     )
 
 
-def _insert(tx: Transaction, kind: str, source: str, owner: str, item: str, text: str, at_ms: int, seq: int) -> None:
+def _insert(
+    tx: Transaction, kind: EntryKind, source: str, owner: str, item: str, text: str, at_ms: int, seq: int
+) -> None:
     entry: dict[str, SqlValue] = {
         "kind": kind,
         "source": source,

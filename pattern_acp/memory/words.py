@@ -9,6 +9,8 @@ import re
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _PART = re.compile(r"[^\W_]+")
+_NAMED = re.compile(r"""\d|\w[./\\]\w|_|\w\(\)|--\w|[`"\u201c\u00ab]|(?<!\w)'\w""")
+"""Digits, names with dots and slashes inside, underscores, calls, options, and anything in quotes."""
 
 MOST_TERMS = 24
 """Terms of one query: a pasted page would otherwise cost a scan of the whole index a word."""
@@ -53,6 +55,11 @@ def query_terms(query: str) -> tuple[str, ...]:
             found.setdefault(word.lower().replace("\u2019", "'"))
     telling = [word for word in found if word not in STOP_WORDS]
     return tuple((telling or list(found))[:MOST_TERMS])
+
+
+def names_identifier(query: str) -> bool:
+    """Whether `query` names something by its written form: it has digits, quotes, a path, or a compound word."""
+    return _NAMED.search(query) is not None or bool(split_identifiers(query))
 
 
 def match_expression(terms: tuple[str, ...]) -> str:

@@ -121,7 +121,10 @@ async def run_recall(session: "Session", argument: str) -> str:
     hits = await session.memory.search(argument, RECALL_LIMIT)
     if not hits:
         return f"Nothing in memory or past sessions matches “{argument}”."
-    return "\n".join(f"- **{hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}" for hit in hits)
+    return "\n".join(
+        f"- **{hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}" + (f" *({hit.why})*" if hit.why else "")
+        for hit in hits
+    )
 
 
 async def run_model(session: "Session", argument: str) -> str:

@@ -11,6 +11,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.leases import Holder
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
 
@@ -67,6 +68,8 @@ class Constellation:
     """Writes the report of /doctor as Markdown."""
     settings_for: Callable[[str], ProjectSettings] | None = None
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
+    indexer: Indexer | None = None
+    """Lets searches go by meaning; None: by words alone."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -168,7 +168,13 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
     memory = SessionMemory(
         *(
             ConstellationMemory(
-                shared.database, owner, clock=shared.clock, ids=shared.ids, peer=shared.peer, writer=writer
+                shared.database,
+                owner,
+                clock=shared.clock,
+                ids=shared.ids,
+                peer=shared.peer,
+                writer=writer,
+                indexer=shared.indexer,
             )
             for writer in (PERSONA, PERSON)
         )

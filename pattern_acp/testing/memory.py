@@ -17,7 +17,14 @@ from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.passages import block_passages, excerpt
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.words import query_terms
-from pattern_acp.tools.base import MemoryBlockView, MemoryChange, MemoryEdit, MemoryHit
+from pattern_acp.tools.base import (
+    EVERYTHING,
+    MemoryBlockView,
+    MemoryChange,
+    MemoryEdit,
+    MemoryHit,
+    MemoryNarrowing,
+)
 from pattern_acp.tools.memory_access import as_block_edit, block_event
 
 
@@ -68,12 +75,13 @@ class FakeMemory:
         self.commits.append(CommittedEdit(edit, call_id))
         return change
 
-    async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
-        """See `MemoryAccess.search`. Ranks by the share of words that a passage holds."""
+    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+        """See `MemoryAccess.search`. Ranks by the share of words that a passage holds; knows blocks alone."""
         terms = query_terms(query)
         hits = [
             MemoryHit(f"memory block {block.label}", excerpt(passage, terms), block.updated_at_ms, score)
             for block in self._blocks.values()
+            if narrowing.scope in {"", block.scope} and (not narrowing.kinds or "block" in narrowing.kinds)
             for passage in block_passages(block.text)
             if (score := _share(passage, terms)) > 0.0
         ]

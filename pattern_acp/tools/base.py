@@ -165,6 +165,24 @@ class MemoryHit:
     text: str
     at_ms: int
     score: float = 0.0
+    why: str = ""
+    """Why it was found, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNarrowing:
+    """What a search is limited to; everything is optional. Times are milliseconds since 1970-01-01 UTC."""
+
+    scope: str = ""
+    kinds: tuple[str, ...] = ()
+    """Of `memory.filters.EntryKind`; none: all but what was superseded."""
+    session: str = ""
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+EVERYTHING = MemoryNarrowing()
+"""A search without limits."""
 
 
 class MemoryAccess(Protocol):
@@ -190,6 +208,6 @@ class MemoryAccess(Protocol):
         """
         ...
 
-    async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
-        """Best hits over blocks and past messages, best first; any input is safe."""
+    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+        """Best hits over blocks, archival entries and past messages, best first; any input is safe."""
         ...

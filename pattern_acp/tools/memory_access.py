@@ -14,7 +14,8 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, default_blocks
 from pattern_acp.memory.edits import Append, BlockEdit, Replace, Rewrite
 from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
-from pattern_acp.memory.recall import Found, index_block, search
+from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.recall import index_block
 from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
@@ -26,7 +27,15 @@ from pattern_acp.memory.store import (
     propose_creation,
     store_change,
 )
-from pattern_acp.tools.base import MemoryBlockView, MemoryChange, MemoryEdit, MemoryHit
+from pattern_acp.tools.base import (
+    EVERYTHING,
+    MemoryBlockView,
+    MemoryChange,
+    MemoryEdit,
+    MemoryHit,
+    MemoryNarrowing,
+)
+from pattern_acp.tools.memory_search import SessionSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +84,12 @@ class ConstellationMemory:
         ids: IdFactory,
         peer: int,
         writer: Writer = PERSONA,
+        indexer: Indexer | None = None,
     ) -> None:
-        """`peer` is the Loro peer of this process start, the same for all its sessions; `writer` is who commits."""
+        """`peer` is the Loro peer of this process start, the same for all its sessions; `writer` is who commits.
+
+        `indexer` lets searches go by meaning too.
+        """
         self.turn_id: TurnId | None = None
         self._database = database
         self._owner = owner
@@ -85,6 +98,7 @@ class ConstellationMemory:
         self._ids = ids
         self._peer = peer
         self._writer = writer
+        self._search = SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
@@ -128,18 +142,13 @@ class ConstellationMemory:
 
         return _as_change(await self._database.write(change_block))
 
-    async def search(self, query: str, limit: int) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`. This session's own messages are left out: the model has them before it.
 
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        owners = [owner for _, owner in self._owner.owners]
-        now_ms = self._clock.now_ms()
-        found = await self._database.read(
-            lambda tx: search(tx, query, owners, limit=limit, now_ms=now_ms, exclude_session=self._owner.session_id)
-        )
-        return tuple(MemoryHit(_source(one), one.text, one.at_ms, one.score) for one in found)
+        return await self._search.search(query, limit, narrowing)
 
     def _list(self, tx: Transaction) -> tuple[Block, ...]:
         return list_blocks(tx, self._owner.owners)
@@ -220,10 +229,3 @@ def _view(block: Block) -> MemoryBlockView:
 
 def _as_change(change: ProposedChange) -> MemoryChange:
     return MemoryChange(change.block.key.label, change.block.text, change.text)
-
-
-def _source(found: Found) -> str:
-    if found.kind == "block":
-        return f"memory block {found.label}"
-    speaker = "the person" if found.kind == "user" else "the agent"
-    return f"{speaker} in session {found.source}"

@@ -22,6 +22,7 @@ from pattern_acp.tools.base import (
     MemoryChange,
     MemoryEdit,
     MemoryHit,
+    MemoryNarrowing,
     PreparedCall,
     Progress,
     ToolContext,
@@ -35,6 +36,8 @@ from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
 
+_DAY_MS = 24 * 3_600_000
+
 
 class MemoryOperation(StrEnum):
     """How memory_write changes a block."""
@@ -42,6 +45,24 @@ class MemoryOperation(StrEnum):
     APPEND = "append"
     REPLACE = "replace"
     REWRITE = "rewrite"
+
+
+class SearchKind(StrEnum):
+    """What memory_search looks in: blocks, archival entries, replaced ones, or messages by their author."""
+
+    BLOCK = "block"
+    ARCHIVAL = "archival"
+    SUPERSEDED = "superseded"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class SearchScope(StrEnum):
+    """Whose memory memory_search looks in."""
+
+    PERSONA = "persona"
+    PROJECT = "project"
+    SHARED = "shared"
 
 
 class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +86,11 @@ class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     query: Annotated[str, Meta(min_length=1)]
     limit: Annotated[int, Meta(ge=1, le=30)] = DEFAULT_HITS
+    kinds: tuple[SearchKind, ...] = ()
+    scope: SearchScope | None = None
+    session: str = ""
+    since: Annotated[str, Meta(description="Date, like 2026-11-27.")] = ""
+    until: str = ""
 
 
 class MemoryRead:
@@ -118,7 +144,7 @@ class MemorySearch:
 
     spec = ToolSpec(
         "memory_search",
-        "Search memory and messages of earlier sessions for words.",
+        "Search memory and messages of earlier sessions, by words and meaning.",
         input_schema(MemorySearchArguments),
     )
     kind = ToolKind.SEARCH
@@ -127,8 +153,9 @@ class MemorySearch:
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, MemorySearchArguments)
+        narrowing = _narrowing(asked)
         title = f"Search memory: {one_line(asked.query)}"
-        return PreparedCall(title, (ReadMemory(),), partial(_search, asked, context))
+        return PreparedCall(title, (ReadMemory(),), partial(_search, asked, narrowing, context))
 
 
 def memory_path(label: str, cwd: str) -> str:
@@ -167,8 +194,31 @@ async def _write(edit: MemoryEdit, call_id: ToolCallId, context: ToolContext, _p
     return ToolOutcome(text, content=(_diff(change, context),), origin=Origin.MEMORY)
 
 
-async def _search(asked: MemorySearchArguments, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    hits = await context.memory.search(asked.query, asked.limit)
+def _narrowing(asked: MemorySearchArguments) -> MemoryNarrowing:
+    return MemoryNarrowing(
+        scope=asked.scope or "",
+        kinds=tuple(asked.kinds),
+        session=asked.session,
+        since_ms=_day_ms(asked.since, "since"),
+        until_ms=None if not asked.until else (_day_ms(asked.until, "until") or 0) + _DAY_MS - 1,
+    )
+
+
+def _day_ms(text: str, name: str) -> int | None:
+    """The first moment of a date, in UTC; a time behind the date is left out."""
+    if not text:
+        return None
+    try:
+        day = datetime.fromisoformat(text[:10]).replace(tzinfo=UTC)
+    except ValueError:
+        raise ToolInputError(f"`{name}` is no date; write it like 2026-11-27.") from None
+    return int(day.timestamp() * 1000)
+
+
+async def _search(
+    asked: MemorySearchArguments, narrowing: MemoryNarrowing, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
+    hits = await context.memory.search(asked.query, asked.limit, narrowing)
     text = "\n\n".join(_hit_text(hit) for hit in hits) or "Nothing was found; try other words."
     summary = f"{plural(len(hits), 'hit')}."
     return ToolOutcome(
@@ -178,4 +228,5 @@ async def _search(asked: MemorySearchArguments, context: ToolContext, _progress:
 
 def _hit_text(hit: MemoryHit) -> str:
     day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).date().isoformat()
-    return f"[{hit.source}, {day}]\n{hit.text}"
+    why = f"; {hit.why}" if hit.why else ""
+    return f"[{hit.source}, {day}{why}]\n{hit.text}"

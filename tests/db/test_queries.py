@@ -1,14 +1,14 @@
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 import pattern_acp
-from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.db.queries import load_queries, parse_queries
-from pattern_acp.db.raw import RawConnection, connect
 
 ROOT = Path(pattern_acp.__file__).parent
 PACKAGES = sorted(f"pattern_acp.{path.parent.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("queries.sql"))
@@ -42,11 +42,12 @@ def used_names(package: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def migrated() -> RawConnection:
-    raw = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
-    for migration in load_migrations():
-        raw.execute(migration.sql).fetchall()
-    return raw
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApswConnection]:
+    opened = ApswConnection(tmp_path_factory.mktemp("queries") / "c.db", read_only=False, busy_seconds=1.0)
+    opened.open()
+    migrate(opened, load_migrations(), now_ms=0)
+    yield opened
+    opened.close()
 
 
 def test_the_journal_has_queries():
@@ -54,11 +55,13 @@ def test_the_journal_has_queries():
 
 
 @pytest.mark.parametrize(("package", "name"), STATEMENTS, ids=[f"{package}:{name}" for package, name in STATEMENTS])
-def test_every_statement_compiles_on_the_migrated_schema(migrated: RawConnection, package: str, name: str):
+def test_every_statement_compiles_on_the_migrated_schema(driver: ApswConnection, package: str, name: str):
     sql = load_queries(package)[name]
+    if "vec_" in sql and driver.vector_version is None:
+        pytest.skip("sqlite-vec is not installed")
     names = PLACEHOLDER.findall(sql)
     bindings = dict.fromkeys(names) if names else (None,) * sql.count("?")
-    assert migrated.execute(f"EXPLAIN {sql}", bindings).fetchall()
+    assert driver.raw.execute(f"EXPLAIN {sql}", bindings).fetchall()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -13,6 +13,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.passages import EXCERPT
 from pattern_acp.memory.recall import Found, MessageKind, index_block, index_message, remove_source, search
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
@@ -58,7 +59,8 @@ def say(
 
 
 def look(tx: Transaction, query: str, *owners: str, limit: int = 5, exclude: str | None = None) -> list[Found]:
-    found = search(tx, query, owners or ("tester",), limit=limit, now_ms=NOW, exclude_session=exclude)
+    filters = Filters(owners or ("tester",), exclude_session=exclude or "")
+    found = search(tx, query, filters, limit=limit, now_ms=NOW)
     return list(found)
 
 
@@ -74,7 +76,7 @@ async def test_a_paragraph_of_a_block_is_found_with_its_place(constellation: Con
     (found,) = await constellation.database.write(run)
     assert (found.kind, found.source, found.item, found.text) == ("block", "block_tester", "2", "The port is 8080.")
     assert found.at_ms == NOW - DAY
-    assert found.text_score == 1.0
+    assert (found.why.words, found.why.text, found.why.meaning) == (("port",), 1.0, None)
 
 
 async def test_paragraphs_that_stay_keep_their_time_and_removed_ones_are_not_found(constellation: Constellation):

@@ -1,0 +1,50 @@
+"""What a search may find.
+
+Owns: the filters and their form as parameters of statements. Must not know: scores, or who searches.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from pattern_acp.db.connection import SqlValue
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant"]
+"""What a passage is from: a block, an archival entry (in force, or replaced by another), a message by its role."""
+
+CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant")
+"""What is searched unless asked otherwise: what was superseded stays in history, out of search."""
+
+ALL_KINDS: tuple[EntryKind, ...] = (*CURRENT_KINDS, "superseded")
+
+FACT_KINDS = frozenset({"block", "archival", "superseded"})
+"""Kinds that were kept on purpose, as facts, not said in passing."""
+
+_LAST_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The visible entries. Times are milliseconds since 1970-01-01 UTC, both ends included."""
+
+    owners: tuple[str, ...]
+    """Personas' names and project keys, whose entries may be found at all."""
+    kinds: tuple[EntryKind, ...] = CURRENT_KINDS
+    session: str = ""
+    """Only messages of this session."""
+    exclude_session: str = ""
+    """No messages of this session."""
+    since_ms: int = 0
+    until_ms: int = _LAST_MS
+
+    def params(self) -> Mapping[str, SqlValue]:
+        """The parameters of a statement with the visible entries' conditions."""
+        return {
+            "owners": json.dumps(self.owners),
+            "kinds": json.dumps(self.kinds),
+            "session": self.session,
+            "excluded": self.exclude_session,
+            "since_ms": self.since_ms,
+            "until_ms": self.until_ms,
+        }

@@ -1,0 +1,163 @@
+"""Keeps vectors in step with what is stored, and turns queries into vectors.
+
+Owns: when texts are embedded, in which portions, and what happens when they cannot be. Must not know: who writes or
+searches. Nothing here is on the way of a write: a stored text is found by its words at once and by its meaning as soon
+as this has come to it.
+"""
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory import vectors
+from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
+from pattern_acp.memory.vectors import QueryVector, VectorTable, Waiting
+
+_LOGGER = logging.getLogger(__name__)
+
+BATCH = 32
+"""Texts embedded at once. MiniLM takes half a second for as many, and storing them takes 2 ms of the write lock."""
+
+MEND_STEPS = 256
+"""Rows of the index brought up in one transaction: about 3 ms."""
+
+CATCH_UP = 512
+"""Texts that a search waits for when its embedder is immediate; beyond them it goes on without."""
+
+QUERY_SECONDS = 2.0
+"""Longest wait for the vector of a query; then the search goes by words alone."""
+
+IDLE_SECONDS = 5.0
+"""Between two looks for texts that other tasks and processes have stored."""
+
+RETRY_SECONDS = 60.0
+"""After a failure, which may be a server that is not running."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What `doctor` tells about meaning."""
+
+    model: str
+    waiting: int
+    """Texts that are not embedded yet."""
+    problem: str
+    """Why the embedder does not work, in a sentence; empty when it does."""
+
+
+class Indexer:
+    """The embedder of one open constellation. Its texts and queries become vectors through this alone."""
+
+    def __init__(self, database: Database, embedder: Embedder, clock: Clock) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._clock = clock
+        self._table: VectorTable | None = None
+        self._problem = ""
+        self._failed_at = -RETRY_SECONDS
+        self._one_at_a_time = anyio.Lock()
+
+    async def query(self, text: str) -> QueryVector | None:
+        """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
+
+        Raises:
+            DatabaseError: the constellation cannot be read or written.
+        """
+        if not self._is_due():
+            return None
+        try:
+            table = await self._open()
+            if self._embedder.is_immediate:
+                await self.catch_up(CATCH_UP)
+            with anyio.fail_after(QUERY_SECONDS):
+                (vector,) = await self._embedder.embed((text,), TextUse.QUERY)
+        except EmbedderError as error:
+            self._fail(error.sentence)
+            return None
+        except TimeoutError:
+            self._fail(f"The embedder {self._embedder.model.name} took longer than {QUERY_SECONDS:.0f} s for a query.")
+            return None
+        self._problem = ""
+        return QueryVector(table, self._embedder.model, vector) if any(vector) else None
+
+    async def catch_up(self, at_most: int) -> int:
+        """Embed up to about `at_most` texts that wait, and say how many that were.
+
+        Raises:
+            EmbedderError: the embedder does not work now.
+            DatabaseError: the constellation cannot be read or written.
+        """
+        done = 0
+        table = await self._open()
+        async with self._one_at_a_time:
+            while done < at_most:
+                batch = await self._database.read(lambda tx: vectors.waiting(tx, table, BATCH))
+                if not batch:
+                    break
+                made = await self._embedder.embed([one.text for one in batch], TextUse.STORED)
+                stored = await self._database.write(_storing(table, batch, made))
+                done += len(batch)
+                if not stored:
+                    # Every one of them changed meanwhile; whoever changed them has queued them anew.
+                    break
+            await self._mend(table)
+        return done
+
+    async def run(self) -> None:
+        """Embed whatever is stored, until cancelled. Failures are logged and tried again; words work meanwhile."""
+        while True:
+            try:
+                done = await self.catch_up(BATCH)
+            except EmbedderError as error:
+                self._fail(error.sentence)
+                done = 0
+            except DatabaseError:
+                _LOGGER.warning("Texts could not be embedded.", exc_info=True)
+                self._fail("The constellation could not be written.")
+                done = 0
+            if self._problem:
+                await anyio.sleep(RETRY_SECONDS)
+                self._problem = ""
+            # A pause after every portion leaves the processor and the write lock to the person's turn.
+            await anyio.sleep(0.01 if done else IDLE_SECONDS)
+
+    async def state(self) -> IndexState:
+        """How far it is.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        table = await self._open()
+        waiting = await self._database.read(lambda tx: vectors.count_waiting(tx, table, 1_000_000))
+        return IndexState(self._embedder.model.name, waiting, self._problem)
+
+    async def _open(self) -> VectorTable:
+        if self._table is None:
+            model, now_ms = self._embedder.model, self._clock.now_ms()
+            extension = self._database.facts.vector_version is not None
+            self._table = await self._database.write(
+                lambda tx: vectors.open_model(tx, model, has_extension=extension, now_ms=now_ms)
+            )
+        return self._table
+
+    async def _mend(self, table: VectorTable) -> None:
+        # Asked first, so that a search which finds nothing to do takes no write lock.
+        while await self._database.read(lambda tx: vectors.needs_mending(tx, table)):
+            await self._database.write(lambda tx: vectors.mend_index(tx, table, MEND_STEPS))
+
+    def _is_due(self) -> bool:
+        return not self._problem or self._clock.monotonic() - self._failed_at >= RETRY_SECONDS
+
+    def _fail(self, problem: str) -> None:
+        if problem != self._problem:
+            _LOGGER.warning("Search goes by words alone: %s", problem)
+        self._problem, self._failed_at = problem, self._clock.monotonic()
+
+
+def _storing(table: VectorTable, batch: tuple[Waiting, ...], made: tuple[Vector, ...]) -> Callable[[Transaction], int]:
+    return lambda tx: vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))

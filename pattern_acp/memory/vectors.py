@@ -1,0 +1,235 @@
+"""Vectors of what is searched: which models there are, what is still to be embedded, and what is near a query.
+
+Owns: `embedding_models`, `embedding_queue`, `vectors` and `index_leftovers`. Must not know: how vectors are made, or
+what a score is. Every text waits in the queue of every model from the moment it is stored (a trigger), so that a
+change of the embedder is a new model whose queue holds everything; search uses the vectors of one model alone.
+"""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+
+from pattern_acp.db import columns, vector
+from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, from_bytes, to_bytes
+from pattern_acp.memory.filters import Filters
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+EXACT_ENTRIES = 4_000
+"""Up to this many visible entries every vector is compared, which takes 4 ms; above it the index gives candidates."""
+
+UNUSED_MS = 60 * 24 * 3_600_000
+"""The vectors of a model that no start used for two months are dropped; its texts would be embedded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTable:
+    """One model's vectors, as this process may use them."""
+
+    model: int
+    """Its number in `embedding_models`."""
+    has_extension: bool
+    """Whether sqlite-vec is loaded."""
+    exact_entries: int = EXACT_ENTRIES
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query as a vector, and where to look for what is near it."""
+
+    table: VectorTable
+    model: EmbeddingModel
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A text that is not embedded yet."""
+
+    entry: int
+    text: str
+
+
+def open_model(tx: Transaction, model: EmbeddingModel, *, has_extension: bool, now_ms: int) -> VectorTable:
+    """The table of a model, which is queued for every entry when it is new. Drops models unused for `UNUSED_MS`."""
+    number = _number(tx, model.name)
+    if number is None:
+        new: dict[str, SqlValue] = {"name": model.name, "dimensions": model.dimensions, "now_ms": now_ms}
+        number = tx.insert(_QUERIES["insert_model"], new)
+        tx.execute(_QUERIES["queue_everything"], {"model": number})
+    else:
+        tx.execute(_QUERIES["use_model"], {"id": number, "now_ms": now_ms})
+    for row in tx.all(_QUERIES["unused_models"], {"before_ms": now_ms - UNUSED_MS}):
+        _drop_model(tx, columns.integer(row[0]), has_extension=has_extension)
+    return VectorTable(number, has_extension)
+
+
+def find_model(tx: Transaction, name: str, *, has_extension: bool) -> VectorTable | None:
+    """The table of a model that was opened before; writes nothing."""
+    number = _number(tx, name)
+    return None if number is None else VectorTable(number, has_extension)
+
+
+def waiting(tx: Transaction, table: VectorTable, limit: int) -> tuple[Waiting, ...]:
+    """Texts that are not embedded yet, newest first, since those are what the next question is about."""
+    rows = tx.all(_QUERIES["waiting"], {"model": table.model, "limit": limit})
+    return tuple(Waiting(columns.integer(row[0]), columns.text(row[1])) for row in rows)
+
+
+def count_waiting(tx: Transaction, table: VectorTable, at_most: int) -> int:
+    """How many texts are not embedded yet; counts no further than `at_most`."""
+    row = tx.one(_QUERIES["count_waiting"], {"model": table.model, "at_most": at_most})
+    return columns.integer(row[0]) if row else 0
+
+
+def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Waiting, Vector]]) -> int:
+    """Store vectors of texts that `waiting` gave, and say how many; texts that changed or went since are left out."""
+    if made:
+        _note_dimensions(tx, table, len(made[0][1]))
+    stored = 0
+    for one, values in made:
+        row = tx.one(_QUERIES["read_entry"], {"id": one.entry})
+        if row is None or columns.text(row[0]) != one.text:
+            continue
+        fields: dict[str, SqlValue] = {
+            "entry": one.entry,
+            "model": table.model,
+            "dimensions": len(values),
+            "content_hash": sha256(one.text.encode("utf-8")).hexdigest(),
+            "vector": to_bytes(values),
+            "seq": row[1],
+        }
+        tx.execute(_QUERIES["store_vector"], fields)
+        tx.execute(_QUERIES["unqueue"], {"model": table.model, "entry": one.entry})
+        stored += 1
+    return stored
+
+
+def needs_mending(tx: Transaction, table: VectorTable) -> bool:
+    """Whether `mend_index` has something to do."""
+    if not table.has_extension or not vector.can_index(_dimensions(tx, table)):
+        return False
+    if not vector.has_index(tx, table.model):
+        return True
+    return tx.one(_QUERIES["is_behind"], {"model": table.model}) is not None
+
+
+def mend_index(tx: Transaction, table: VectorTable, limit: int) -> None:
+    """Bring the index up to the vectors, at most `limit` steps.
+
+    What processes without sqlite-vec stored and deleted is made up for here, and an index that was dropped is made
+    again.
+    """
+    dimensions = _dimensions(tx, table)
+    if not table.has_extension or not vector.can_index(dimensions):
+        return
+    if vector.create_index(tx, table.model, dimensions):
+        tx.execute(_QUERIES["forget_indexed"], {"model": table.model})
+    leftovers = tx.all(_QUERIES["leftovers"], {"model": table.model, "limit": limit})
+    for row in leftovers:
+        vector.remove(tx, table.model, columns.integer(row[0]))
+        tx.execute(_QUERIES["delete_leftover"], {"model": table.model, "entry": row[0]})
+    rows = tx.all(_QUERIES["not_indexed"], {"model": table.model, "limit": limit - len(leftovers)})
+    for row in rows:
+        entry, owner, values = columns.integer(row[0]), columns.text(row[1]), columns.data(row[2])
+        if len(values) == 4 * dimensions:
+            vector.put(tx, table.model, entry, owner, values)
+        tx.execute(_QUERIES["mark_indexed"], {"model": table.model, "entry": entry})
+
+
+def drop_indexes(tx: Transaction) -> int:
+    """Drop every index, and say how many there were; they are made again from the vectors.
+
+    Raises:
+        DatabaseError: sqlite-vec is not loaded, which dropping its tables needs.
+    """
+    models = [columns.integer(row[0]) for row in tx.all(_QUERIES["models"])]
+    indexed = len(vector.index_names(tx))
+    for model in models:
+        vector.drop_index(tx, model)
+        tx.execute(_QUERIES["forget_indexed"], {"model": model})
+    return indexed
+
+
+def nearest(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[int, ...]:
+    """The visible entries whose vectors are nearest to the query's, nearest first."""
+    visible = {**filters.params(), "at_most": query.table.exact_entries + 1}
+    row = tx.one(_QUERIES["count_visible"], visible)
+    if query.table.has_extension and row is not None and columns.integer(row[0]) > query.table.exact_entries:
+        candidates = _from_index(tx, query, filters)
+        if candidates is not None:
+            near = meanings(tx, query, candidates)
+            return tuple(sorted(near, key=lambda entry: (-near[entry], -entry))[:count])
+    return _from_all(tx, query, filters, count)
+
+
+def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dict[int, float]:
+    """The cosine of the query and each of `entries` that has a vector of its model."""
+    wanted = {"model": query.table.model, "entries": json.dumps(list(entries))}
+    if query.table.has_extension:
+        rows = tx.all(_QUERIES["distances"], {**wanted, "vector": to_bytes(query.vector), "size": _size(query)})
+        return {columns.integer(row[0]): 1.0 - _number_of(row[1]) for row in rows}
+    rows = tx.all(_QUERIES["read_vectors"], wanted)
+    return {columns.integer(row[0]): cosine(query.vector, from_bytes(columns.data(row[1]))) for row in rows}
+
+
+def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[int, ...]:
+    visible: dict[str, SqlValue] = {**filters.params(), "model": query.table.model}
+    if query.table.has_extension:
+        asked = {**visible, "vector": to_bytes(query.vector), "size": _size(query), "count": count}
+        return tuple(columns.integer(row[0]) for row in tx.all(_QUERIES["nearest_of_all"], asked))
+    rows = tx.all(_QUERIES["visible_vectors"], visible)
+    scored = [(-cosine(query.vector, from_bytes(columns.data(row[1]))), -columns.integer(row[0])) for row in rows]
+    return tuple(-entry for _, entry in sorted(scored)[:count])
+
+
+def _from_index(tx: Transaction, query: QueryVector, filters: Filters) -> list[int] | None:
+    if not vector.has_index(tx, query.table.model):
+        return None
+    found: list[int] = []
+    for owner in filters.owners:
+        found += vector.nearest(tx, query.table.model, owner, to_bytes(query.vector))
+    rows = tx.all(_QUERIES["visible_of"], {**filters.params(), "entries": json.dumps(found)})
+    return [columns.integer(row[0]) for row in rows]
+
+
+def _number(tx: Transaction, name: str) -> int | None:
+    row = tx.one(_QUERIES["find_model"], {"name": name})
+    return columns.integer(row[0]) if row else None
+
+
+def _dimensions(tx: Transaction, table: VectorTable) -> int:
+    row = tx.one(_QUERIES["model_dimensions"], {"id": table.model})
+    return columns.integer(row[0]) if row else 0
+
+
+def _note_dimensions(tx: Transaction, table: VectorTable, dimensions: int) -> None:
+    known = _dimensions(tx, table)
+    if known == dimensions:
+        return
+    if known:
+        # The server gives another model under the same name now: nothing that is stored can be compared with it.
+        tx.execute(_QUERIES["delete_vectors"], {"model": table.model})
+        tx.execute(_QUERIES["queue_everything"], {"model": table.model})
+        if table.has_extension:
+            vector.drop_index(tx, table.model)
+    tx.execute(_QUERIES["set_dimensions"], {"id": table.model, "dimensions": dimensions})
+
+
+def _drop_model(tx: Transaction, model: int, *, has_extension: bool) -> None:
+    if has_extension:
+        vector.drop_index(tx, model)
+    tx.execute(_QUERIES["delete_model"], {"id": model})
+
+
+def _size(query: QueryVector) -> int:
+    return 4 * len(query.vector)
+
+
+def _number_of(value: SqlValue) -> float:
+    if not isinstance(value, float | int):
+        raise TypeError("A distance is something else than a number.")
+    return float(value)

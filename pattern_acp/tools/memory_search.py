@@ -1,0 +1,72 @@
+"""Search as a session uses it.
+
+Owns: which entries a session sees, and the words in which a hit says where it is from and why it was found. Must not
+know: how passages are found or ranked.
+"""
+
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import Clock
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, Filters
+from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.recall import Found, search
+from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
+
+
+class SessionSearch:
+    """Search over what one session may see. `indexer` adds meaning to words; without one, words alone count."""
+
+    def __init__(
+        self,
+        database: Database,
+        owners: tuple[tuple[Scope, str], ...],
+        session_id: str,
+        *,
+        clock: Clock,
+        indexer: Indexer | None,
+    ) -> None:
+        self._database = database
+        self._owners = owners
+        self._session_id = session_id
+        self._clock = clock
+        self._indexer = indexer
+
+    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing) -> tuple[MemoryHit, ...]:
+        """See `MemoryAccess.search`.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        filters = self._filters(narrowing)
+        vector = await self._indexer.query(query) if self._indexer is not None else None
+        now_ms = self._clock.now_ms()
+        found = await self._database.read(
+            lambda tx: search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
+        )
+        return tuple(MemoryHit(_source(one), one.text, one.at_ms, one.score, one.why.sentence) for one in found)
+
+    def _filters(self, narrowing: MemoryNarrowing) -> Filters:
+        owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
+        kinds = tuple(kind for kind in ALL_KINDS if kind in narrowing.kinds) if narrowing.kinds else CURRENT_KINDS
+        usual = Filters(owners)
+        return Filters(
+            owners,
+            kinds,
+            session=narrowing.session,
+            exclude_session="" if narrowing.session == self._session_id else self._session_id,
+            since_ms=usual.since_ms if narrowing.since_ms is None else narrowing.since_ms,
+            until_ms=usual.until_ms if narrowing.until_ms is None else narrowing.until_ms,
+        )
+
+
+def _source(found: Found) -> str:
+    match found.kind:
+        case "block":
+            return f"memory block {found.label}"
+        case "archival":
+            return f"archival entry {found.source}"
+        case "superseded":
+            return f"superseded archival entry {found.source}"
+        case kind:
+            speaker = "the person" if kind == "user" else "the agent"
+            return f"{speaker} in session {found.source}"
