@@ -7,7 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.testing.connected_editor import connected_editor
 from pattern_acp.testing.files import FakeFileSystem
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError
@@ -46,11 +49,18 @@ async def reading_only() -> AsyncGenerator[FileSystem, None]:
     )
 
 
+@asynccontextmanager
+async def editor() -> AsyncGenerator[FileSystem, None]:
+    async with connected_editor() as (_, dispatcher):
+        yield EditorFileSystem(SessionId("ses_1"), dispatcher, 3)
+
+
 FILE_SYSTEMS: dict[str, Factory] = {
     "local": local,
     "fake": fake,
     "delegating": delegating,
     "reading only": reading_only,
+    "editor": editor,
 }
 
 

@@ -9,6 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.testing.agent import temporary_folder
+from pattern_acp.testing.connected_editor import connected_editor
+from pattern_acp.testing.editor_terminals import FakeTerminalState
 from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
 from pattern_acp.workspace.delegation import DelegatingTerminal
 from pattern_acp.workspace.errors import CommandFailedToStartError
@@ -71,12 +76,29 @@ async def falling_back() -> AsyncGenerator[Terminal, None]:
     yield DelegatingTerminal(FakeTerminal(refuse), LocalTerminal({"PATH": os.defpath}), on_warning=lambda _: None)
 
 
+@asynccontextmanager
+async def editor() -> AsyncGenerator[Terminal, None]:
+    with temporary_folder() as scratch:
+        async with connected_editor() as (client, dispatcher):
+            client.terminals.run = play_in_editor
+            yield EditorTerminal(SessionId("ses_1"), dispatcher, 3, scratch)
+        assert all(terminal.released for terminal in client.terminals.by_id.values())
+
+
+def play_in_editor(state: FakeTerminalState) -> None:
+    played = play(CommandRequest(state.line, state.cwd, state.env))
+    state.output = "".join(played.chunks)
+    if not played.hangs:
+        state.end(exit_code=played.exit_status.exit_code, signal=played.exit_status.signal)
+
+
 TERMINALS: dict[str, Factory] = {
     "local": local,
     "fake": fake,
     "fake of client": fake_of_client,
     "delegating": delegating,
     "falling back": falling_back,
+    "editor": editor,
 }
 
 
