@@ -15,7 +15,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import Event, MessagePartial
+from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.writer import append
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
 
@@ -112,6 +112,9 @@ class JournalSink:
                     project(tx, fact, appended.seq)
 
         await self._database.write(commit)
+        if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in facts):
+            # A part behind the whole would come back as a second message after a crash.
+            self._dirty = False
         await self._show_all([fact.event for fact in facts])
 
     async def show(self, event: Transient) -> None:

@@ -1,0 +1,118 @@
+"""The one way to an effect."""
+
+from dataclasses import dataclass, field
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
+from pattern_acp.journal.events import Event, GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
+from pattern_acp.policy.access import Access, ReadPath, RunCommand
+from pattern_acp.policy.approver import Answer, ApprovalRequest
+from pattern_acp.policy.decide import Mode, Verdict
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.turn.events import Transient
+from pattern_acp.turn.gate import Gate, PolicyState, Refusal
+from pattern_acp.turn.sink import Fact
+
+TURN, CALL = TurnId("turn_1"), ToolCallId("call_1")
+VIEW = ToolCallView(CALL, "run_command", "pytest", ToolKind.EXECUTE, {})
+PYTEST: tuple[Access, ...] = (RunCommand("pytest tests/a", "/project"),)
+
+
+@dataclass(slots=True)
+class RecordingSink:
+    events: list[Event] = field(default_factory=list[Event])
+
+    async def record(self, *facts: Fact) -> None:
+        self.events += [fact.event for fact in facts]
+
+    async def show(self, event: Transient) -> None:
+        raise AssertionError(event)
+
+    async def commit_partial(self) -> None:
+        raise AssertionError
+
+
+@dataclass(slots=True)
+class ScriptedApprover:
+    """Answers in turn, and takes 60 s for each answer."""
+
+    answers: list[Answer]
+    clock: FakeClock
+    requests: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.requests.append(request)
+        self.clock.advance(60_000)
+        return self.answers.pop(0)
+
+
+@dataclass(slots=True)
+class Bench:
+    gate: Gate
+    state: PolicyState
+    sink: RecordingSink
+    approver: ScriptedApprover
+
+    async def admit(self, accesses: tuple[Access, ...] = PYTEST) -> Refusal | None:
+        decision = self.gate.decide(accesses)
+        await self.gate.announce(TURN, decision, CALL)
+        return await self.gate.admit(TURN, decision, accesses, VIEW)
+
+
+def bench(*answers: Answer, mode: Mode = Mode.ASK) -> Bench:
+    clock, sink = FakeClock(), RecordingSink()
+    state = PolicyState(mode, ("/project",))
+    approver = ScriptedApprover(list(answers), clock)
+    return Bench(Gate(state, approver, sink, clock=clock), state, sink, approver)
+
+
+async def test_what_is_allowed_runs_without_a_question_and_is_recorded():
+    it = bench()
+    assert await it.admit((ReadPath("/project/a.txt"),)) is None
+    (decided,) = it.sink.events
+    assert isinstance(decided, PermissionDecided)
+    assert (decided.verdict, decided.rule) == ("allow", "inside_read")
+
+
+async def test_what_is_denied_never_asks():
+    it = bench(mode=Mode.PLAN)
+    refusal = await it.admit()
+    assert refusal is not None
+    assert refusal.sentence.startswith("Not allowed: Plan mode")
+    assert it.approver.requests == []
+
+
+async def test_a_question_and_its_answer_are_recorded_in_order():
+    it = bench(Answer.ALLOW_ONCE)
+    assert await it.admit() is None
+    assert [type(event) for event in it.sink.events] == [PermissionDecided, PermissionAsked, PermissionAnswered]
+    assert it.state.grants == []
+
+
+async def test_an_always_is_remembered_and_recorded_with_the_answer():
+    it = bench(Answer.ALLOW_ALWAYS)
+    assert await it.admit() is None
+    assert isinstance(it.sink.events[-1], GrantStored)
+    assert it.gate.decide(PYTEST).verdict is Verdict.ALLOW
+    assert await it.admit() is None
+    assert len(it.approver.requests) == 1
+
+
+async def test_a_refusal_for_ever_beats_an_allowance():
+    it = bench(Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS)
+    await it.admit()
+    other: tuple[Access, ...] = (RunCommand("pytest tests/a -x && make", "/project"),)
+    assert isinstance(await it.admit(other), Refusal)
+    assert it.gate.decide(other).verdict is Verdict.DENY
+
+
+async def test_a_withdrawn_question_is_a_refusal():
+    it = bench(Answer.CANCELLED)
+    assert isinstance(await it.admit(), Refusal)
+
+
+async def test_the_person_s_time_is_counted_apart():
+    it = bench(Answer.ALLOW_ONCE, Answer.REJECT_ONCE)
+    await it.admit()
+    await it.admit()
+    assert it.gate.waited == 120

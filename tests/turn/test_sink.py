@@ -1,0 +1,154 @@
+"""Journal first, person second."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+import pytest
+
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, SessionTitled, TurnEnded
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
+from pattern_acp.turn.sink import Fact, JournalSink, Projection
+
+SESSION = SessionId("ses_1")
+TURN = TurnId("turn_1")
+MESSAGE = MessageId("msg_1")
+
+
+@dataclass(slots=True)
+class LookingView:
+    """A view that looks into the journal whenever something is shown."""
+
+    constellation: Constellation
+    shown: list[tuple[Event | Transient, list[Event]]] = field(
+        default_factory=list[tuple[Event | Transient, list[Event]]]
+    )
+
+    async def show(self, event: Event | Transient) -> None:
+        self.shown.append((event, await journal(self.constellation)))
+
+
+async def journal(constellation: Constellation) -> list[Event]:
+    return [item.event for item in await constellation.database.read(lambda tx: read_stream(tx, SESSION))]
+
+
+@dataclass(slots=True)
+class Bench:
+    constellation: Constellation
+    view: LookingView
+    sink: JournalSink
+
+
+@asynccontextmanager
+async def bench(*projections: Projection) -> AsyncGenerator[Bench, None]:
+    async with temporary_constellation() as constellation:
+        view = LookingView(constellation)
+        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock, projections=projections)
+        sink.begin(TURN)
+        yield Bench(constellation, view, sink)
+
+
+def message(text: str) -> MessageRecorded:
+    return MessageRecorded(TURN, Message(MESSAGE, Role.ASSISTANT, (TextPart(text),)))
+
+
+async def test_every_event_is_in_the_journal_before_it_is_shown():
+    events: list[Event] = [SessionTitled("A title"), message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
+    async with bench() as it:
+        await it.sink.record(*(Fact(event) for event in events))
+        assert [event for event, _ in it.view.shown] == events
+        assert all(recorded == events for _, recorded in it.view.shown)
+
+
+async def test_a_failing_projection_leaves_nothing_in_the_journal_and_shows_nothing():
+    def fail(*_: object) -> None:
+        raise DatabaseError("The disk is full; free some space.")
+
+    async with bench(fail) as it:
+        with pytest.raises(DatabaseError):
+            await it.sink.record(Fact(message("Hello.")))
+        assert await journal(it.constellation) == []
+        assert it.view.shown == []
+
+
+async def test_streamed_text_is_committed_when_its_time_has_come():
+    async with bench() as it:
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        await it.sink.show(ThinkingStreamed(MESSAGE, "Hm"))
+        await it.sink.commit_partial()
+        assert await journal(it.constellation) == [MessagePartial(TURN, MESSAGE, "One", "Hm")]
+
+
+async def test_a_message_that_is_whole_in_the_journal_is_not_committed_in_part_behind_it():
+    async with bench() as it:
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        await it.sink.record(Fact(message("One")))
+        await it.sink.commit_partial()
+        assert await journal(it.constellation) == [message("One")]
+
+
+async def test_text_that_was_committed_is_not_committed_again():
+    async with bench() as it:
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        for _ in range(3):
+            await it.sink.commit_partial()
+        await it.sink.show(TextStreamed(MESSAGE, " two"))
+        await it.sink.commit_partial()
+        texts = [cast("MessagePartial", event).text for event in await journal(it.constellation)]
+        assert texts == ["One", "One two"]
+
+
+async def test_a_new_message_starts_with_nothing():
+    async with bench() as it:
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        await it.sink.show(TextStreamed(MessageId("msg_2"), "Two"))
+        await it.sink.commit_partial()
+        assert await journal(it.constellation) == [MessagePartial(TURN, MessageId("msg_2"), "Two", "")]
+
+
+class SlowView:
+    """A client that does not read until it is let."""
+
+    def __init__(self) -> None:
+        self.shown: list[Event | Transient] = []
+        self.blocked = anyio.Event()
+        self.free = anyio.Event()
+
+    async def show(self, event: Event | Transient) -> None:
+        self.blocked.set()
+        await self.free.wait()
+        self.shown.append(event)
+
+
+async def test_what_was_recorded_is_still_shown_when_the_turn_is_cancelled_meanwhile():
+    async with temporary_constellation() as constellation:
+        view = SlowView()
+        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock)
+        facts = [Fact(message("Hello.")), Fact(TurnEnded(TURN, StopReason.CANCELLED))]
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sink.record, *facts)
+                await view.blocked.wait()
+                tasks.cancel_scope.cancel()
+                view.free.set()
+        assert view.shown == [fact.event for fact in facts]
+
+
+async def test_a_client_that_never_reads_does_not_hold_up_a_cancel():
+    async with temporary_constellation() as constellation:
+        view = SlowView()
+        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock)
+        with anyio.fail_after(2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sink.record, Fact(message("Hello.")))
+                await view.blocked.wait()
+                tasks.cancel_scope.cancel()
+        assert await journal(constellation) == [message("Hello.")]
