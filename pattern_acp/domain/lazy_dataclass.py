@@ -9,6 +9,7 @@ slots, which takes 0.03 ms; its other methods read the fields and need no compil
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, field, fields
 from dataclasses import dataclass as standard_dataclass
+from inspect import Parameter, Signature
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, TypeVar, cast, dataclass_transform
 
@@ -54,7 +55,7 @@ def dataclass(*, slots: Literal[True], frozen: bool = False, eq: bool = True) ->
 
 
 def _methods(*, is_frozen: bool, is_compared: bool) -> dict[str, object]:
-    methods: dict[str, object] = {"__init__": _init, "__repr__": _repr}
+    methods: dict[str, object] = {"__init__": _init, "__repr__": _repr, "__signature__": _ConstructorSignature()}
     if is_frozen:
         methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
         methods |= {"__getstate__": _values, "__setstate__": _restore}
@@ -93,6 +94,20 @@ def _write_init(cls: type[object]) -> Callable[..., None]:
     written = cast("Callable[..., None]", scope["__init__"])
     written.__qualname__ = f"{cls.__qualname__}.__init__"
     return written
+
+
+class _ConstructorSignature:
+    """Shows tools that look at a class, such as hypothesis, what its constructor takes."""
+
+    def __get__(self, instance: object, owner: type[object]) -> Signature:
+        parameters: list[Parameter] = []
+        for each in _fields(owner):
+            default = each.default if each.default_factory is MISSING else each.default_factory
+            default = Parameter.empty if default is MISSING else default
+            parameters.append(
+                Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type)
+            )
+        return Signature(parameters, return_annotation=None)
 
 
 @recursive_repr()

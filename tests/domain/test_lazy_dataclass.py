@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, replace
 from threading import Thread
@@ -182,7 +183,7 @@ def test_what_it_does_not_do_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(TypeError, match="Hidden needs the standard library's"):
 
         @dataclass(slots=True)
-        class Hidden:  # pyright: ignore[reportUnusedClass]  # its definition is what is tested
+        class Hidden:
             """One with a field that is no parameter."""
 
             size: int = field(init=False, default=0)
@@ -190,7 +191,7 @@ def test_what_it_does_not_do_is_refused_when_the_class_is_defined() -> None:
     with pytest.raises(TypeError, match="After needs the standard library's"):
 
         @dataclass(slots=True)
-        class After:  # pyright: ignore[reportUnusedClass]  # its definition is what is tested
+        class After:
             """One that does more."""
 
             size: int = 0
@@ -209,3 +210,15 @@ def test_one_that_holds_itself_can_be_shown() -> None:
     chain = Chain()
     chain.next = chain
     assert repr(chain).endswith("Chain(next=...)")
+
+
+def test_tools_see_what_the_constructor_takes() -> None:
+    parameters = inspect.signature(Point).parameters
+    assert [(each.name, each.annotation) for each in parameters.values()] == [
+        ("x", int),
+        ("y", int),
+        ("label", str),
+        ("tags", list[str]),
+    ]
+    assert parameters["x"].default is inspect.Parameter.empty
+    assert parameters["y"].default == 2
