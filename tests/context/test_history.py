@@ -1,0 +1,88 @@
+"""The conversation as a provider accepts it: one result for every call, also after a crash."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.context.history import NO_RESULT, history_of
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.journal.events import (
+    ErrorReported,
+    Event,
+    MessagePartial,
+    MessageRecorded,
+    ToolCallFinished,
+    TurnEnded,
+    TurnStarted,
+)
+
+TURN = TurnId("turn_1")
+
+
+def prompt(text: str, command: str = "") -> TurnStarted:
+    return TurnStarted(TURN, Message(MessageId("msg_u"), Role.USER, (TextPart(text),)), command)
+
+
+def answer(*parts: Part, for_model: bool = True) -> MessageRecorded:
+    return MessageRecorded(TURN, Message(MessageId("msg_a"), Role.ASSISTANT, parts), for_model=for_model)
+
+
+def call(call_id: str) -> ToolCallPart:
+    return ToolCallPart(ToolCallId(call_id), "read_file", "{}")
+
+
+def finished(call_id: str, text: str, *, failed: bool = False) -> ToolCallFinished:
+    status = ToolCallStatus.FAILED if failed else ToolCallStatus.COMPLETED
+    return ToolCallFinished(TURN, ToolCallId(call_id), status, text)
+
+
+def test_prompts_answers_and_results_are_in_order():
+    events: list[Event] = [
+        prompt("Go."),
+        answer(TextPart("Let me see."), call("a"), call("b")),
+        finished("b", "second", failed=True),
+        finished("a", "first"),
+        answer(TextPart("Done.")),
+        TurnEnded(TURN, StopReason.END_TURN),
+    ]
+    history = history_of(events)
+    assert [message.role for message in history] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert history[2].parts == (
+        ToolResultPart(ToolCallId("a"), "first"),
+        ToolResultPart(ToolCallId("b"), "second", is_error=True),
+    )
+
+
+def test_commands_notices_errors_and_unfinished_text_are_not_for_the_model():
+    events: list[Event] = [
+        prompt("/help", "help"),
+        answer(TextPart("| Command |"), for_model=False),
+        ErrorReported(TURN, "ProviderError", "It failed."),
+        MessagePartial(TURN, MessageId("msg_x"), "half", ""),
+        answer(),
+    ]
+    assert history_of(events) == []
+
+
+def test_a_call_without_a_result_gets_one_that_says_so():
+    history = history_of([prompt("Go."), answer(call("a"))])
+    assert history[-1].parts == (ToolResultPart(ToolCallId("a"), NO_RESULT, is_error=True),)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6))
+def test_every_call_has_exactly_one_result_directly_behind_it(turns: list[tuple[int, int]]):
+    events: list[Event] = []
+    number = 0
+    for asked, answered in turns:
+        events.append(prompt("Go."))
+        calls = [f"call_{number + offset}" for offset in range(asked)]
+        number += asked
+        events.append(answer(TextPart("So."), *(call(name) for name in calls)))
+        events += [finished(name, name) for name in calls[:answered]]
+    history = history_of(events)
+    for position, message in enumerate(history):
+        if message.tool_calls:
+            results = [part.call_id for part in history[position + 1].parts if isinstance(part, ToolResultPart)]
+            assert results == [part.call_id for part in message.tool_calls]
