@@ -258,3 +258,24 @@ async def read_events(constellation: Path, session_id: str) -> list[Event]:
     if problems or not chain.ok:
         raise AssertionError(f"The constellation is not sound: {problems or chain}")
     return [each.event for each in recorded]
+
+
+def judge_recordings(folder: Path) -> int:
+    """Judge what `pattern_acp.testing.recorder` kept in `folder`; the number of the agent's lines.
+
+    Raises:
+        WireFaultError: one of them is not what ACP allows.
+    """
+    count = 0
+    for file in sorted(folder.glob("*.jsonl")):
+        judge = WireJudge(official_schema())
+        # The last line may be cut: some clients kill what they spawned.
+        for kept in file.read_text(encoding="utf-8").split("\n")[:-1]:
+            entry = cast("dict[str, str]", json.loads(kept))
+            line = entry["line"].encode("utf-8", "surrogateescape")
+            if entry["from"] == "client":
+                judge.client_wrote(line)
+            elif line.endswith(b"\n"):
+                judge.agent_wrote(line)
+                count += 1
+    return count

@@ -1,0 +1,43 @@
+"""Fixtures of the tests with clients that we did not write."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.load import process_environment
+from pattern_acp.testing.clients import ACPX, NODE, Acpx, Place, install_acpx
+from pattern_acp.testing.process import judge_recordings
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A project with one file. What the agent wrote to the client is judged at the end."""
+    made = Place(tmp_path / "home", tmp_path / "work", tmp_path / "recordings")
+    made.home.mkdir()
+    made.work.mkdir()
+    (made.work / "greeting.txt").write_text("hello\nworld\n", encoding="utf-8")
+    yield made
+    assert judge_recordings(made.recordings) > 0
+
+
+@pytest.fixture(scope="session")
+def acpx() -> Acpx:
+    """acpx from the npm registry, kept in the system's temporary folder between runs."""
+    environment = process_environment()
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("acpx needs npm, which is not on the PATH")
+    if sys.platform == "win32":
+        pytest.skip("acpx is driven through a POSIX command line here")
+    folder = Path(tempfile.gettempdir()) / "pattern-acp-acpx" / f"{ACPX}-{NODE}"
+    programs = folder / "node_modules" / ".bin"
+    if not (programs / "acpx").exists():
+        problem = install_acpx(npm, folder, environment)
+        if problem:
+            pytest.skip(f"npm could not install acpx: {problem}")
+    return Acpx(programs / "acpx", f"{programs}{os.pathsep}{environment['PATH']}")
