@@ -16,7 +16,7 @@ from pattern_acp.acp.updates import (
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus
-from pattern_acp.journal.events import Event
+from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.options import MODE_OPTION, Option
@@ -42,9 +42,14 @@ class EditorView:
         self._abilities = abilities
         self._batch = ChunkBatch(self._send_chunk, timer, clock)
         self._known_terminals: set[str] = set()
+        self._open_calls: set[ToolCallId] = set()
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
+        if isinstance(event, ToolCallStarted):
+            self._open_calls.add(event.call.call_id)
+        elif isinstance(event, ToolCallFinished):
+            self._open_calls.discard(event.call_id)
         match event:
             case TextStreamed(message_id, text):
                 await self._batch.add(Chunk(message_id, text, thought=False))
@@ -66,6 +71,12 @@ class EditorView:
         """See `SessionView.replay`."""
         for update in replay_updates(events):
             await self._send(update)
+
+    async def close_calls(self) -> None:
+        """See `SessionView.close_calls`."""
+        while self._open_calls:
+            failed = schema.ToolCallProgress(tool_call_id=self._open_calls.pop(), status=ToolCallStatus.FAILED)
+            await self._send(failed)
 
     async def show_options(self, options: Sequence[Option]) -> None:
         """See `SessionView.show_options`."""

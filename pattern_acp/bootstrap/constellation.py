@@ -9,6 +9,7 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds
@@ -33,7 +34,9 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
     """
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids = SystemClock(), RandomIds()
-    async with open_database(paths.constellation_path(settings.constellation), clock=clock) as database:
+    path = paths.constellation_path(settings.constellation)
+    busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
+    async with open_database(path, clock=clock, busy_seconds=busy_seconds) as database:
         choice = await providers.choose()
         _, model = providers.resolve(choice.qualified)
         problems = [str(problem) for problem in process.loaded.problems]

@@ -15,6 +15,8 @@ class Process:
     environ: Mapping[str, str]
     load_project: Callable[[str], Loaded]
     """The settings with a project's file taken in; reads files."""
+    busy_seconds: float | None = None
+    """Longest wait for another process's lock on the constellation; None is the database's own limit."""
 
 
 def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:

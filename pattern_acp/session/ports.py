@@ -28,6 +28,10 @@ class SessionView(Protocol):
         """Show the complete options after the agent changed one."""
         ...
 
+    async def close_calls(self) -> None:
+        """Show every call that is still open as failed: its end could not be recorded."""
+        ...
+
     async def settle(self) -> None:
         """Return when everything shown so far is on its way: before a turn's answer."""
         ...

@@ -12,6 +12,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ErrorReported, TurnEnded
+from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
@@ -186,12 +187,31 @@ async def recorded_history(session: "Session") -> list[Message]:
 
 
 async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:
-    """Tell the person that the constellation could not be written; the text is shown but cannot be recorded."""
+    """Tell the person that the constellation could not be written; the text is shown but cannot be recorded.
+
+    The next turn closes this one in the journal, when that can be written again.
+    """
+    session.state.unfinished = True
+    await session.view.close_calls()
     sentence = f"Nothing more was saved and the turn stopped: {error.sentence}"
     message_id = MessageId(session.constellation.ids.new("msg"))
     await session.view.show(TextStreamed(message_id, sentence))
     await session.view.settle()
     return TurnEnd(StopReason.END_TURN, sentence)
+
+
+async def close_unfinished(session: "Session") -> None:
+    """Complete in the journal the turn whose end could not be recorded, and go on from what the journal has.
+
+    Raises:
+        DatabaseError: the journal still cannot be written.
+    """
+    if not session.state.unfinished:
+        return
+    now = session.constellation.clock.now_ms()
+    await session.constellation.database.write(lambda tx: close_interrupted(tx, session.session_id, at_ms=now))
+    session.state.unfinished = False
+    await session.reload_history()
 
 
 async def _report(session: "Session", turn_id: TurnId, kind: str, sentence: str) -> None:

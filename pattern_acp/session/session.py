@@ -67,6 +67,8 @@ class SessionState:
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
+    unfinished: bool = False
+    """Whether a turn's end could not be recorded."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
 
@@ -161,6 +163,7 @@ class Session:
         self.sink.begin(turn_id)
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
+            await prompting.close_unfinished(self)
             await self._record_start(turn)
             if turn.command is not None:
                 end = await prompting.run_command(self, turn_id, turn.command)
@@ -184,10 +187,11 @@ class Session:
         turn.started = True
         name = turn.command.name if turn.command is not None else ""
         facts = [Fact(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
-        if not self.state.title and turn.command is None:
-            self.state.title = title_of(turn.message)
-            facts.append(Fact(SessionTitled(self.state.title), Actor.SYSTEM, Origin.PERSON))
+        title = self.state.title or (title_of(turn.message) if turn.command is None else "")
+        if title != self.state.title:
+            facts.append(Fact(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
         await self.sink.record(*facts)
+        self.state.title = title
 
     async def _end_cancelled(self, turn: "_Turn") -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):

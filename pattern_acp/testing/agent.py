@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
@@ -140,7 +141,9 @@ async def running_agent(
                     await editor.initialize()
                 yield RunningAgent(editor, model, models, sessions, opened, folder)
                 await sessions.cancel_all()
-                await release_leases(shared)
+                with suppress(DatabaseError):
+                    # As the program does it: leases end with the process anyway.
+                    await release_leases(shared)
                 tasks.cancel_scope.cancel()
             judge_lines(editor.recording.both)
 

@@ -6,7 +6,7 @@ Owns: a private home and an environment with nothing of the machine in it but `P
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -97,14 +97,17 @@ async def served(
     capabilities: JsonDict | None = None,
     files: Mapping[str, str] | None = None,
     introduce: bool = True,
+    busy_seconds: float | None = None,
 ) -> AsyncGenerator[Served, None]:
     """The program, serving a fake editor until the block ends."""
     near, far = loopback_pair()
     editor = FakeEditor(far, files=files, capabilities=capabilities)
     ended = anyio.Event()
 
+    process = replace(home.process(flags or Flags()), busy_seconds=busy_seconds)
+
     async def serve() -> None:
-        await serve_transport(home.process(flags or Flags()), near, last_resort=False)
+        await serve_transport(process, near, last_resort=False)
         ended.set()
 
     async with anyio.create_task_group() as tasks:
