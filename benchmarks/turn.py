@@ -1,0 +1,66 @@
+"""Our own time in a later turn of two model calls and one file read through the editor.
+
+The server's service time and the time the editor took to answer are subtracted from the time between the prompt and
+its answer. "Later" means: the first turn of the session, which imports and connects, is not counted.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from agent_process import AgentProcess
+from measuring import Row, milliseconds, print_table
+from wire_server import WireServer, wire_answers
+
+from pattern_acp.providers.scripted import ScriptStep
+
+OWN_SECONDS = 0.025
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--chunk", type=int, default=0, help="characters in one text delta (default: all)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        print_table("A later turn: two model calls, one file read", measure(Path(name), options.rounds, options.chunk))
+
+
+def measure(folder: Path, rounds: int, chunk: int) -> list[Row]:
+    home, project = folder / "home", folder / "project"
+    project.mkdir()
+    path = project / "notes.txt"
+    path.write_text("One line of text.\n" * 200, encoding="utf-8")
+    turns = [
+        [ScriptStep(text="I will read the file."), ScriptStep(tool="read_file", arguments=f'{{"path":"{path}"}}')],
+        [ScriptStep(text="It holds two hundred lines of text. " * 10)],
+    ]
+    own: list[float] = []
+    cpu: list[float] = []
+    with (
+        WireServer(wire_answers(turns, chunk)) as server,
+        AgentProcess(
+            home, environment=server.environment(), files={str(path): path.read_text(encoding="utf-8")}
+        ) as agent,
+    ):
+        agent.initialize()
+        session_id = agent.new_session(project)
+        agent.prompt(session_id, "Read the notes.")
+        for _ in range(rounds):
+            served, answering, cpu_before = len(server.served), agent.answering, agent.cpu
+            began = time.perf_counter()
+            agent.prompt(session_id, "Read the notes again.")
+            took = time.perf_counter() - began
+            service = sum(each.seconds for each in server.served[served:])
+            own.append(took - service - (agent.answering - answering))
+            cpu.append(agent.cpu - cpu_before)
+    limit = milliseconds(OWN_SECONDS)
+    return [
+        Row("our own time a turn", [*map(milliseconds, own)], "ms", f"<= {limit:.0f}", limit),
+        Row("processor time a turn", [*map(milliseconds, cpu)], "ms"),
+    ]
+
+
+if __name__ == "__main__":
+    main()
