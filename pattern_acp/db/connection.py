@@ -127,6 +127,16 @@ class Database:
         """
         await self._writer.run(ApswConnection.checkpoint)
 
+    async def rewrite(self) -> bool:
+        """Write the whole file anew, so that nothing deleted is left in it or in its write-ahead log.
+
+        False: another process is reading and the log is not empty yet. Takes as long as writing the file does.
+
+        Raises:
+            DatabaseError: the lock was not free in time, or there is no room for the copy.
+        """
+        return await self._writer.run(ApswConnection.rewrite)
+
     async def close(self) -> bool:
         """Close both connections; harmless when closed. False: one did not close in time and was abandoned."""
         reader_closed = await self._reader.close_within(_CLOSE_SECONDS / 2)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import apsw
 
-from pattern_acp.db.errors import translate
+from pattern_acp.db.errors import DatabaseBusyError, translate
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
 
@@ -184,6 +184,21 @@ class ApswConnection:
             self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             raise translate(error, self.path) from error
+
+    def rewrite(self) -> bool:
+        """Write the whole file anew, without anything that was deleted, and empty the write-ahead log.
+
+        False: the log could not be emptied, since another process is reading; its next quiet moment does it.
+
+        Raises:
+            DatabaseError: the lock was not free in time, or there is no room for the copy.
+        """
+        self._retry_while_busy(lambda: self.raw.execute("VACUUM").fetchall())
+        try:
+            self._retry_while_busy(lambda: self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+        except DatabaseBusyError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close; harmless when closed. A failing last optimisation is no reason to keep the file open."""

@@ -39,11 +39,14 @@ BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 -- Events whose payload lost words that the person wanted forgotten. events.payload_hash stays that of the payload as it
 -- was, so the chain holds; this table says what the payload now hashes to, and which event did it.
 CREATE TABLE redactions (
-    event_seq INTEGER PRIMARY KEY REFERENCES events (seq),
-    payload_hash TEXT NOT NULL,          -- SHA-256 of the payload as it is now
+    event_seq INTEGER NOT NULL REFERENCES events (seq),
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event that says who did it and why; the newest one counts
+    payload_hash TEXT NOT NULL,          -- SHA-256 of the payload since then
     at_ms INTEGER NOT NULL,
-    last_seq INTEGER NOT NULL REFERENCES events (seq) -- the event that says who did it and why
-) STRICT;
+    PRIMARY KEY (event_seq, last_seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX redactions_by_audit ON redactions (last_seq);
 
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,                 -- the ACP session id
@@ -112,8 +115,8 @@ CREATE TABLE block_updates (
     peer TEXT NOT NULL,                  -- Loro peer id of the process start, decimal
     actor TEXT NOT NULL,
     origin TEXT NOT NULL,
-    operation TEXT NOT NULL,             -- create, append, replace, rewrite, edit, undo, redo, rollback, delete,
-                                         -- restore, forget
+    operation TEXT NOT NULL,             -- create, append, replace, rewrite, insert, set, add, move, remove, archive,
+                                         -- edit, undo, redo, rollback, delete, restore, forget
     reason TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event of this write

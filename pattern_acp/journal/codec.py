@@ -61,6 +61,10 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.ErrorReported: ("error_reported", 1),
     events.TurnEnded: ("turn_ended", 1),
     events.BlockCommitted: ("block_committed", 1),
+    events.BlockDeleted: ("block_deleted", 1),
+    events.BlockRestored: ("block_restored", 1),
+    events.BlockForgotten: ("block_forgotten", 1),
+    events.BlockHealed: ("block_healed", 1),
     events.GrantStored: ("grant_stored", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""

@@ -226,6 +226,67 @@ class BlockCommitted:
     frontiers_after: str
     turn_id: TurnId | None = None
     call_id: ToolCallId | None = None
+    target: int | None = None
+    """The write that an undo or redo takes back, or the version that a rollback goes back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDeleted:
+    """A memory block was deleted; it can be restored. `text_hash` is the SHA-256 of its text."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    text_hash: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRestored:
+    """A deleted memory block is back as it was."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    text_hash: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForgotten:
+    """Words were taken out of a memory block, its history, the search index and the journal, for good.
+
+    `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. The counts
+    say in how many places words were replaced by a mark. `after_hash` is the SHA-256 of the text that is left.
+    """
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    whole: bool
+    events: int
+    messages: int
+    after_hash: str
+    redaction: str
+    """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHealed:
+    """What was stored of a memory block was damaged, and was written anew from what was sound."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    text_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,5 +322,9 @@ Event: TypeAlias = (
     | ErrorReported
     | TurnEnded
     | BlockCommitted
+    | BlockDeleted
+    | BlockRestored
+    | BlockForgotten
+    | BlockHealed
     | GrantStored
 )

@@ -36,7 +36,13 @@ def item_of(event: Event) -> str:
             | events.ErrorReported()
         ):
             return event.turn_id or ""
-        case events.BlockCommitted():
+        case (
+            events.BlockCommitted()
+            | events.BlockDeleted()
+            | events.BlockRestored()
+            | events.BlockForgotten()
+            | events.BlockHealed()
+        ):
             return event.block_id
         case (
             events.SessionCreated()

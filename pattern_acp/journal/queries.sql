@@ -39,13 +39,59 @@ ORDER BY session_seq;
 SELECT session_seq FROM events WHERE stream = :stream AND kind = 'turn_ended' ORDER BY session_seq DESC LIMIT 1;
 
 -- name: read_chain
--- Some events of a stream as stored, for the check of its chain.
+-- Some events of a stream as stored, for the check of its chain, with their newest redaction.
 SELECT
-    events.seq, session_seq, kind, actor, origin, item, payload, blob, payload_hash, prev_hash, events.hash,
+    events.seq, session_seq, kind, actor, origin, item, payload, blob, events.payload_hash, prev_hash, events.hash,
+    (
+        SELECT payload_hash FROM redactions WHERE event_seq = events.seq ORDER BY last_seq DESC LIMIT 1
+    ) AS redacted_hash,
+    (
+        SELECT max(last_seq) FROM redactions WHERE event_seq = events.seq
+    ) AS redacted_by,
     blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after
 ORDER BY session_seq LIMIT :limit;
+
+-- name: read_payloads
+-- The payloads of some events of all streams, oldest first.
+SELECT payload, blobs.encoding, blobs.content, seq
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE seq > :after
+ORDER BY seq LIMIT :limit;
+
+-- name: read_event
+-- One event.
+SELECT payload, blobs.encoding, blobs.content, seq, stream, kind, version, blob
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE seq = :seq;
+
+-- name: drop_update_guard
+-- Lets a redaction change events, inside its transaction only.
+DROP TRIGGER events_are_not_updated;
+
+-- name: restore_update_guard
+-- The guard as db/schema.sql has it.
+CREATE TRIGGER IF NOT EXISTS events_are_not_updated BEFORE UPDATE ON events
+BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
+
+-- name: replace_payload
+-- The payload of a redacted event; its hashes stay as they are.
+UPDATE events SET payload = :payload, blob = :blob WHERE seq = :seq;
+
+-- name: note_redaction
+-- What the payload of a redacted event hashes to now, and the event that says who did it and why.
+INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms)
+VALUES (:event_seq, :last_seq, :payload_hash, :at_ms);
+
+-- name: redactions_of
+-- What one audited redaction did, in the order of the events.
+SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER BY event_seq;
+
+-- name: delete_unused_blobs
+-- Those of some payloads that no event has any more; they are a JSON list of hashes.
+DELETE FROM blobs
+WHERE hash IN (SELECT value FROM json_each(:hashes)) AND hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 
 -- name: missing_projection_event
 -- The event that a session's row was last changed by, when that event is gone: the end of the stream was cut off.

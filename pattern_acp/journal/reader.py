@@ -5,6 +5,7 @@ Owns: rows to events, and what a sound chain is. Must not know: what a replay sh
 
 import json
 import zlib
+from collections.abc import Sequence
 from typing import LiteralString, cast
 
 import msgspec
@@ -12,13 +13,14 @@ import msgspec
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.events import Event
+from pattern_acp.journal.events import BlockForgotten, Event
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -46,6 +48,8 @@ class ChainReport:
     ok: bool
     first_bad_seq: int | None = None
     problem: str = ""
+    redacted: int = 0
+    """Events whose words were taken out by an audited redaction (journal/redact.py), and which are sound."""
 
 
 def read_stream(tx: Transaction, stream: str, *, after: int = 0) -> list[Recorded]:
@@ -74,7 +78,7 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
     Raises:
         DatabaseError: the file cannot be read.
     """
-    state = _ChainState()
+    state, redacted_by = _ChainState(), list[int]()
     while True:
         rows = tx.all(QUERIES["read_chain"], {"stream": stream, "after": state.session_seq, "limit": _CHAIN_PAGE})
         if not rows:
@@ -84,11 +88,34 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
             if problem:
                 return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(row[0]), problem=problem)
             state = _ChainState(integer(row[0]), integer(row[1]), text(row[10]))
+            if row[12] is not None:
+                redacted_by.append(integer(row[12]))
     missing = tx.one(QUERIES["missing_projection_event"], {"stream": stream})
     if missing:
         problem = "the session's row was changed by an event that is gone"
         return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(missing[0]), problem=problem)
-    return ChainReport(state.session_seq, ok=True)
+    for audit_seq in sorted(set(redacted_by)):
+        if not _is_audited(tx, audit_seq):
+            problem = "words were taken out of events in another way than this event says"
+            return ChainReport(state.session_seq, ok=False, first_bad_seq=audit_seq, problem=problem)
+    return ChainReport(state.session_seq, ok=True, redacted=len(redacted_by))
+
+
+def redaction_digest(redacted: Sequence[tuple[int, str]]) -> str:
+    """The SHA-256 that an audit event gives for what it did: the events' numbers with their new payload hashes."""
+    return sha256_hex(canonical_json([[seq, payload_hash] for seq, payload_hash in redacted]))
+
+
+def _is_audited(tx: Transaction, audit_seq: int) -> bool:
+    row = tx.one(QUERIES["read_event"], {"seq": audit_seq})
+    if row is None:
+        return False
+    try:
+        event = decode(text(row[5]), integer(row[6]), _parse(stored_payload(row[0], row[1], row[2])))
+    except (JournalError, TypeError):
+        return False
+    done = [(integer(seq), text(hashed)) for seq, hashed in tx.all(QUERIES["redactions_of"], {"last_seq": audit_seq})]
+    return isinstance(event, BlockForgotten) and event.redaction == redaction_digest(done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +128,22 @@ class _ChainState:
 
 
 def _check(row: Row, before: _ChainState) -> str:
-    seq, session_seq, kind, actor, origin, item, payload, blob, payload_hash, prev_hash, stored_hash, *content = row
+    seq, session_seq, kind, actor, origin, item, payload, blob, payload_hash, prev_hash, stored_hash = row[:11]
     if session_seq != before.session_seq + 1:
         return f"event {before.session_seq + 1} of the stream is missing"
     if integer(seq) <= before.seq:
         return "the events are not in the order in which they were appended"
     try:
-        found = sha256_hex(_canonical(payload, *content))
+        found = sha256_hex(stored_payload(payload, row[13], row[14]))
     except (DamagedEventError, TypeError):
         return "its payload cannot be read"
-    if found != payload_hash or (blob is not None and blob != payload_hash):
+    if found != (row[11] or payload_hash) or (blob is not None and blob != found):
         return "its payload was changed"
     if prev_hash != before.hash:
         return "it does not follow the event before it"
-    link = Link(before.hash, found, text(kind), text(actor), text(origin), text(item), integer(session_seq))
+    link = Link(
+        before.hash, text(payload_hash), text(kind), text(actor), text(origin), text(item), integer(session_seq)
+    )
     return "" if link.hash == stored_hash else "its kind, actor, origin, item or place was changed"
 
 
@@ -124,7 +153,7 @@ def _recorded(tx: Transaction, sql: LiteralString, params: Params) -> list[Recor
 
 def _record(row: Row) -> Recorded:
     seq, session_seq, at_ms, kind, version, actor, origin, item, payload, encoding, content = row
-    stored = _canonical(payload, encoding, content)
+    stored = stored_payload(payload, encoding, content)
     return Recorded(
         integer(seq),
         integer(session_seq),
@@ -136,8 +165,13 @@ def _record(row: Row) -> Recorded:
     )
 
 
-def _canonical(payload: SqlValue, encoding: SqlValue, content: SqlValue) -> bytes:
-    """The canonical bytes of a payload, from its row or from its blob."""
+def stored_payload(payload: SqlValue, encoding: SqlValue, content: SqlValue) -> bytes:
+    """The canonical bytes of a payload, from its row or from its blob.
+
+    Raises:
+        DamagedEventError: the blob cannot be unpacked.
+        TypeError: a column holds something else than it should.
+    """
     if payload is not None:
         return text(payload).encode("utf-8")
     if encoding == "raw":

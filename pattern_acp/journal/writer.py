@@ -61,7 +61,7 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
         storable(item_of(event)),
         last_seq + 1,
     )
-    payload, blob = _store_payload(tx, canonical, link.payload_hash)
+    payload, blob = store_payload(tx, canonical, link.payload_hash)
     new_hash = link.hash
     row: dict[str, SqlValue] = {
         "stream": stream,
@@ -92,7 +92,7 @@ def append_many(
     return tuple(append(tx, stream, event, actor=actor, origin=origin, at_ms=at_ms) for event in events)
 
 
-def _store_payload(tx: Transaction, canonical: bytes, payload_hash: str) -> tuple[str | None, str | None]:
+def store_payload(tx: Transaction, canonical: bytes, payload_hash: str) -> tuple[str | None, str | None]:
     """The columns `payload` and `blob`: one of them is None."""
     if len(canonical) <= INLINE_BYTES:
         # A lone surrogate from a model's escaped output: SQLite's text cannot hold it, a blob can.

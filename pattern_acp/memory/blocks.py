@@ -51,6 +51,8 @@ class Block:
     updated_ms: int
     head_update: int
     """Number of the newest update, which counts the writes."""
+    history_from: int = 1
+    """Number of the first update whose words are still there; forgetting takes those of older ones away."""
 
 
 def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:

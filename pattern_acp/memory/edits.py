@@ -1,12 +1,14 @@
 """Edits of a text block: what each means, on plain strings.
 
-Owns: the rules of append, replace and rewrite, and the checks before anything is stored. Must not know: Loro, SQL.
+Owns: the rules of append, replace, rewrite and patch, and the checks before anything is stored. Must not know: Loro,
+SQL.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.errors import LimitExceededError, PassageError, UnusableEditError
 
 
@@ -17,6 +19,19 @@ class Operation(StrEnum):
     APPEND = "append"
     REPLACE = "replace"
     REWRITE = "rewrite"
+    INSERT = "insert"
+    SET = "set"
+    ADD = "add"
+    MOVE = "move"
+    REMOVE = "remove"
+    ARCHIVE = "archive"
+    EDIT = "edit"
+    UNDO = "undo"
+    REDO = "redo"
+    ROLLBACK = "rollback"
+    DELETE = "delete"
+    RESTORE = "restore"
+    FORGET = "forget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +54,7 @@ class Rewrite:
     """Make the block read `text`. Stored line by line, so that lines which stay keep their authors."""
 
     text: str
-
-
-BlockEdit: TypeAlias = Append | Replace | Rewrite
+    operation: Operation = Operation.REWRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +67,26 @@ class Splice:
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """A change worked out from the history of a block, such as an undo.
+
+    The places of `splices` are those in the text before; they ascend and do not overlap.
+    """
+
+    operation: Operation
+    splices: tuple[Splice, ...]
+
+
+BlockEdit: TypeAlias = Append | Replace | Rewrite | Patch
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedEdit:
-    """An edit that is known to work: `text` afterwards, and the splice that leads there (None: line by line)."""
+    """An edit that is known to work: `text` afterwards, and the splices that lead there (None: line by line)."""
 
     operation: Operation
     text: str
-    splice: Splice | None
+    splices: tuple[Splice, ...] | None
 
 
 def plan_edit(edit: BlockEdit, before: str, *, label: str, limit: int) -> PlannedEdit:
@@ -79,6 +106,16 @@ def plan_edit(edit: BlockEdit, before: str, *, label: str, limit: int) -> Planne
     return planned
 
 
+def apply_splices(splices: Sequence[Splice], text: str) -> str:
+    """What `splices`, whose places are those in `text` and ascend, make of it."""
+    pieces: list[str] = []
+    done = 0
+    for splice in splices:
+        pieces += (text[done : splice.at], splice.inserted)
+        done = splice.at + splice.removed
+    return "".join((*pieces, text[done:]))
+
+
 def storable_text(text: str, *, label: str) -> str:
     r"""Give `text` with every line end as `\n`, which is the one form that passages are compared in.
 
@@ -96,8 +133,10 @@ def _plan(edit: BlockEdit, before: str, label: str) -> PlannedEdit:
             return _plan_append(storable_text(text, label=label), before, label)
         case Replace(passage, text):
             return _plan_replace(storable_text(passage, label=label), storable_text(text, label=label), before, label)
-        case Rewrite(text):
-            return PlannedEdit(Operation.REWRITE, storable_text(text, label=label), None)
+        case Rewrite(text, operation):
+            return PlannedEdit(operation, storable_text(text, label=label), None)
+        case Patch(operation, splices):
+            return PlannedEdit(operation, apply_splices(splices, before), splices)
         case _:
             assert_never(edit)
 
@@ -106,7 +145,7 @@ def _plan_append(text: str, before: str, label: str) -> PlannedEdit:
     if not text.strip():
         raise UnusableEditError(label, "there is no text to append; give the lines to add.")
     inserted = text if not before or before.endswith("\n") else "\n" + text
-    return PlannedEdit(Operation.APPEND, before + inserted, Splice(len(before), 0, inserted))
+    return PlannedEdit(Operation.APPEND, before + inserted, (Splice(len(before), 0, inserted),))
 
 
 def _plan_replace(passage: str, text: str, before: str, label: str) -> PlannedEdit:
@@ -117,7 +156,7 @@ def _plan_replace(passage: str, text: str, before: str, label: str) -> PlannedEd
         raise PassageError(label, count=count)
     start = before.index(passage)
     after = before[:start] + text + before[start + len(passage) :]
-    return PlannedEdit(Operation.REPLACE, after, _smallest_splice(start, passage, text))
+    return PlannedEdit(Operation.REPLACE, after, (_smallest_splice(start, passage, text),))
 
 
 def _count_overlapping(passage: str, text: str) -> int:

@@ -60,6 +60,34 @@ class StaleProposalError(BlockError):
         self.label = label
 
 
+class LabelTakenError(BlockError):
+    """A block cannot be restored, since another one has its label now."""
+
+    def __init__(self, label: str) -> None:
+        """Name the label."""
+        super().__init__(f"There is a memory block {label!r} already; delete that one before restoring the older one.")
+        self.label = label
+
+
+class VersionError(BlockError):
+    """A block has no such version, or that version's words were forgotten."""
+
+    def __init__(self, label: str, problem: str) -> None:
+        """Name the block; `problem` is the rest of the sentence, with what to do."""
+        super().__init__(f"That version of the block {label!r} cannot be had: {problem}")
+        self.label = label
+
+
+class UndoConflictError(BlockError):
+    """A write cannot be taken back, since later ones changed the same text."""
+
+    def __init__(self, label: str, number: int, problem: str) -> None:
+        """Name the block and the write; `problem` is the rest of the sentence, with what to do."""
+        super().__init__(f"Write {number} of the block {label!r} cannot be taken back: {problem}")
+        self.label = label
+        self.number = number
+
+
 class BlockCorruptError(BlockError):
     """What is stored of a block cannot be read and could not be rebuilt; it is never taken for an empty block."""
 

@@ -11,6 +11,7 @@ that history loads fast.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,6 +61,8 @@ class ProposedChange:
     frontiers_before: bytes
     frontiers_after: bytes
     new_base: NewBase | None
+    target: int | None = None
+    """Number of the write that this one takes back, or of the version that it goes back to."""
 
     @property
     def before_hash(self) -> str:
@@ -138,11 +141,23 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
     )
 
 
-def propose(tx: Transaction, key: BlockKey, edit: BlockEdit, *, peer: int) -> ProposedChange:
+def propose(
+    tx: Transaction,
+    key: BlockKey,
+    edit: BlockEdit,
+    *,
+    peer: int,
+    head: int | None = None,
+    target: int | None = None,
+) -> ProposedChange:
     """What `edit` would store. Writes nothing; store it in the same transaction or not at all.
+
+    `head` is the number of the newest write that `edit` was worked out for; None for any. `target` is the write that
+    it takes back, or goes back to.
 
     Raises:
         BlockMissingError: there is no such block.
+        StaleProposalError: there are writes after `head`.
         BlockCorruptError: its document cannot be read or rebuilt.
         UnusableEditError: the edit is empty, changes nothing, or holds characters that cannot be stored.
         PassageError: the passage to replace is not there exactly once.
@@ -150,6 +165,8 @@ def propose(tx: Transaction, key: BlockKey, edit: BlockEdit, *, peer: int) -> Pr
     """
     opened = open_block(tx, _find(tx, key), peer=peer)
     block, document = opened.block, opened.document
+    if head not in {None, block.head_update}:
+        raise StaleProposalError(key.label)
     planned = plan_edit(edit, block.text, label=key.label, limit=block.limit)
     before = document.frontiers
     document.apply(planned)
@@ -163,6 +180,7 @@ def propose(tx: Transaction, key: BlockKey, edit: BlockEdit, *, peer: int) -> Pr
         frontiers_before=before,
         frontiers_after=document.frontiers,
         new_base=_new_base(tx, opened, update),
+        target=target,
     )
 
 
@@ -181,6 +199,22 @@ def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -
         _insert_block(tx, change, record)
     else:
         _advance_block(tx, change, record)
+    insert_write(tx, change, record)
+    if change.new_base is not None and change.new_base.archive is not None:
+        tx.execute(
+            _QUERIES["store_archive"],
+            {
+                "block_id": change.block.id,
+                "upto": change.number,
+                "snapshot": change.new_base.archive,
+                "seq": record.seq,
+            },
+        )
+
+
+def insert_write(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
+    """Write the row of a change in the log of its block; `store_change` does it for changes of text."""
+    before, after = Counter(change.block.text.splitlines()), Counter(change.text.splitlines())
     tx.execute(
         _QUERIES["insert_update"],
         {
@@ -196,18 +230,12 @@ def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -
             "reason": storable(record.reason),
             "at_ms": record.at_ms,
             "seq": record.seq,
+            "target": change.target,
+            "size": len(change.text),
+            "lines_added": (after - before).total(),
+            "lines_removed": (before - after).total(),
         },
     )
-    if change.new_base is not None and change.new_base.archive is not None:
-        tx.execute(
-            _QUERIES["store_archive"],
-            {
-                "block_id": change.block.id,
-                "upto": change.number,
-                "snapshot": change.new_base.archive,
-                "seq": record.seq,
-            },
-        )
 
 
 def _insert_block(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:

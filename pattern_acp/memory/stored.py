@@ -91,6 +91,12 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
     raise first or AssertionError("there is always a source")
 
 
+def read_row(row: Row) -> tuple[Block, bytes]:
+    """The block of a `find_block` row as it is stored, unchecked, and its frontiers: enough to delete a damaged one."""
+    stored = _decode(row)
+    return stored.block, stored.frontiers
+
+
 def archived_number(tx: Transaction, block: Block) -> int:
     """The number of the last update in the archive, 0 without one."""
     row = tx.one(_QUERIES["read_archived_number"], {"block_id": block.id})
@@ -106,6 +112,7 @@ def _decode(row: Row) -> _Stored:
         text=columns.text(row[6]),
         updated_ms=columns.integer(row[8]),
         head_update=columns.integer(row[9]),
+        history_from=columns.integer(row[11]),
     )
     return _Stored(block, text_hash=columns.text(row[7]), frontiers=columns.data(row[10]))
 
@@ -154,11 +161,12 @@ def _archive_parts(tx: Transaction, block: Block) -> Sequence[bytes]:
 
 
 def _log_parts(tx: Transaction, block: Block) -> Sequence[bytes]:
-    return _updates_after(tx, block, 0)
+    return _updates_after(tx, block, block.history_from - 1)
 
 
 def _updates_after(tx: Transaction, block: Block, number: int) -> tuple[bytes, ...]:
     rows = tx.all(_QUERIES["read_updates"], {"block_id": block.id, "after": number})
     if [columns.integer(row[0]) for row in rows] != list(range(number + 1, block.head_update + 1)):
         raise BlockCorruptError(block.key.label, "an update is missing")
-    return tuple(columns.data(row[1]) for row in rows)
+    # Deleting and restoring are writes without an update.
+    return tuple(data for row in rows if (data := columns.data(row[1])))

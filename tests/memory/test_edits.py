@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.edits import Append, PlannedEdit, Replace, Rewrite, plan_edit
+from pattern_acp.memory.edits import Append, PlannedEdit, Replace, Rewrite, Splice, plan_edit
 from pattern_acp.memory.errors import LimitExceededError, PassageError, UnusableEditError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r"), max_size=60)
 
 
 def text_after(planned: PlannedEdit, before: str) -> str:
-    splice = planned.splice
-    if splice is None:
+    if planned.splices is None:
         return planned.text
+    (splice,) = planned.splices
     return before[: splice.at] + splice.inserted + before[splice.at + splice.removed :]
 
 
@@ -53,8 +53,7 @@ def test_a_replacement_changes_only_what_differs():
     planned = plan_edit(
         Replace("the port is 8080 now", "the port is 9090 now"), "x the port is 8080 now y", label="l", limit=99
     )
-    assert planned.splice is not None
-    assert (planned.splice.at, planned.splice.removed, planned.splice.inserted) == (14, 3, "909")
+    assert planned.splices == (Splice(14, 3, "909"),)
     assert planned.text == "x the port is 9090 now y"
 
 

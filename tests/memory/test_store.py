@@ -1,8 +1,10 @@
 """Blocks in a real constellation: writes, consolidation, damage."""
 
 import logging
+import re
 from collections.abc import AsyncGenerator
 from functools import partial
+from pathlib import Path
 from typing import LiteralString
 
 import anyio
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import pattern_acp.db
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.ids import BlockId
@@ -312,4 +315,6 @@ def test_random_writes_of_several_processes_equal_a_plain_string(edits: list[tup
 
 
 def test_operations_have_the_names_that_the_schema_lists():
-    assert [operation.value for operation in Operation] == ["create", "append", "replace", "rewrite"]
+    schema = (Path(pattern_acp.db.__file__).parent / "schema.sql").read_text(encoding="utf-8")
+    listed = schema.partition("operation TEXT NOT NULL,")[2].partition("reason TEXT")[0]
+    assert [operation.value for operation in Operation] == re.findall(r"[a-z]+", listed)

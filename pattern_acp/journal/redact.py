@@ -1,0 +1,119 @@
+"""Taking words out of events that are stored already: the audited exception to an append-only journal.
+
+Owns: finding the events that hold the words, the triggers, the row that says what was done to an event, and blobs that
+nobody needs any more. Must not know: why words are to be forgotten, or how they are recognised. The event that says who
+did it and why is appended by the caller, before, in the same transaction.
+
+An event keeps its `payload_hash`, so that its own hash and the chain hold; `redactions` says what its payload hashes to
+now. Nobody can therefore change an event and call it redacted without an event that says so.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.codec import decode
+from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
+from pattern_acp.journal.events import Event
+from pattern_acp.journal.reader import redaction_digest, stored_payload
+from pattern_acp.journal.writer import store_payload
+
+QUERIES = load_queries("pattern_acp.journal")
+
+_PAGE = 200
+"""Events read at a time: payloads can be large."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRedaction:
+    """What would become of one event."""
+
+    seq: int
+    stream: str
+    canonical: bytes
+    blob: str | None
+    """Where its payload is now, when that is a blob."""
+    event: Event | None
+    """The event as it would read; None when this program cannot read it."""
+
+    @property
+    def payload_hash(self) -> str:
+        """SHA-256 of the payload as it would be."""
+        return sha256_hex(self.canonical)
+
+
+def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0) -> tuple[int, ...]:
+    """The numbers of all events, of every stream, above `after` whose payload `holds` says yes to.
+
+    It is given the payload's canonical JSON.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return tuple(columns.integer(row[3]) for row in _payloads(tx, after) if holds(_text(row)))
+
+
+def plan_redaction(
+    tx: Transaction, seqs: Sequence[int], mask: Callable[[JsonObject], JsonObject]
+) -> tuple[PlannedRedaction, ...]:
+    """What `mask` would make of these events, in their order; those that it leaves alone are left out.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    rows = (tx.one(QUERIES["read_event"], {"seq": seq}) for seq in sorted(set(seqs)))
+    return tuple(planned for row in rows if row is not None for planned in _plan(row, mask))
+
+
+def digest_of(planned: Sequence[PlannedRedaction]) -> str:
+    """What the audit event has to give as its `redaction`."""
+    return redaction_digest([(one.seq, one.payload_hash) for one in planned])
+
+
+def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: int, at_ms: int) -> None:
+    """Carry out a planned redaction; `audit_seq` is the event that says who wanted it and why.
+
+    Raises:
+        DatabaseError: the file cannot be written; the transaction is then to be rolled back.
+    """
+    tx.execute(QUERIES["drop_update_guard"])
+    for one in planned:
+        payload, blob = store_payload(tx, one.canonical, one.payload_hash)
+        tx.execute(QUERIES["replace_payload"], {"seq": one.seq, "payload": payload, "blob": blob})
+        note = {"event_seq": one.seq, "last_seq": audit_seq, "payload_hash": one.payload_hash, "at_ms": at_ms}
+        tx.execute(QUERIES["note_redaction"], note)
+    tx.execute(QUERIES["delete_unused_blobs"], {"hashes": json.dumps([one.blob for one in planned if one.blob])})
+    tx.execute(QUERIES["restore_update_guard"])
+
+
+def _plan(row: Row, mask: Callable[[JsonObject], JsonObject]) -> Iterator[PlannedRedaction]:
+    before = cast("JsonObject", json.loads(_text(row)))
+    after = mask(before)
+    if after == before:
+        return
+    try:
+        event = decode(columns.text(row[5]), columns.integer(row[6]), after)
+    except (DamagedEventError, UnknownEventError):
+        event = None
+    blob = None if row[7] is None else columns.text(row[7])
+    yield PlannedRedaction(columns.integer(row[3]), columns.text(row[4]), canonical_json(after), blob, event)
+
+
+def _payloads(tx: Transaction, after: int) -> Iterator[Row]:
+    while rows := tx.all(QUERIES["read_payloads"], {"after": after, "limit": _PAGE}):
+        yield from rows
+        after = columns.integer(rows[-1][3])
+
+
+def _text(row: Row) -> str:
+    """The payload of a row that begins with payload, encoding and content."""
+    try:
+        return stored_payload(row[0], row[1], row[2]).decode("utf-8", "surrogatepass")
+    except (DamagedEventError, TypeError):
+        # A payload that cannot be read cannot be searched; verifying the chain reports it.
+        return "{}"

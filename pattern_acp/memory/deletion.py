@@ -1,0 +1,108 @@
+"""Deleting a block so that it can be restored, and restoring it.
+
+Owns: the rows that change for it, among them a write in the block's own log, since its history goes on. Must not know:
+the journal. Damaged blocks can be deleted too, so the text is not looked at before.
+"""
+
+import json
+from collections.abc import Sequence
+
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.errors import BlockMissingError, LabelTakenError, StaleProposalError
+from pattern_acp.memory.store import ProposedChange, WriteRecord, block_exists, changed_block, insert_write
+from pattern_acp.memory.stored import decode_block, read_row
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedMark:
+    """A deletion or restoration that would work. `block` is the block as it is now."""
+
+    block: Block
+    operation: Operation
+    frontiers: bytes
+
+
+def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
+    """What deleting the block with this key would store.
+
+    Raises:
+        BlockMissingError: there is no such block.
+    """
+    row = tx.one(_QUERIES["find_block"], _named(key))
+    if row is None:
+        raise BlockMissingError(key.label)
+    return _mark(row, Operation.DELETE)
+
+
+def propose_restoration(tx: Transaction, key: BlockKey) -> ProposedMark:
+    """What restoring the block of this key that was deleted last would store.
+
+    Raises:
+        LabelTakenError: there is a block with this key now.
+        BlockMissingError: none was deleted, or what was deleted has been forgotten.
+    """
+    if block_exists(tx, key):
+        raise LabelTakenError(key.label)
+    row = tx.one(_QUERIES["find_deleted_block"], _named(key))
+    if row is None:
+        raise BlockMissingError(key.label)
+    return _mark(row, Operation.RESTORE)
+
+
+def store_mark(tx: Transaction, mark: ProposedMark, record: WriteRecord, *, peer: int) -> Block:
+    """Write a proposed deletion or restoration, whose event is `record.seq`, and give the block as it is then.
+
+    Raises:
+        StaleProposalError: the block changed after the proposal.
+    """
+    block = mark.block
+    change = ProposedChange(block, mark.operation, block.text, b"", peer, mark.frontiers, mark.frontiers, new_base=None)
+    changed = tx.execute(
+        _QUERIES["mark_block"],
+        {
+            "block_id": block.id,
+            "number": change.number,
+            "deleted": int(mark.operation is Operation.DELETE),
+            "at_ms": record.at_ms,
+            "seq": record.seq,
+        },
+    )
+    if changed != 1:
+        raise StaleProposalError(block.key.label)
+    insert_write(tx, change, record)
+    return changed_block(change, record.at_ms)
+
+
+def list_deleted(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[Block, ...]:
+    """The blocks of these owners that can be restored, deleted last first; `updated_ms` is when."""
+    rows = tx.all(_QUERIES["list_deleted_blocks"], {"owners": json.dumps(owners)})
+    return tuple(read_row(row)[0] for row in rows)
+
+
+def load_deleted(tx: Transaction, key: BlockKey) -> Block:
+    """The block of this key that was deleted last.
+
+    Raises:
+        BlockMissingError: there is none to restore.
+        BlockCorruptError: its text cannot be read or rebuilt.
+    """
+    row = tx.one(_QUERIES["find_deleted_block"], _named(key))
+    if row is None:
+        raise BlockMissingError(key.label)
+    return decode_block(tx, row)
+
+
+def _mark(row: Row, operation: Operation) -> ProposedMark:
+    block, frontiers = read_row(row)
+    return ProposedMark(block, operation, frontiers)
+
+
+def _named(key: BlockKey) -> dict[str, str]:
+    return {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}

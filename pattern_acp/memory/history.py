@@ -1,0 +1,221 @@
+"""The history of a block: its log, its versions, and what later work is done on.
+
+Owns: what a write tells of itself, and how a version is had from what is stored. Must not know: the journal, and who
+asks. A version is the number of the write that made it. Everything below `read_history` is pure, so that a long history
+can be worked on in another process (`memory/history_worker.py`).
+"""
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.document import BlockDocument
+from pattern_acp.memory.edits import Splice
+from pattern_acp.memory.errors import BlockCorruptError, VersionError
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+READING_PEER = 1
+"""Peer of documents that are only read: nothing is ever exported from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One entry of a block's log: who wrote, when, from what, why, and what it did.
+
+    `seq` is its event, `stream` the session whose journal holds that (or `constellation`), `target` the write that an
+    undo or redo takes back or the version that a rollback went back to, `size` the characters afterwards. What was not
+    counted when it was written is None.
+    """
+
+    number: int
+    at_ms: int
+    actor: Actor
+    origin: Origin
+    operation: str
+    reason: str
+    seq: int
+    stream: str
+    target: int | None
+    size: int | None
+    lines_added: int | None
+    lines_removed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteData:
+    """What a history is worked out from: one write with its update, which is empty where there is none."""
+
+    number: int
+    operation: str
+    target: int | None
+    update: bytes
+    frontiers: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHistory:
+    """All that is stored of a block's history, as it was in one transaction."""
+
+    label: str
+    text: str
+    head: int
+    history_from: int
+    writes: tuple[WriteData, ...]
+    archive: bytes
+    archive_upto: int
+
+    def write(self, number: int) -> WriteData:
+        """One write.
+
+        Raises:
+            VersionError: there is none with this number.
+        """
+        if not 1 <= number <= self.head:
+            raise VersionError(self.label, f"its versions are 1 to {self.head}; give one of them.")
+        return self.writes[number - 1]
+
+
+def list_writes(tx: Transaction, block: Block, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:
+    """The log of a block, newest first: at most `limit` writes, those below the number `before`."""
+    below = block.head_update + 1 if before is None else before
+    rows = tx.all(_QUERIES["list_writes"], {"block_id": block.id, "before": below, "limit": limit})
+    return tuple(_write(row) for row in rows)
+
+
+def read_write(tx: Transaction, block: Block, number: int) -> Write:
+    """One entry of the log.
+
+    Raises:
+        VersionError: the block has no such write.
+    """
+    row = tx.one(_QUERIES["read_write"], {"block_id": block.id, "number": number})
+    if row is None:
+        raise VersionError(block.key.label, f"its versions are 1 to {block.head_update}; give one of them.")
+    return _write(row)
+
+
+def read_history(tx: Transaction, block: Block) -> StoredHistory:
+    """Everything that is stored of the block's history; cheap beside what is then done with it.
+
+    Raises:
+        BlockCorruptError: a write is missing.
+    """
+    writes = tuple(_write_data(row) for row in tx.all(_QUERIES["read_history"], {"block_id": block.id}))
+    if [write.number for write in writes] != list(range(1, block.head_update + 1)):
+        raise BlockCorruptError(block.key.label, "a write is missing from its history")
+    archive = tx.one(_QUERIES["read_archive"], {"block_id": block.id})
+    return StoredHistory(
+        label=block.key.label,
+        text=block.text,
+        head=block.head_update,
+        history_from=block.history_from,
+        writes=writes,
+        archive=b"" if archive is None else columns.data(archive[0]),
+        archive_upto=0 if archive is None else columns.integer(archive[1]),
+    )
+
+
+def text_of_version(history: StoredHistory, number: int) -> str:
+    """The text of the block as write `number` left it.
+
+    Raises:
+        VersionError: there is no such version, or its words were forgotten.
+        BlockCorruptError: neither the updates nor the archive give it.
+    """
+    frontiers = history.write(number).frontiers
+    _refuse_forgotten(history, number)
+    if number == history.head:
+        return history.text
+    try:
+        return document_at(history, number).text
+    except BlockCorruptError:
+        return archived_document(history).text_at(frontiers)
+
+
+def document_at(history: StoredHistory, number: int) -> BlockDocument:
+    """The document as write `number` left it, made from the updates alone.
+
+    Raises:
+        VersionError: its words were forgotten.
+        BlockCorruptError: an update is damaged.
+    """
+    _refuse_forgotten(history, number)
+    updates = [write.update for write in history.writes[history.history_from - 1 : number] if write.update]
+    return BlockDocument.load(history.label, updates, peer=READING_PEER)
+
+
+def archived_document(history: StoredHistory) -> BlockDocument:
+    """The document of the newest version with its history, from the archive and the updates after it.
+
+    Raises:
+        BlockCorruptError: one of them is missing or damaged.
+    """
+    if not history.archive:
+        raise BlockCorruptError(history.label, "it has no archive")
+    later = [write.update for write in history.writes[history.archive_upto :] if write.update]
+    return BlockDocument.load(history.label, [history.archive, *later], peer=READING_PEER)
+
+
+def whole_document(history: StoredHistory) -> BlockDocument:
+    """The document of the newest version, from whichever source is sound.
+
+    Raises:
+        BlockCorruptError: none is.
+    """
+    try:
+        return archived_document(history)
+    except BlockCorruptError:
+        return document_at(history, history.head)
+
+
+def changes_from(history: StoredHistory, number: int) -> tuple[str, tuple[tuple[Splice, ...], ...]]:
+    """The text before write `number`, and what it and every later write changed, each in the text before itself.
+
+    Raises:
+        VersionError: its words were forgotten.
+        BlockCorruptError: an update is damaged.
+    """
+    document = document_at(history, number - 1)
+    before = document.text
+    later = history.writes[number - 1 :]
+    return before, tuple(document.merge_watched(write.update) if write.update else () for write in later)
+
+
+def _refuse_forgotten(history: StoredHistory, number: int) -> None:
+    if number < history.history_from:
+        problem = f"its words were forgotten with write {history.history_from}; only who wrote it and when is left."
+        raise VersionError(history.label, problem)
+
+
+def _write_data(row: Row) -> WriteData:
+    return WriteData(
+        number=columns.integer(row[0]),
+        operation=columns.text(row[1]),
+        target=_number(row[2]),
+        update=columns.data(row[3]),
+        frontiers=columns.data(row[4]),
+    )
+
+
+def _write(row: Row) -> Write:
+    return Write(
+        number=columns.integer(row[0]),
+        at_ms=columns.integer(row[1]),
+        actor=Actor(columns.text(row[2])),
+        origin=Origin(columns.text(row[3])),
+        operation=columns.text(row[4]),
+        reason=columns.text(row[5]),
+        seq=columns.integer(row[6]),
+        stream=columns.text(row[7]),
+        target=_number(row[8]),
+        size=_number(row[9]),
+        lines_added=_number(row[10]),
+        lines_removed=_number(row[11]),
+    )
+
+
+def _number(value: SqlValue) -> int | None:
+    return None if value is None else columns.integer(value)

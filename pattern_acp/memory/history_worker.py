@@ -1,0 +1,59 @@
+"""Where work on a history runs, so that the event loop goes on meanwhile.
+
+Owns: the choice between a thread and a process of its own, and carrying errors over. Must not know: what the work is.
+loro never lets go of the interpreter's lock, so a history of 100,000 edits would stop everything for seconds, even from
+a thread (memory.md section 1.4).
+"""
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+import anyio.to_process
+import anyio.to_thread
+
+from pattern_acp.domain.errors import BlockError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.history import StoredHistory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WORKER_WRITES = 10_000
+"""Writes above which a history is worked on in another process: up to here it takes about 0.2 s, in steps of 20 µs
+between which other threads run; starting a process costs about as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An error on its way between processes: ours take other arguments than pickle would give them."""
+
+    kind: type[BlockError]
+    message: str
+    fields: dict[str, object]
+
+
+async def run_on_history(
+    work: Callable[Concatenate[StoredHistory, P], T], history: StoredHistory, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """What `work(history, …)` returns. It must be a function of a module, and pure.
+
+    Raises:
+        BlockError: what `work` raises.
+    """
+    if len(history.writes) <= WORKER_WRITES:
+        return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
+    outcome = await anyio.to_process.run_sync(_attempt, work, history, args, kwargs, cancellable=True)
+    if isinstance(outcome, _Failure):
+        error = outcome.kind.__new__(outcome.kind, outcome.message)
+        error.__dict__.update(outcome.fields)
+        raise error
+    return outcome
+
+
+def _attempt(
+    work: Callable[..., T], history: StoredHistory, args: tuple[object, ...], kwargs: dict[str, object]
+) -> T | _Failure:
+    try:
+        return work(history, *args, **kwargs)
+    except BlockError as error:
+        return _Failure(type(error), str(error), dict(error.__dict__))
