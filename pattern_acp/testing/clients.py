@@ -23,6 +23,10 @@ NODE = "node@24"
 INSTALL_SECONDS = 90
 RUN_SECONDS = 20
 
+OWNER_SECONDS = 20
+"""How long the process that owns a session stays after a prompt: longer than a test pauses. Closing the session ends
+it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -61,8 +65,7 @@ class Acpx:
 
     def start(self, place: Place, *arguments: str) -> subprocess.Popen[str]:
         """Start it in the project."""
-        # An owner of sessions stays for a while after a prompt; one second is the least it can be told.
-        options = ["--cwd", str(place.work), "--ttl", "1", "--agent", shlex.join(place.command())]
+        options = ["--cwd", str(place.work), "--ttl", str(OWNER_SECONDS), "--agent", shlex.join(place.command())]
         return subprocess.Popen(  # noqa: S603  a program that tests install
             [str(self.program), *options, *arguments],
             env={**place.variables, "PATH": self.path},

@@ -84,4 +84,5 @@ async def test_a_cancelled_turn_ends_its_command_and_the_next_prompt_works(acpx:
     assert "cancel" in cancelled.output
     assert "cancelled" in output
     again = await anyio.to_thread.run_sync(acpx.run, place, "prompt", "-s", "one", "read greeting.txt")
+    await anyio.to_thread.run_sync(acpx.run, place, "sessions", "close", "one")
     assert "world" in again.output
