@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.domain.stop_reason import StopReason

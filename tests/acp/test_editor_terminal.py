@@ -1,0 +1,96 @@
+"""The wire calls of a terminal, and their errors; the shared contract is in tests/contracts."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.testing.connected_editor import connected_editor
+from pattern_acp.testing.editor_terminals import end_with, hang
+from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError
+from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
+
+REQUEST = CommandRequest("make all", "/project", {"MODE": "fast"}, output_limit=1_000)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def terminal(dispatcher: Dispatcher, scratch: Path, deadline: float = 3) -> EditorTerminal:
+    return EditorTerminal(SessionId("ses_1"), dispatcher, deadline, scratch)
+
+
+async def test_the_command_is_handed_over_with_its_folder_variables_and_limit(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        with anyio.fail_after(5):
+            async with terminal(dispatcher, tmp_path).start(REQUEST) as command:
+                await command.wait_for_exit()
+        assert [method for method, _ in editor.requests] == [
+            "terminal/create",
+            "terminal/wait_for_exit",
+            "terminal/release",
+        ]
+        created = editor.requests[0][1]
+        assert {"name": "MODE", "value": "fast"} in created.pop("env")
+        assert created == {
+            "sessionId": "ses_1",
+            "command": "make",
+            "args": ["all"],
+            "cwd": "/project",
+            "outputByteLimit": 1_000,
+        }
+
+
+async def test_a_script_is_gone_when_the_terminal_is(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        request = CommandRequest("echo a | cat", "/project")
+        with anyio.fail_after(5):
+            async with terminal(dispatcher, tmp_path).start(request) as command:
+                assert names_in(tmp_path)
+                await command.wait_for_exit()
+        assert names_in(tmp_path) == []
+        assert editor.terminals.by_id["term_1"].line == "echo a | cat"
+
+
+async def test_a_command_that_is_not_started_leaves_nothing_behind(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        editor.terminals.errors["terminal/create"] = RpcError(-32603, "Not today.")
+        with anyio.fail_after(5), pytest.raises(CommandFailedToStartError, match=r"Not today\."):
+            async with terminal(dispatcher, tmp_path).start(CommandRequest("echo a | cat", "/project")):
+                pass
+        assert names_in(tmp_path) == []
+        assert len(editor.requests) == 1
+
+
+async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        editor.terminals.run = end_with("built", 0)
+        editor.terminals.mute_methods = {"terminal/output"}
+        with anyio.fail_after(5):
+            async with terminal(dispatcher, tmp_path, deadline=0.05).start(REQUEST) as command:
+                assert await command.wait_for_exit() == ExitStatus(0)
+                with pytest.raises(EditorUnavailableError):
+                    await command.output()
+        assert editor.terminals.by_id["term_1"].released
+
+
+async def test_an_exit_without_any_member_is_an_unknown_exit(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        editor.terminals.run = lambda state: state.end("", None, None)
+        with anyio.fail_after(5):
+            async with terminal(dispatcher, tmp_path).start(REQUEST) as command:
+                assert await command.wait_for_exit() == ExitStatus(None, None)
+
+
+async def test_what_still_runs_is_killed_then_released(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        editor.terminals.run = hang
+        with anyio.fail_after(5):
+            async with terminal(dispatcher, tmp_path).start(REQUEST):
+                pass
+        assert [method for method, _ in editor.requests][1:] == ["terminal/kill", "terminal/release"]
