@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import anyio
+import msgspec
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.clock import Clock
@@ -196,8 +197,12 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
 
 
 def digest_of(request: ProviderRequest) -> tuple[str, int]:
-    """SHA-256 and size in bytes of a request's stable textual form, recorded before it is sent (rule R4)."""
-    data = repr(request).encode("utf-8", "surrogatepass")
+    """SHA-256 and size in bytes of a request as JSON, recorded before it is sent (rule R4)."""
+    try:
+        data = msgspec.json.encode(request)
+    except UnicodeEncodeError:
+        # JSON cannot hold a lone surrogate, which models write in escapes.
+        data = repr(request).encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest(), len(data)
 
 

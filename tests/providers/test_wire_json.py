@@ -1,0 +1,22 @@
+"""JSON as requests carry it."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.providers.wire_json import to_bytes
+
+ANY_TEXT = st.text(st.characters(codec=None))
+VALUES = st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | ANY_TEXT, st.lists)
+
+
+@given(st.dictionaries(ANY_TEXT, VALUES))
+def test_a_body_has_the_same_bytes_whichever_way_it_is_written(body: JsonObject) -> None:
+    written = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    assert to_bytes(body) == written.encode("utf-8", "replace")
+
+
+def test_a_lone_surrogate_becomes_a_question_mark() -> None:
+    assert to_bytes({"text": "a\ud800b"}) == b'{"text":"a?b"}'
