@@ -96,7 +96,6 @@ def print_sessions(rows: Sequence[store.SessionRow], arguments: Sessions) -> Non
 
 def print_table(rows: Sequence[store.SessionRow], console: "Console", *, everywhere: bool) -> None:
     """One line a session; with `everywhere`, a heading for every run of sessions of one folder."""
-    from rich.table import Table
     from rich.text import Text
 
     for index, (cwd, group) in enumerate(groupby(rows, key=lambda row: row.cwd)):
@@ -104,14 +103,10 @@ def print_table(rows: Sequence[store.SessionRow], console: "Console", *, everywh
             if index:
                 console.print()
             console.print(Text(printable(cwd), style="bold"))
-        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True, style="cyan")
-        table.add_column(no_wrap=True, style="dim")
-        table.add_column(no_wrap=True, overflow="ellipsis")
         for row in group:
-            title = " ".join(printable(row.title).split())
-            table.add_row(Text(row.session_id), Text(moment(row.updated_ms)), Text(title or "untitled"))
-        console.print(table)
+            title = " ".join(printable(row.title).split()) or "untitled"
+            line = Text.assemble((row.session_id, "cyan"), "  ", (moment(row.updated_ms), "dim"), f"  {title}")
+            console.print(line, no_wrap=True, overflow="ellipsis")
 
 
 def print_updates(events: Iterable[Event]) -> None:

@@ -25,6 +25,10 @@ VIEW = "v"
 class Keys(Protocol):
     """Where answers come from: single keys, or lines."""
 
+    def forget(self) -> None:
+        """Forget what was typed so far: it cannot be meant for a question that was not seen yet."""
+        ...
+
     def read(self, question: Question, hint: str) -> str:
         """The next key, as one character; "" when the question is no longer open or nobody can answer any more.
 
@@ -74,6 +78,7 @@ class Asker:
 
     def _ask_person(self, question: Question, keys: Keys, cwd: str) -> None:
         offered = keyed(question.choices)
+        keys.forget()
         self._screen.print(*question_parts(question.call, cwd, self._marks, rows=ROWS))
         cut = is_cut(question.call, ROWS)
         self._screen.print(options_text(offered, cut=cut))

@@ -30,6 +30,9 @@ class LineKeys:
         self._write = write
         self._interrupts = interrupts
 
+    def forget(self) -> None:
+        """See `Keys.forget`; lines that came early cannot be told apart."""
+
     def read(self, question: Question, hint: str) -> str:
         """See `Keys.read`; an empty line asks again, the end of input means that nobody answers."""
         while question.is_open:
@@ -57,11 +60,14 @@ if sys.platform == "win32":
             self._stdin = stdin
             self._interrupts = interrupts
 
+        def forget(self) -> None:
+            """See `Keys.forget`."""
+            while msvcrt.kbhit():
+                msvcrt.getwch()
+
         def read(self, question: Question, hint: str) -> str:
             """See `Keys.read`."""
             del hint
-            while msvcrt.kbhit():
-                msvcrt.getwch()
             while question.is_open:
                 self._interrupts.check()
                 if msvcrt.kbhit():
@@ -97,13 +103,16 @@ else:
             self._stdin = stdin
             self._interrupts = interrupts
 
+        def forget(self) -> None:
+            """See `Keys.forget`."""
+            if termios is not None:
+                termios.tcflush(self._stdin.fileno(), termios.TCIFLUSH)
+
         def read(self, question: Question, hint: str) -> str:
-            """See `Keys.read`. Keys that were typed before the question was seen do not answer it."""
+            """See `Keys.read`."""
             del hint
             descriptor = self._stdin.fileno()
             with quiet_keys(self._stdin):
-                if termios is not None:
-                    termios.tcflush(descriptor, termios.TCIFLUSH)
                 while question.is_open:
                     self._interrupts.check()
                     ready, _, _ = select.select([descriptor], [], [], LOOK_SECONDS)

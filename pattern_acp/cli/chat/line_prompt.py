@@ -66,7 +66,12 @@ class LinePrompt:
             lines.append(line[:-1])
 
     def _complete(self, text: str, state: int) -> str | None:
-        if not text.startswith("/"):
-            return None
-        found = [f"/{name} " for name in ("quit", *self._commands()) if f"/{name}".startswith(text)]
+        found = completions(text, self._commands())
         return found[state] if state < len(found) else None
+
+
+def completions(text: str, commands: Sequence[str]) -> list[str]:
+    """The commands that a line may become, with the blank behind them; only a line that begins with a slash is one."""
+    if not text.startswith("/"):
+        return []
+    return [f"/{name} " for name in sorted({"quit", *commands}) if f"/{name}".startswith(text)]

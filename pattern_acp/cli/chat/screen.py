@@ -4,7 +4,7 @@ Owns: rich's console and its live display. What is printed stays in the scrollba
 in place and never grows beyond the screen. Must not know: what is drawn.
 """
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.segment import Segment
 
@@ -23,7 +23,8 @@ class Screen:
     def print(self, *renderables: RenderableType) -> None:
         """Print for good, above the region."""
         for renderable in renderables:
-            self.console.print(renderable, markup=False, highlight=False, soft_wrap=False)
+            # In a group, since the console joins bare texts and forgets how they are to be wrapped.
+            self.console.print(Group(renderable), markup=False, highlight=False)
 
     def print_text(self, renderable: RenderableType) -> None:
         """Print running text, in lines that can be read."""
@@ -71,7 +72,7 @@ class Indented:
 
 
 class Trimmed:
-    """A renderable without the empty lines above and below it."""
+    """A renderable without the empty lines above and below it, and without the blanks behind its lines."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner
@@ -81,7 +82,7 @@ class Trimmed:
         lines = console.render_lines(self._inner, options.update(height=None), pad=False)
         full = [index for index, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
         for line in lines[full[0] : full[-1] + 1] if full else ():
-            yield from line
+            yield from without_blanks_behind(line)
             yield Segment.line()
 
 
@@ -99,3 +100,16 @@ class Bottom:
             if index:
                 yield Segment.line()
             yield from line
+
+
+def without_blanks_behind(line: list[Segment]) -> list[Segment]:
+    """A line up to its last visible character; a coloured ground counts as visible."""
+    kept = list(line)
+    while kept:
+        last = kept.pop()
+        if last.style is not None and last.style.bgcolor is not None:
+            return [*kept, last]
+        text = last.text.rstrip(" ")
+        if text:
+            return [*kept, Segment(text, last.style, last.control)]
+    return kept

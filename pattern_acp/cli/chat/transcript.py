@@ -68,6 +68,8 @@ class Transcript:
                 self._end_answer()
                 self._take_call(update)
             case schema.PlanUpdate(entries=entries) if not self._screen.can_redraw and not self._printed_plan:
+                self._end_thought()
+                self._end_answer()
                 self._print_plan(entries)
             case schema.Notice(title=title):
                 self._sections.print("note", Text(one_line(title), style="yellow"))

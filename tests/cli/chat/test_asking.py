@@ -1,0 +1,131 @@
+"""Questions are shown whole and answered as the person says."""
+
+import io
+from collections.abc import Iterable
+from typing import Literal
+
+import pytest
+from inline_snapshot import snapshot
+from rich.console import Console
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.asking import Asker, has_diffs
+from pattern_acp.cli.chat.marks import UNICODE
+from pattern_acp.cli.chat.questions import Choice, Question
+from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.domain.tool_calls import ToolKind
+
+CHOICES = (
+    Choice("allow_once", "Allow once", "allow_once"),
+    Choice("allow_always", "Always allow edits under src/", "allow_always"),
+    Choice("reject_once", "Reject", "reject_once"),
+)
+
+
+class TypedKeys:
+    """Keys as a person would press them."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._keys = iter(keys)
+
+    def forget(self) -> None:
+        return
+
+    def read(self, question: Question, hint: str) -> str:
+        del question, hint
+        key = next(self._keys, "")
+        if key == "\x03":
+            raise KeyboardInterrupt
+        return key
+
+
+def edit(new_text: str = "new\n", reason: str = "Mode `ask` asks before each edit.") -> schema.ToolCallUpdate:
+    return schema.ToolCallUpdate(
+        tool_call_id="c1",
+        title="Edit a.py",
+        kind=ToolKind.EDIT,
+        content=(
+            schema.Diff(path="/project/a.py", old_text="old\n", new_text=new_text),
+            schema.Content(content=schema.TextContent(text=reason)),
+        ),
+    )
+
+
+def answer(
+    call: schema.ToolCallUpdate, keys: Iterable[str] | None, flag: Literal["ask", "allow", "deny"] = "ask"
+) -> tuple[str | None, str]:
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
+    question = Question(call, CHOICES)
+    Asker(screen, UNICODE, flag, None if keys is None else TypedKeys(keys)).ask(question, "/project")
+    return question.answer.result(0), out.getvalue()
+
+
+def test_a_question_shows_change_reason_and_keys():
+    chosen, shown = answer(edit(), ["x", "\r", "A"])
+    assert chosen == "allow_always"
+    assert shown == snapshot("""\
+? ✎ Edit a.py
+    a.py  +1 -1
+    1 - old
+    1 + new
+    Mode `ask` asks before each edit.
+  [a] Allow once
+  [A] Always allow edits under src/
+  [r] Reject
+  ▸ Always allow edits under src/
+""")
+
+
+def test_a_long_change_can_be_seen_whole_before_it_is_allowed():
+    long = "".join(f"line {number}\n" for number in range(60))
+    chosen, shown = answer(edit(long), ["v", "a"])
+    assert chosen == "allow_once"
+    assert "… 31 more lines" in shown
+    assert "line 59" in shown
+
+
+def test_a_command_is_shown_once_and_a_long_one_in_full():
+    line = "echo " + "x" * 200
+    call = schema.ToolCallUpdate(
+        tool_call_id="c1",
+        title=line,
+        kind=ToolKind.EXECUTE,
+        content=(schema.Content(content=schema.TextContent(text=f"```\n{line}\n```")),),
+    )
+    _, shown = answer(call, ["r"])
+    assert shown.count("x") == 200
+
+
+def test_without_an_answer_the_question_is_cancelled():
+    assert answer(edit(), [])[0] is None
+
+
+def test_ctrl_c_cancels_the_question_and_goes_on_up():
+    screen = Screen(Console(file=io.StringIO()), live=False)
+    question = Question(edit(), CHOICES)
+    with pytest.raises(KeyboardInterrupt):
+        Asker(screen, UNICODE, "ask", TypedKeys(["\x03"])).ask(question, "")
+    assert question.answer.result(0) is None
+
+
+def test_flags_answer_without_a_word():
+    assert answer(edit(), ["r"], "allow") == ("allow_once", "")
+    assert answer(edit(), ["a"], "deny") == ("reject_once", "")
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no_and_names_the_flag():
+    chosen, shown = answer(edit(), None)
+    assert chosen == "reject_once"
+    assert "Edit a.py" in shown
+    assert "--yes" in shown
+
+
+def test_a_question_cannot_steer_the_terminal():
+    _, shown = answer(edit("\x1b[2J\x9b\n", reason="\x1b]0;x\x07"), ["a"])
+    assert all(each == "\n" or each.isprintable() for each in shown)
+
+
+def test_a_question_with_changes_is_told_from_one_without():
+    assert has_diffs(edit())
+    assert not has_diffs(schema.ToolCallUpdate(tool_call_id="c"))

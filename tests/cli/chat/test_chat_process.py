@@ -1,0 +1,300 @@
+"""The command, as a person or a script runs it."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from acp import schema as sdk
+from pydantic import TypeAdapter
+
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.cli.arguments import Chat
+from pattern_acp.cli.chat.errors import AgentGoneError
+from pattern_acp.cli.chat.marks import UNICODE
+from pattern_acp.cli.chat.run import run
+from pattern_acp.config.settings import Flags
+from pattern_acp.testing.process import COMMAND, agent_environment, write_script
+
+pytestmark = pytest.mark.e2e
+
+POSIX = os.name == "posix"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "a.txt").write_text("hello world\n", encoding="utf-8")
+    return path
+
+
+def chat(
+    home: Path, project: Path, *words: str, stdin: str = "", script: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "chat", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=project,
+        env=agent_environment(home, PYTHONUTF8="1", **(script or {})),
+        timeout=25,
+        check=False,
+    )
+
+
+def processes_of(home: Path) -> list[str]:
+    """Everything that still runs with this home; only where the system tells."""
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"PATTERN_ACP_HOME={home}".encode() in entry.read_bytes():
+                found.append(entry.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_prompt_is_answered_on_stdout_and_the_rest_goes_to_stderr(home: Path, project: Path):
+    done = chat(home, project, "read a.txt")
+    assert done.returncode == 0
+    assert "hello world" in done.stdout
+    assert "Read a.txt" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert processes_of(home) == []
+
+
+def test_a_prompt_may_come_from_stdin_and_must_not_be_empty(home: Path, project: Path):
+    assert "hello world" in chat(home, project, stdin="read a.txt\n").stdout
+    empty = chat(home, project, stdin=" \n")
+    assert empty.returncode == 2
+    assert "the prompt is empty" in empty.stderr
+
+
+def test_without_anybody_to_ask_nothing_is_changed_and_the_flag_is_named(home: Path, project: Path):
+    done = chat(home, project, 'replace "hello" with "bye" in a.txt')
+    assert done.returncode == 0
+    assert "--yes" in done.stderr
+    assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
+
+
+def test_deny_refuses_an_edit(home: Path, project: Path):
+    done = chat(home, project, "--deny", 'replace "hello" with "bye" in a.txt')
+    assert (done.returncode, done.stderr.count("--yes")) == (0, 0)
+    assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
+
+
+def test_yes_allows_an_edit_and_a_command(home: Path, project: Path):
+    done = chat(home, project, "--yes", 'replace "hello" with "bye" in a.txt')
+    assert done.returncode == 0
+    assert (project / "a.txt").read_text(encoding="utf-8") == "bye world\n"
+    ran = chat(home, project, "--yes", f'run "{sys.executable}" -c "print(6 * 7)"')
+    assert "42" in ran.stdout
+
+
+def test_json_prints_the_updates_of_the_wire_and_the_stop_reason_alone(home: Path, project: Path):
+    done = chat(home, project, "--json", "--yes", "read a.txt")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    *updates, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert last == {"stopReason": "end_turn"}
+    notification = TypeAdapter(sdk.SessionNotification)
+    for update in updates:
+        notification.validate_python({"sessionId": "s", "update": update})
+    kinds = [update["sessionUpdate"] for update in updates]
+    assert {"session_info_update", "tool_call", "tool_call_update", "agent_message_chunk"} <= set(kinds)
+
+
+def test_continue_goes_on_with_the_newest_session_of_the_folder(home: Path, project: Path):
+    nothing = chat(home, project, "--continue", "read a.txt")
+    assert nothing.returncode == 1
+    assert "There is no session in" in nothing.stderr
+    chat(home, project, "read a.txt")
+    again = chat(home, project, "--continue", "--json", "list .")
+    assert again.returncode == 0
+    assert "user_message_chunk" not in again.stdout
+    listed = subprocess.run(
+        [*COMMAND, "sessions", "list", "--json"],
+        capture_output=True,
+        cwd=project,
+        env=agent_environment(home),
+        check=True,
+    )
+    (session,) = json.loads(listed.stdout)
+    elsewhere = project / "elsewhere"
+    elsewhere.mkdir()
+    named = chat(home, elsewhere, "--session", session["id"], "read a.txt")
+    assert "hello world" in named.stdout
+
+
+def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
+    unknown = chat(home, project, "--session", "ses_unknown", "hi")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert len(unknown.stderr.splitlines()) == 1
+    missing = chat(home, project, "--cwd", str(project / "nope"), "hi")
+    assert missing.returncode == 1
+    assert "--cwd" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("step", "code"), [({"stop": "refusal"}, 1), ({"stop": "max_tokens"}, 1), ({"error": "auth"}, 1)]
+)
+def test_a_turn_that_did_not_end_well_exits_1(home: Path, project: Path, step: dict[str, object], code: int):
+    script = write_script(home, [[{"text": "So far."}, step]])
+    done = chat(home, project, "hi", script=script)
+    assert done.returncode == code
+    assert done.stderr
+
+
+@pytest.mark.skipif(not POSIX, reason="SIGINT to a process is POSIX")
+def test_ctrl_c_cancels_the_turn_and_leaves_nothing_behind(home: Path, project: Path):
+    script = write_script(home, [[{"text": "This takes long.\n\n"}, {"wait_for": "cancel"}]])
+    process = subprocess.Popen(
+        [*COMMAND, "chat", "go"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=project,
+        env=agent_environment(home, **script),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"This takes long.\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"cancelled" in stderr
+    assert processes_of(home) == []
+
+
+@pytest.mark.skipif(not POSIX, reason="SIGTERM to a process is POSIX")
+def test_being_told_to_end_ends_the_agent_and_its_commands(home: Path, project: Path):
+    program = "print('ready', flush=True); import time; time.sleep(60)"
+    script = write_script(
+        home, [[{"tool": "run_command", "arguments": {"command": f'echo x > ran; "{sys.executable}" -c "{program}"'}}]]
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "chat", "--yes", "--json", "go"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=project,
+        env=agent_environment(home, **script),
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b'"terminal"' in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert processes_of(home) == []
+
+
+def dying_agent(code: str) -> Sequence[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_an_agent_that_dies_early_says_why_in_one_sentence(home: Path, project: Path):
+    process = start_process(Flags(), agent_environment(home))
+    arguments = Chat(prompt="hi", cwd=str(project))
+    noisy = dying_agent("import sys; sys.stderr.write('x' * 300_000 + '\\nboom\\n'); sys.exit(3)")
+    with pytest.raises(AgentGoneError, match=r"^The agent ended with exit code 3: boom$"):
+        run(arguments, process, noisy)
+    with pytest.raises(AgentGoneError, match="did not say why"):
+        run(arguments, process, dying_agent("import sys; sys.stdin.readline()"))
+    with pytest.raises(AgentGoneError, match="could not be started"):
+        run(arguments, process, [str(home / "no-such-program")])
+
+
+class Terminal:
+    """A chat on a pseudo terminal."""
+
+    def __init__(self, home: Path, project: Path, *words: str, **more: str) -> None:
+        import pty
+
+        self._master, slave = pty.openpty()
+        environ = agent_environment(home, TERM="xterm-256color", COLUMNS="80", LINES="30", PYTHONUTF8="1", **more)
+        self._process = subprocess.Popen(
+            [*COMMAND, "chat", *words], stdin=slave, stdout=slave, stderr=slave, cwd=project, env=environ
+        )
+        os.close(slave)
+        self.seen = ""
+        self._position = 0
+
+    def wait_for(self, text: str) -> None:
+        """Wait for `text` behind what was waited for before."""
+        while (found := self.seen.find(text, self._position)) < 0:
+            assert select.select([self._master], [], [], 20)[0], self.seen
+            self._read()
+        self._position = found + len(text)
+
+    def press(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        while self._read():
+            pass
+        code = self._process.wait(20)
+        os.close(self._master)
+        return code
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # Linux's way to say that the other side is closed
+            return False
+        self.seen += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_a_key_answers_a_question(home: Path, project: Path):
+    terminal = Terminal(home, project, 'replace "hello" with "bye" in a.txt')
+    terminal.wait_for("[R]")
+    assert "bye world" in terminal.seen
+    terminal.press("a")
+    assert terminal.end() == 0
+    assert (project / "a.txt").read_text(encoding="utf-8") == "bye world\n"
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_ctrl_c_at_a_question_cancels_and_changes_nothing(home: Path, project: Path):
+    terminal = Terminal(home, project, 'replace "hello" with "bye" in a.txt')
+    terminal.wait_for("[R]")
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_an_interactive_chat_goes_from_prompt_to_prompt(home: Path, project: Path):
+    terminal = Terminal(home, project)
+    terminal.wait_for("mode ask")
+    terminal.press("read a.txt\n")
+    terminal.wait_for("hello world")
+    terminal.wait_for("read a.txt \u00b7 mode ask")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("/quit\n")
+    assert terminal.end() == 0
+    replayed = Terminal(home, project, "--continue", NO_COLOR="1")
+    replayed.wait_for("hello world")
+    replayed.wait_for("mode ask")
+    replayed.wait_for(UNICODE.prompt)
+    replayed.press("\x04")
+    assert replayed.end() == 0

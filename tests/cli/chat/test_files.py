@@ -1,0 +1,32 @@
+"""Files for the agent come from the disk."""
+
+from pathlib import Path
+
+import pytest
+from acp import RequestError
+
+from pattern_acp.cli.chat.files import Files, window
+
+
+async def test_a_file_is_written_and_read_back(tmp_path: Path):
+    path = tmp_path / "new" / "a.txt"
+    await Files().write(str(path), "one\ntwo\n")
+    assert await Files().read(str(path), None, None) == "one\ntwo\n"
+
+
+async def test_a_missing_file_is_not_found(tmp_path: Path):
+    with pytest.raises(RequestError) as raised:
+        await Files().read(str(tmp_path / "nope"), None, None)
+    assert raised.value.code == -32002
+
+
+async def test_a_folder_is_an_error_with_a_sentence(tmp_path: Path):
+    with pytest.raises(RequestError, match="folder"):
+        await Files().read(str(tmp_path), None, None)
+
+
+def test_lines_are_counted_from_one():
+    assert window("a\nb\nc", 2, 1) == "b\n"
+    assert window("a\nb\nc", 2, None) == "b\nc"
+    assert window("a\nb\nc", None, 2) == "a\nb\n"
+    assert window("a\nb\nc", 9, 2) == ""

@@ -1,0 +1,28 @@
+"""Numbers and times as people read them."""
+
+import pytest
+
+from pattern_acp.cli.chat.marks import ASCII, UNICODE, marks_for
+from pattern_acp.cli.chat.notes import duration, short_number
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, "0"), (980, "980"), (1_000, "1k"), (12_345, "12.3k"), (200_000, "200k"), (1_250_000, "1.2M")],
+)
+def test_counts_are_short(number: int, shown: str):
+    assert short_number(number) == shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0.0 s"), (3.24, "3.2 s"), (65.9, "1 min 05 s")])
+def test_times_are_short(seconds: float, shown: str):
+    assert duration(seconds) == shown
+
+
+def test_the_alphabet_is_what_the_stream_can_write():
+    assert marks_for("utf-8") is UNICODE
+    assert marks_for("UTF8") is UNICODE
+    assert marks_for("ascii") is ASCII
+    assert marks_for("cp1252") is ASCII
+    assert "".join([ASCII.done, ASCII.spinner, *ASCII.kinds.values()]).isascii()
+    assert UNICODE.kinds.keys() == ASCII.kinds.keys()
