@@ -2,12 +2,14 @@
 
 from pattern_acp.domain.errors import ConfigError, DatabaseError, JournalError, PatternError
 from pattern_acp.journal.errors import BadCursorError
+from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
 
 CODES: tuple[tuple[type[PatternError], int], ...] = (
     (UnknownSessionError, RESOURCE_NOT_FOUND),
+    (UnknownRowError, RESOURCE_NOT_FOUND),
     (CredentialsError, AUTH_REQUIRED),
     (ProviderAuthError, AUTH_REQUIRED),
     (InvalidRequestError, INVALID_PARAMS),

@@ -82,13 +82,13 @@ class SessionMethods:
     async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/close."""
         await self._sessions.close(request.session_id)
-        self._client.forget(SessionId(request.session_id))
+        self._forget(request)
         return schema.EmptyResponse()
 
     async def delete(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/delete."""
         await self._sessions.delete(request.session_id)
-        self._client.forget(SessionId(request.session_id))
+        self._forget(request)
         return schema.EmptyResponse()
 
     async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> schema.EmptyResponse:
@@ -124,9 +124,14 @@ class SessionMethods:
         if registered is None:
             raise unknown_session(request.session_id)
         session, ticket = registered
-        if session.session_id not in self._announced:
-            self._announced.add(session.session_id)
-            await self._client.view(session.session_id).show_commands()
+        try:
+            if session.session_id not in self._announced:
+                await self._client.view(session.session_id).show_commands()
+                self._announced.add(session.session_id)
+        except BaseException:
+            # A prompt that never ran must not keep the session busy.
+            session.drop_prompt(ticket)
+            raise
         end = await session.prompt(ticket, parts_of(request.prompt))
         return schema.PromptResponse(stop_reason=end.stop_reason)
 
@@ -140,9 +145,15 @@ class SessionMethods:
         async def announce() -> None:
             self.answered.set()
             await anyio.sleep(COMMANDS_DELAY)
-            await self._client.view(session.session_id).show_commands()
+            if self._sessions.find(session.session_id) is session:
+                await self._client.view(session.session_id).show_commands()
 
         context.after_response(announce)
+
+    def _forget(self, request: schema.SessionRequest) -> None:
+        session_id = SessionId(request.session_id)
+        self._announced.discard(session_id)
+        self._client.forget(session_id)
 
 
 def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:

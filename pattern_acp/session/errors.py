@@ -13,7 +13,3 @@ class InvalidRequestError(SessionError):
 
 class CredentialsError(SessionError):
     """The provider's key is missing or was refused. Becomes JSON-RPC -32000."""
-
-
-class NothingSavedError(SessionError):
-    """The constellation could not be written: the turn stopped and nothing more was shown as done."""

@@ -120,6 +120,12 @@ class Session:
         self._ticket = PromptTicket(before=before)
         return self._ticket
 
+    def drop_prompt(self, ticket: PromptTicket) -> None:
+        """Take back a prompt that will not be run, or that has ended."""
+        if self._ticket is ticket:
+            self._ticket = None
+        ticket.done.set()
+
     def cancel(self) -> None:
         """Cancel every prompt that is not answered. No-op when idle."""
         ticket = self._ticket
@@ -153,9 +159,7 @@ class Session:
             await self._end_cancelled(turn)
             raise
         finally:
-            if self._ticket is ticket:
-                self._ticket = None
-            ticket.done.set()
+            self.drop_prompt(ticket)
         return end
 
     async def _turn(self, turn: "_Turn") -> TurnEnd:
@@ -226,7 +230,7 @@ class Session:
         if chosen is None:
             known = ", ".join(option.option_id for option in self.options())
             raise InvalidRequestError(f"There is no option {option_id!r}; this session has {known}.")
-        model = self._model_named(value) if option_id == MODEL_OPTION else None
+        model = _model_named(self.constellation, value) if option_id == MODEL_OPTION else None
         if model is None and value not in {choice.value for choice in chosen.choices}:
             allowed = ", ".join(choice.value for choice in chosen.choices)
             raise InvalidRequestError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
@@ -244,12 +248,6 @@ class Session:
     def stable(self) -> Stable:
         """The part of every request that stays byte-identical while mode and model stay."""
         return prompting.stable_part(self)
-
-    def _model_named(self, value: str) -> ModelInfo:
-        try:
-            return self.constellation.models.resolve(value)[1]
-        except PatternError as error:
-            raise InvalidRequestError(error.sentence) from error
 
 
 @dataclass(slots=True)
@@ -280,3 +278,10 @@ async def _wait_for_earlier(ticket: PromptTicket) -> None:
         raise
     finally:
         ticket.before = None
+
+
+def _model_named(constellation: Constellation, value: str) -> ModelInfo:
+    try:
+        return constellation.models.resolve(value)[1]
+    except PatternError as error:
+        raise InvalidRequestError(error.sentence) from error

@@ -1,0 +1,109 @@
+"""The table of methods, and what is answered while the services are being built or cannot be."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.agent import Agent, SessionMethodsPort
+from pattern_acp.acp.errors import to_rpc_error
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.testing.editor import FakeEditor, JsonDict
+from pattern_acp.testing.requests import refused
+
+
+class StubbornServices:
+    """`Services` that are never built, and say why when they are told to."""
+
+    def __init__(self) -> None:
+        self.began = 0
+        self.failure: PatternError | None = None
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        del dispatcher, client, info
+        self.began += 1
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        if self.failure is not None:
+            raise self.failure
+        await anyio.sleep_forever()
+        raise AssertionError("nothing ends a sleep for ever")
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return None
+
+
+@asynccontextmanager
+async def connected(services: StubbornServices) -> AsyncGenerator[FakeEditor, None]:
+    near, far = loopback_pair()
+    editor = FakeEditor(far)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Agent(near, services, to_rpc_error).run)
+        tasks.start_soon(editor.dispatcher.run)
+        yield editor
+        tasks.cancel_scope.cancel()
+
+
+async def test_initialize_and_auth_are_answered_while_sessions_are_not_there_yet():
+    services = StubbornServices()
+    async with connected(services) as editor, anyio.create_task_group() as tasks:
+        await editor.initialize()
+        tasks.start_soon(editor.open_session, "/")
+        assert await editor.request("authenticate", {"methodId": "environment"}) == {}
+        assert (await editor.initialize())["protocolVersion"] == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_services_begin_after_initialize_was_answered():
+    services = StubbornServices()
+    async with connected(services) as editor:
+        assert services.began == 0
+        await editor.initialize()
+        with anyio.fail_after(5):
+            while services.began == 0:
+                await anyio.lowlevel.checkpoint()
+        assert services.began == 1
+
+
+async def test_a_failure_to_open_is_one_sentence_for_every_request_that_needs_sessions():
+    services = StubbornServices()
+    services.failure = PatternError("The constellation is locked.")
+    async with connected(services) as editor:
+        await editor.initialize()
+        requests: list[tuple[str, JsonDict]] = [("session/new", {"cwd": "/", "mcpServers": []}), ("session/list", {})]
+        for method, params in requests:
+            error = await refused(editor, method, params)
+            assert (error.code, error.message) == (INTERNAL_ERROR, "The constellation is locked.")
+
+
+async def test_a_cancel_while_nothing_is_there_is_quiet():
+    async with connected(StubbornServices()) as editor:
+        await editor.cancel("ses_unknown")
+        await editor.initialize()
+
+
+@pytest.mark.parametrize("method", sorted(schema.AGENT_METHODS))
+async def test_every_method_of_the_table_is_known(method: str):
+    services = StubbornServices()
+    services.failure = PatternError("Not now.")
+    async with connected(services) as editor:
+        params = {"sessionId": "x", "cwd": "/", "modeId": "m", "configId": "c", "value": "v", "methodId": "m"}
+        full: JsonDict = {**params, "prompt": [{"type": "text", "text": "Hi"}], "protocolVersion": 1, "mcpServers": []}
+        await editor.recording.send(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": full}).encode() + b"\n"
+        )
+        with anyio.fail_after(5):
+            while not editor.recording.lines:
+                await anyio.lowlevel.checkpoint()
+        assert str(METHOD_NOT_FOUND).encode() not in editor.recording.lines[0]
