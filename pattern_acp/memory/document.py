@@ -1,4 +1,4 @@
-"""One block's Loro document. The only module that imports loro.
+"""One block's Loro document. With `memory/containers.py`, which it alone calls, the only module that imports loro.
 
 Owns: loading, editing, merging and exporting a document, and turning loro's errors into ours. Must not know: SQL,
 limits, labels beyond the name that an error gives.
@@ -14,11 +14,17 @@ Facts it rests on, measured with loro 1.17.1:
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias, cast
 
 import loro
 
-from pattern_acp.memory.edits import PlannedEdit
+from pattern_acp.memory.containers import perform, read_content
+from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
+from pattern_acp.memory.schemas.forms import first_content, show, steps_between
+from pattern_acp.memory.schemas.states import State
+from pattern_acp.memory.schemas.steps import Step
+from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
 
 _TEXT = "text"
 """Name of the root container that holds the block's text."""
@@ -26,54 +32,75 @@ _TEXT = "text"
 EMPTY_FRONTIERS = b"\x00"
 """Encoded frontiers of a document without any change."""
 
+CharacterId: TypeAlias = tuple[int, int]
+"""The peer that inserted a character, and the number of that insertion among all operations of the peer."""
+
 
 class BlockDocument:
-    """A text document with history. Not shared between threads; made, used and dropped inside one transaction.
+    """A document with history, of the content that its schema says.
+
+    Not shared between threads; made, used and dropped inside one transaction.
 
     `peer` is the Loro peer of this process start: two processes with one peer would diverge silently, and a new peer a
     write would make documents twice as large and writes slower.
     """
 
-    __slots__ = ("_document", "_name", "_text")
+    __slots__ = ("_document", "_name", "_schema", "_text")
 
-    def __init__(self, name: str, peer: int) -> None:
+    def __init__(self, name: str, peer: int, schema: BlockSchema = TEXT) -> None:
         """An empty document; `name` is what errors call it."""
         self._name = name
+        self._schema = schema
         with _refusals(name):
             self._document = loro.LoroDoc()
             self._document.peer_id = peer
             self._text = self._document.get_text(_TEXT)
 
     @classmethod
-    def create(cls, name: str, text: str, *, peer: int) -> "BlockDocument":
-        """A document whose first change is `text`.
+    def create(cls, name: str, text: str, *, peer: int, schema: BlockSchema = TEXT) -> "BlockDocument":
+        """A document whose first change is `text`, with the schema's defaults for what it leaves out.
 
         Raises:
+            ContentError: the text is not one of the schema.
             DocumentError: loro refused.
         """
-        document = cls(name, peer)
+        document = cls(name, peer, schema)
+        if not isinstance(schema, TextSchema):
+            document.perform(steps_between(schema, document.content, first_content(schema, text)))
+            return document
         with _refusals(name):
             document._text.insert(0, text)
             document._document.commit()
         return document
 
     @classmethod
-    def load(cls, name: str, parts: Sequence[bytes], *, peer: int) -> "BlockDocument":
+    def load(cls, name: str, parts: Sequence[bytes], *, peer: int, schema: BlockSchema = TEXT) -> "BlockDocument":
         """A document from a snapshot and the updates after it, or from all updates.
 
         Raises:
             BlockCorruptError: a part is damaged, or one that the others build on is missing.
         """
-        document = cls(name, peer)
+        document = cls(name, peer, schema)
         for part in parts:
             document.merge(part)
         return document
 
     @property
     def text(self) -> str:
-        """The text as it reads now."""
+        """What it reads now."""
         with _refusals(self._name):
-            return self._text.to_string()
+            return _shown(self._document, self._schema)
+
+    @property
+    def content(self) -> State:
+        """What it holds now."""
+        with _refusals(self._name):
+            return read_content(self._document, self._schema)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is free text, so that places in the text mean something."""
+        return isinstance(self._schema, TextSchema)
 
     @property
     def frontiers(self) -> bytes:
@@ -87,13 +114,23 @@ class BlockDocument:
         Raises:
             DocumentError: the edit was planned for another text.
         """
-        splice = planned.splice
         with _refusals(self._name):
-            if splice is None:
+            if planned.splices is None:
                 self._text.update_by_line(planned.text)
-            else:
+            # From the end, so that the places of those before stay right.
+            for splice in reversed(planned.splices or ()):
                 self._text.delete(splice.at, splice.removed)
                 self._text.insert(splice.at, splice.inserted)
+            self._document.commit()
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        """Make the steps one change of this peer.
+
+        Raises:
+            DocumentError: they were planned for another content.
+        """
+        with _refusals(self._name):
+            perform(self._document, steps)
             self._document.commit()
 
     def merge(self, update: bytes) -> None:
@@ -106,6 +143,30 @@ class BlockDocument:
             status = self._document.import_(update)
         if status.pending is not None:
             raise BlockCorruptError(self._name, "a change is missing that later ones build on")
+
+    def merge_watched(self, update: bytes) -> tuple[Splice, ...]:
+        """Take in an update as `merge` does, and tell what it changed in the text.
+
+        Raises:
+            BlockCorruptError: see `merge`.
+        """
+        seen: list[loro.DiffEvent] = []
+        with _refusals(self._name):
+            # A callback that raises is a panic in loro, so this one only keeps what it is given.
+            subscription = self._document.subscribe_root(seen.append)
+        try:
+            self.merge(update)
+        finally:
+            with _refusals(self._name):
+                subscription.unsubscribe()
+        return tuple(splice for event in seen for part in event.events for splice in _splices(part.diff))
+
+    def character_ids(self) -> list[CharacterId]:
+        """Where each character of the text came from, in order."""
+        with _refusals(self._name):
+            cursors = (self._text.get_cursor(at, loro.Side.Middle) for at in range(self._text.len_unicode))
+            ids = [None if cursor is None else cursor.id for cursor in cursors]
+            return [(0, 0) if one is None else (one.peer, one.counter) for one in ids]
 
     def export_update(self, since: bytes) -> bytes:
         """Everything after version `since`, as an update.
@@ -133,11 +194,75 @@ class BlockDocument:
         """The text as it read at a version; the document must hold the history back to it.
 
         Raises:
-            DocumentError: the version is unknown, or the document was loaded from a shallow snapshot.
+            DocumentError: the version is unknown, or lies before the snapshot that the document was loaded from.
         """
         with _refusals(self._name):
-            past = self._document.fork_at(loro.Frontiers.decode(frontiers))
-            return past.get_text(_TEXT).to_string()
+            # Not fork_at, which documents of a shallow snapshot refuse.
+            self._document.checkout(loro.Frontiers.decode(frontiers))
+            text = _shown(self._document, self._schema)
+            self._document.checkout_to_latest()
+            return text
+
+
+def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
+    """The newest operation of a version that has one, None for several: peer and number.
+
+    loro gives no way to look into frontiers, so their encoded form is read (a count, then each operation's peer and
+    number as variable-length integers, the number in zigzag form) and checked by encoding it again.
+
+    Raises:
+        DocumentError: these are no frontiers.
+    """
+    numbers = _read_numbers(frontiers)
+    if len(numbers) != 3 or numbers[0] != 1:
+        return None
+    found = (numbers[1], numbers[2] >> 1)
+    with _refusals(name):
+        again = loro.Frontiers.from_id(loro.ID(*found)).encode()
+    if again != frontiers:
+        raise DocumentError(name, "its stored version has a form that is not known")
+    return found
+
+
+def _shown(document: loro.LoroDoc, schema: BlockSchema) -> str:
+    if isinstance(schema, TextSchema):
+        return document.get_text(_TEXT).to_string()
+    return show(schema, read_content(document, schema))
+
+
+def _read_numbers(encoded: bytes) -> list[int]:
+    numbers, value, shift = list[int](), 0, 0
+    for byte in encoded:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value)
+            value = shift = 0
+    return numbers
+
+
+def _splices(diff: loro.Diff) -> Generator[Splice, None, None]:
+    """A change of the text as splices whose places are those in the text before."""
+    if not isinstance(diff, loro.Diff.Text):
+        return
+    at = removed = 0
+    inserted = ""
+    # loro's own annotations leave the variants of a delta open.
+    for delta in cast("list[object]", diff.diff):
+        match delta:
+            case loro.TextDelta.Delete():
+                removed += delta.delete
+            case loro.TextDelta.Insert():
+                inserted += delta.insert
+            case loro.TextDelta.Retain():
+                if removed or inserted:
+                    yield Splice(at, removed, inserted)
+                at += removed + delta.retain
+                removed, inserted = 0, ""
+            case _:
+                pass
+    if removed or inserted:
+        yield Splice(at, removed, inserted)
 
 
 @contextmanager

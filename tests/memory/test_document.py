@@ -157,7 +157,7 @@ def test_an_update_whose_predecessor_is_missing_is_an_error_and_not_parked():
 def test_an_edit_planned_for_another_text_is_an_error_of_ours():
     document = BlockDocument.create("human", "short", peer=1)
     with pytest.raises(DocumentError, match="'human'"):
-        document.apply(PlannedEdit(Operation.REPLACE, "", Splice(100, 1, "x")))
+        document.apply(PlannedEdit(Operation.REPLACE, "", (Splice(100, 1, "x"),)))
 
 
 def test_a_version_that_the_document_never_had_is_an_error():
