@@ -1,6 +1,5 @@
 """The system prompt: persona, working rules, environment, and the project's AGENTS.md."""
 
-from importlib import resources
 from pathlib import Path
 
 from pattern_acp.domain.canonical import sha256_hex
@@ -51,7 +50,7 @@ def load_persona(name: str, folder: Path) -> Persona:
     own = folder / f"{name}.md"
     if own.is_file():
         return Persona(name, own.read_text(encoding="utf-8", errors="replace"))
-    template = resources.files("pattern_acp.context").joinpath("prompts/default.md").read_text(encoding="utf-8")
+    template = (Path(__file__).parent / "prompts" / "default.md").read_text(encoding="utf-8")
     shown = "Pattern" if name == "default" else name
     return Persona(name, template.replace("{persona}", shown).strip())
 

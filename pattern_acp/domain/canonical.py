@@ -2,10 +2,10 @@
 
 Owns: the one byte form that hashes are taken over. The form is: UTF-8, keys sorted by code point, no insignificant
 white space, no floats (two writers would print the same float differently), no NaN.
+
+What the functions need is imported inside them: this module is imported before `initialize` is answered, for its types.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -22,6 +22,8 @@ def canonical_json(value: Json) -> bytes:
     Raises:
         TypeError: `value` holds a float, which has no single spelling.
     """
+    import json
+
     _refuse_floats(value)
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # A lone surrogate cannot be UTF-8; it can reach us inside a model's escaped output.
@@ -30,6 +32,8 @@ def canonical_json(value: Json) -> bytes:
 
 def sha256_hex(data: bytes) -> str:
     """The SHA-256 of `data` as 64 lower-case hexadecimal digits."""
+    import hashlib
+
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,6 +1,8 @@
-"""Identifiers and the port that makes them."""
+"""Identifiers and the port that makes them.
 
-import secrets
+The random source is imported where it is used: this module is imported before `initialize` is answered, for its types.
+"""
+
 from typing import NewType, Protocol
 
 SessionId = NewType("SessionId", str)
@@ -28,8 +30,12 @@ class RandomIds:
 
     def new(self, prefix: str) -> str:
         """See `IdFactory.new`."""
+        import secrets
+
         return f"{prefix}_{secrets.token_hex(16)}"
 
     def peer(self) -> int:
         """See `IdFactory.peer`."""
+        import secrets
+
         return secrets.randbits(63) or 1
