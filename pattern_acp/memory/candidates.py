@@ -4,7 +4,8 @@ Owns: gathering by words, by meaning and by neighbourhood. Must not know: the or
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from pattern_acp.db import columns
@@ -12,7 +13,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.memory.filters import FACT_KINDS, Filters
 from pattern_acp.memory.ranking import NEIGHBOUR_REACH, Candidate
-from pattern_acp.memory.vectors import QueryVector, meanings, nearest
+from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, count_visible, meanings, nearest
 from pattern_acp.memory.words import match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -22,8 +23,8 @@ CANDIDATES = 60
 into a page."""
 
 LOOKED_AT = 400
-"""Best passages of the whole index whose visibility is looked up; where these hold too few visible ones, all matches
-are looked up, which takes four times as long."""
+"""Best passages of the whole index whose visibility is looked up, when many are visible. Where these hold too few
+visible ones all the same, and when few are visible at all, that of every match is looked up."""
 
 NEIGHBOURED = 20
 """Best candidates by words, and by meaning, whose neighbouring messages join in."""
@@ -33,31 +34,32 @@ def gather(
     tx: Transaction, terms: tuple[str, ...], filters: Filters, query: QueryVector | None
 ) -> tuple[Candidate, ...]:
     """The candidates for `terms` and, where there is one, the vector of the query, in no order."""
-    hits = _by_words(tx, terms, filters)
-    near = _by_meaning(tx, query, filters, {hit.entry for hit in hits}) if query is not None else ()
+    visible = count_visible(tx, filters, EXACT_ENTRIES + 1)
+    hits = _by_words(tx, terms, filters, visible)
+    alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible, count=CANDIDATES))
+    near = _by_meaning(tx, query, alike, {hit.entry for hit in hits}) if query is not None else []
     around = _neighbours(tx, [*hits[:NEIGHBOURED], *near[:NEIGHBOURED]], filters)
     known = {candidate.entry: candidate for candidate in (*around, *near, *hits)}
     if query is None:
         return tuple(known.values())
-    alike = meanings(tx, query, tuple(known))
+    alike |= meanings(tx, query, [entry for entry in known if entry not in alike])
     return tuple(replace(candidate, meaning=alike.get(entry)) for entry, candidate in known.items())
 
 
-def _by_words(tx: Transaction, terms: tuple[str, ...], filters: Filters) -> list[Candidate]:
+def _by_words(tx: Transaction, terms: tuple[str, ...], filters: Filters, visible: int) -> list[Candidate]:
     asked: dict[str, SqlValue] = {**filters.params(), "match": match_expression(terms), "candidates": CANDIDATES}
-    rows = tx.all(_QUERIES["search"], {**asked, "looked_at": LOOKED_AT})
-    looked_at = columns.integer(rows[0][6]) if rows else LOOKED_AT
-    if len(rows) < CANDIDATES and looked_at >= LOOKED_AT:
-        rows = tx.all(_QUERIES["search_visible"], asked)
-    return [_candidate(row, _score(row[5])) for row in rows]
+    if visible > EXACT_ENTRIES:
+        rows = tx.all(_QUERIES["search"], {**asked, "looked_at": LOOKED_AT})
+        if len(rows) == CANDIDATES or (rows and columns.integer(rows[0][6]) < LOOKED_AT):
+            return [_candidate(row, _score(row[5])) for row in rows]
+    return [_candidate(row, _score(row[5])) for row in tx.all(_QUERIES["search_visible"], asked)]
 
 
-def _by_meaning(tx: Transaction, query: QueryVector, filters: Filters, hits: set[int]) -> list[Candidate]:
-    entries = [entry for entry in nearest(tx, query, filters, CANDIDATES) if entry not in hits]
-    alike = meanings(tx, query, entries)
-    near = [entry for entry in entries if alike.get(entry, 0.0) >= query.model.floor]
-    rows = tx.all(_QUERIES["read_candidates"], {"entries": json.dumps(near)})
-    return [_candidate(row, 0.0) for row in rows]
+def _by_meaning(
+    tx: Transaction, query: QueryVector, alike: Mapping[int, float], hits: AbstractSet[int]
+) -> list[Candidate]:
+    near = [entry for entry, meaning in alike.items() if entry not in hits and meaning >= query.model.floor]
+    return [_candidate(row, 0.0) for row in tx.all(_QUERIES["read_candidates"], {"entries": json.dumps(near)})]
 
 
 def _neighbours(tx: Transaction, hits: Sequence[Candidate], filters: Filters) -> list[Candidate]:

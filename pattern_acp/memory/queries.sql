@@ -3,14 +3,14 @@
 -- name: find_block
 -- The text and the facts of one block.
 SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
-    frontiers, history_from
+    frontiers, history_from, schema, permission, pinned, tier, conflicts
 FROM blocks
 WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
 
 -- name: find_deleted_block
 -- The block of a label that was deleted last and can be restored.
 SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
-    frontiers, history_from
+    frontiers, history_from, schema, permission, pinned, tier, conflicts
 FROM blocks
 WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 1
 ORDER BY updated_ms DESC, rowid DESC
@@ -19,7 +19,7 @@ LIMIT 1;
 -- name: list_deleted_blocks
 -- The blocks of several owners that can be restored, deleted last first; the owners are a JSON list of [scope, owner].
 SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from
+    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 1
@@ -28,11 +28,75 @@ ORDER BY b.updated_ms DESC, b.rowid DESC;
 -- name: list_blocks
 -- The blocks of several owners, oldest first; the owners are a JSON list of [scope, owner].
 SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from
+    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 0
 ORDER BY wanted.key, b.created_ms, b.rowid;
+
+-- name: list_shared_blocks
+-- The blocks attached to several owners, with the permission that each has, oldest first.
+SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
+    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts, s.permission
+FROM json_each(:owners) AS wanted
+JOIN block_shares AS s ON s.scope = wanted.value ->> 0 AND s.owner = wanted.value ->> 1
+JOIN blocks AS b ON b.id = s.block_id
+WHERE b.deleted = 0
+ORDER BY wanted.key, b.created_ms, b.rowid;
+
+-- name: attach_block
+-- Share a block with an owner, or change what they may do with it.
+INSERT INTO block_shares (block_id, scope, owner, permission, created_ms, last_seq)
+VALUES (:block_id, :scope, :owner, :permission, :at_ms, :seq)
+ON CONFLICT (block_id, scope, owner) DO UPDATE SET permission = excluded.permission, last_seq = excluded.last_seq;
+
+-- name: detach_block
+-- Share a block no longer with an owner.
+DELETE FROM block_shares
+WHERE block_id = :block_id AND scope = :scope AND owner = :owner;
+
+-- name: list_shares
+-- Who a block is shared with.
+SELECT scope, owner, permission
+FROM block_shares
+WHERE block_id = :block_id
+ORDER BY created_ms, scope, owner;
+
+-- name: configure_block
+-- The settings of a block.
+UPDATE blocks
+SET description = :description, char_limit = :char_limit, permission = :permission, pinned = :pinned, tier = :tier,
+    last_seq = :seq
+WHERE id = :block_id AND deleted = 0;
+
+-- name: list_touched
+-- Which of several blocks a session wrote to, from its journal; the ids are a JSON list.
+SELECT wanted.value
+FROM json_each(:ids) AS wanted
+WHERE EXISTS (SELECT 1 FROM events AS e WHERE e.stream = :session_id AND e.item = wanted.value);
+
+-- name: oldest_passages
+-- The passages of a block that were written first.
+SELECT text, at_ms
+FROM search_entries
+WHERE source = :source
+ORDER BY at_ms, id
+LIMIT :limit;
+
+-- name: passages_of
+-- The passages of several blocks; the ids are a JSON list.
+SELECT e.source, e.text
+FROM json_each(:ids) AS wanted
+JOIN search_entries AS e ON e.source = wanted.value;
+
+-- name: alike_passages
+-- Passages of blocks and archival entries that have all of the words.
+SELECT e.kind, e.source, e.text
+FROM search_fts
+JOIN search_entries AS e ON e.id = search_fts.rowid
+WHERE search_fts MATCH :match AND e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN ('block', 'archival')
+LIMIT :limit;
 
 -- name: read_base
 -- What a block's document is loaded from, with the number of the last update it holds.
@@ -63,18 +127,18 @@ WHERE block_id = :block_id;
 -- A new block, whose base is its creation.
 INSERT INTO blocks (
     id, scope, owner, label, description, char_limit, text, text_hash, base, base_update, head_update, frontiers,
-    created_ms, updated_ms, deleted, last_seq
+    created_ms, updated_ms, deleted, last_seq, schema, permission, pinned, tier
 )
 VALUES (
     :id, :scope, :owner, :label, :description, :char_limit, :text, :text_hash, :base, 1, 1, :frontiers,
-    :at_ms, :at_ms, 0, :seq
+    :at_ms, :at_ms, 0, :seq, :schema, :permission, :pinned, :tier
 );
 
 -- name: advance_block
 -- The new text and head of a block; changes no row when another write came between.
 UPDATE blocks
 SET text = :text, text_hash = :text_hash, head_update = :number, frontiers = :frontiers, updated_ms = :at_ms,
-    last_seq = :seq
+    conflicts = :conflicts, last_seq = :seq
 WHERE id = :block_id AND head_update = :number - 1;
 
 -- name: rebase_block
@@ -343,7 +407,7 @@ SELECT count(*) FROM (
 
 -- name: nearest_of_all
 -- The visible passages nearest to a vector, by comparing every one.
-SELECT e.id
+SELECT e.id, vec_distance_cosine(v.vector, :vector) AS distance
 FROM search_entries AS e
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
 WHERE e.owner IN (SELECT value FROM json_each(:owners))
@@ -352,7 +416,7 @@ WHERE e.owner IN (SELECT value FROM json_each(:owners))
     AND (:session = '' OR e.source = :session)
     AND e.source <> :excluded
     AND length(v.vector) = :size
-ORDER BY vec_distance_cosine(v.vector, :vector), e.id DESC
+ORDER BY distance, e.id DESC
 LIMIT :count;
 
 -- name: visible_vectors

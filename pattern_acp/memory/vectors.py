@@ -6,7 +6,7 @@ change of the embedder is a new model whose queue holds everything; search uses 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from pattern_acp.db import columns, vector
@@ -154,15 +154,23 @@ def drop_indexes(tx: Transaction) -> int:
     return indexed
 
 
-def nearest(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[int, ...]:
-    """The visible entries whose vectors are nearest to the query's, nearest first."""
-    visible = {**filters.params(), "at_most": query.table.exact_entries + 1}
-    row = tx.one(_QUERIES["count_visible"], visible)
-    if query.table.has_extension and row is not None and columns.integer(row[0]) > query.table.exact_entries:
+def count_visible(tx: Transaction, filters: Filters, at_most: int) -> int:
+    """How many entries are visible; counts no further than `at_most`."""
+    row = tx.one(_QUERIES["count_visible"], {**filters.params(), "at_most": at_most})
+    return columns.integer(row[0]) if row else 0
+
+
+def nearest(
+    tx: Transaction, query: QueryVector, filters: Filters, *, visible: int, count: int
+) -> tuple[tuple[int, float], ...]:
+    """The visible entries whose vectors are nearest to the query's with their cosines, nearest first.
+
+    `visible` is how many entries are, as far as it was counted.
+    """
+    if query.table.has_extension and visible > query.table.exact_entries:
         candidates = _from_index(tx, query, filters)
         if candidates is not None:
-            near = meanings(tx, query, candidates)
-            return tuple(sorted(near, key=lambda entry: (-near[entry], -entry))[:count])
+            return _sorted(meanings(tx, query, candidates).items())[:count]
     return _from_all(tx, query, filters, count)
 
 
@@ -176,14 +184,20 @@ def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dic
     return {columns.integer(row[0]): cosine(query.vector, from_bytes(columns.data(row[1]))) for row in rows}
 
 
-def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[int, ...]:
+def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[tuple[int, float], ...]:
     visible: dict[str, SqlValue] = {**filters.params(), "model": query.table.model}
     if query.table.has_extension:
         asked = {**visible, "vector": to_bytes(query.vector), "size": _size(query), "count": count}
-        return tuple(columns.integer(row[0]) for row in tx.all(_QUERIES["nearest_of_all"], asked))
+        rows = tx.all(_QUERIES["nearest_of_all"], asked)
+        return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
     rows = tx.all(_QUERIES["visible_vectors"], visible)
-    scored = [(-cosine(query.vector, from_bytes(columns.data(row[1]))), -columns.integer(row[0])) for row in rows]
-    return tuple(-entry for _, entry in sorted(scored)[:count])
+    return _sorted((columns.integer(row[0]), cosine(query.vector, from_bytes(columns.data(row[1])))) for row in rows)[
+        :count
+    ]
+
+
+def _sorted(alike: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    return tuple(sorted(alike, key=lambda one: (-one[1], -one[0])))
 
 
 def _from_index(tx: Transaction, query: QueryVector, filters: Filters) -> list[int] | None:
