@@ -119,26 +119,38 @@ def test_json_prints_the_updates_of_the_wire_and_the_stop_reason_alone(home: Pat
     assert {"session_info_update", "tool_call", "tool_call_update", "agent_message_chunk"} <= set(kinds)
 
 
-def test_continue_goes_on_with_the_newest_session_of_the_folder(home: Path, project: Path):
-    nothing = chat(home, project, "--continue", "read a.txt")
-    assert nothing.returncode == 1
-    assert "There is no session in" in nothing.stderr
+def session_of(updates: str) -> str:
+    """What the listing calls the only session."""
+    (session,) = json.loads(updates)
+    return session["id"]
+
+
+def test_continue_goes_on_with_the_newest_session_without_repeating_it(home: Path, project: Path):
     chat(home, project, "read a.txt")
     again = chat(home, project, "--continue", "--json", "list .")
     assert again.returncode == 0
     assert "user_message_chunk" not in again.stdout
+    assert "tool_call" in again.stdout
+
+
+def test_a_session_is_resumed_by_its_id_in_the_folder_it_was_recorded_in(home: Path, project: Path, tmp_path: Path):
+    chat(home, project, "list .")
     listed = subprocess.run(
         [*COMMAND, "sessions", "list", "--json"],
         capture_output=True,
         cwd=project,
         env=agent_environment(home),
         check=True,
+        text=True,
     )
-    (session,) = json.loads(listed.stdout)
-    elsewhere = project / "elsewhere"
-    elsewhere.mkdir()
-    named = chat(home, elsewhere, "--session", session["id"], "read a.txt")
+    named = chat(home, tmp_path, "--session", session_of(listed.stdout), "read a.txt")
     assert "hello world" in named.stdout
+
+
+def test_there_is_nothing_to_continue_in_a_new_folder(home: Path, project: Path):
+    nothing = chat(home, project, "--continue", "read a.txt")
+    assert nothing.returncode == 1
+    assert "There is no session in" in nothing.stderr
 
 
 def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
 
-PIECES = ["a", "b c", "\n", "\n\n", "- x\n", "1. y\n", "```\n", "    code\n", "> q\n", "# h\n"]
-PIECES += ["| a | b |\n", "--|--\n", "---\n", "<div>\n", "  ", "*", "=\n"]
+BLOCKS = ["a", "b c", "\n", "\n\n", "- x\n", "1. y\n", "```\n", "    code\n", "> q\n", "# h\n"]
+PARTS = ["| a | b |\n", "--|--\n", "---\n", "<div>\n", "  ", "*", "=\n"]
 
-texts = st.lists(st.sampled_from(PIECES), max_size=30)
+texts = st.lists(st.sampled_from(BLOCKS + PARTS), max_size=30)
 
 
 def blocks_of(pieces: list[str]) -> list[str]:

@@ -1,0 +1,100 @@
+"""The diagnosis, on a screen, through a pipe and as JSON."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+from rich.console import Console
+
+from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.cli.arguments import Doctor
+from pattern_acp.cli.doctor import print_lines, print_table, run_doctor, summary
+from pattern_acp.config.settings import Flags
+
+OK = Finding("Python", Health.OK, "3.11.7")
+SETTING = Finding("Setting mode", Health.OK, "ask from default")
+NOTE = Finding("Text search", Health.NOTE, "ripgrep is not installed; our own search is used.", "Install ripgrep.")
+BROKEN = Finding("Database", Health.BROKEN, "The file is damaged.", "Restore a backup.")
+
+
+class Utf8Text(io.StringIO):
+    encoding = "utf-8"
+
+
+def table(*findings: Finding, width: int = 60) -> str:
+    out = Utf8Text()
+    print_table(Diagnosis(findings), Console(file=out, width=width, color_system=None, legacy_windows=False))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_findings_and_settings_have_a_table_each():
+    assert table(OK, SETTING, NOTE) == snapshot("""\
+✓  Python       3.11.7
+•  Text search  ripgrep is not installed; our own search is
+                used.
+                → Install ripgrep.
+
+Settings
+✓  mode  ask from default
+
+Everything that is needed works; 1 remark above.\
+""")
+
+
+def test_what_is_broken_comes_last_in_one_sentence():
+    assert table(BROKEN, OK) == snapshot("""\
+✗  Database  The file is damaged.
+             → Restore a backup.
+✓  Python    3.11.7
+
+Broken: Database.\
+""")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_wider_than_the_screen(width: int):
+    path = Finding("Log", Health.OK, "/a/very/long/path" * 20)
+    assert max(len(line) for line in table(OK, path, NOTE, SETTING, width=width).splitlines()) <= width
+
+
+def test_a_pipe_gets_one_line_a_finding(capsys: pytest.CaptureFixture[str]):
+    print_lines(Diagnosis((OK, NOTE)))
+    assert capsys.readouterr().out == snapshot("""\
+STATE  WHAT         DETAIL
+ok     Python       3.11.7
+note   Text search  ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
+Everything that is needed works; 1 remark above.
+""")
+
+
+def test_a_file_cannot_steer_the_terminal():
+    assert "\x1b" not in table(Finding("Setting not used", Health.NOTE, "key \x1b[2J", "remove \x1b[2J"))
+
+
+@pytest.mark.parametrize(
+    ("findings", "sentence"),
+    [
+        ((OK,), "Everything that is needed works."),
+        ((OK, NOTE), "Everything that is needed works; 1 remark above."),
+        ((OK, NOTE, NOTE), "Everything that is needed works; 2 remarks above."),
+        ((BROKEN, NOTE), "Broken: Database."),
+    ],
+)
+def test_the_summary_is_one_sentence(findings: tuple[Finding, ...], sentence: str):
+    assert summary(Diagnosis(findings)) == sentence
+
+
+def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path), "PATTERN_ACP_MODEL": "offline/offline"})
+    assert run_doctor(Doctor(json=True), process) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is True
+    assert {"name", "health", "detail", "remedy"} == report["findings"][0].keys()
+    database = tmp_path / "constellations" / "default" / "constellation.db"
+    database.parent.mkdir(parents=True)
+    database.write_bytes(b"not a database, and long enough to be taken for one" * 100)
+    assert run_doctor(Doctor(), process) == 1
+    assert "Broken: Database." in capsys.readouterr().out

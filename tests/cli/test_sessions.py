@@ -1,0 +1,130 @@
+"""Sessions are listed, shown and deleted."""
+
+import io
+import json
+from contextlib import chdir
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+
+import anyio
+import pytest
+from acp import schema as sdk
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.cli.arguments import Sessions
+from pattern_acp.cli.sessions import moment, print_table, run_sessions
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.sessions import SessionRow
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import calls, says
+
+
+async def record(database: Path, folder: Path) -> str:
+    """A session with one answer and one call."""
+    model = ScriptedProvider([says("Let me look.") + calls("read_file", path="a.txt"), says("It is *there*.")])
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "Where is it?\x1b[2J")
+        return session
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Process:
+    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
+    return start_process(Flags(), environ)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "a.txt").write_text("x\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def session(home: Process, folder: Path) -> str:
+    return anyio.run(record, home.loaded.paths.constellation_path("default"), folder)
+
+
+def test_without_a_constellation_there_is_nothing_and_that_is_fine(home: Process, capsys: pytest.CaptureFixture[str]):
+    assert run_sessions(Sessions(), home) == 0
+    assert "No sessions here yet." in capsys.readouterr().out
+    assert run_sessions(Sessions(json=True), home) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run_sessions(Sessions(action="show", session="s1"), home) == 1
+    assert "no session s1" in capsys.readouterr().err
+
+
+def test_the_list_is_that_of_the_folder_unless_all_are_wanted(
+    home: Process, folder: Path, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with chdir(folder):
+        assert run_sessions(Sessions(json=True), home) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["id"], listed["cwd"]) == (session, str(folder))
+    with chdir(tmp_path):
+        assert run_sessions(Sessions(), home) == 0
+        assert "No sessions here yet." in capsys.readouterr().out
+        assert run_sessions(Sessions(everywhere=True), home) == 0
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["SESSION", "UPDATED", "TITLE", "FOLDER"]
+    assert line.startswith(session)
+    assert "\x1b" not in line
+
+
+def test_a_session_is_shown_as_the_chat_shows_it(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_sessions(Sessions(action="show", session=session), home) == 0
+    shown = capsys.readouterr().out
+    positions = [shown.index(part) for part in ("Where is it?", "Let me look.", "Read a.txt", "It is *there*.")]
+    assert positions == sorted(positions)
+    assert "\x1b" not in shown
+
+
+def test_json_shows_the_updates_of_a_replay(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_sessions(Sessions(action="show", session=session, json=True), home) == 0
+    updates = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    judge = TypeAdapter(sdk.SessionNotification)
+    for update in updates:
+        judge.validate_python({"sessionId": session, "update": update})
+    kinds = [update["sessionUpdate"] for update in updates]
+    assert kinds[:4] == ["user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update"]
+
+
+def test_a_deleted_session_is_gone(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_sessions(Sessions(action="delete", session=session), home) == 0
+    assert capsys.readouterr().out == f"Deleted {session}.\n"
+    assert run_sessions(Sessions(action="delete", session=session), home) == 1
+    assert run_sessions(Sessions(action="show", session=session), home) == 1
+    assert "no session" in capsys.readouterr().err
+
+
+def row(number: int, cwd: str, title: str) -> SessionRow:
+    empty = SessionRow(SessionId(""), "", (), "", "", "", "", "", "", 0, 0, 1, None, None, 0)
+    return replace(empty, session_id=SessionId(f"ses_{number:032x}"), cwd=cwd, title=title)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_ids_are_whole_and_lines_fit_the_screen(width: int):
+    rows = [row(1, "/one", "word " * 40), row(2, "/one", ""), row(3, "/two", "\x1b[2Jevil\n")]
+    out = io.StringIO()
+    print_table(rows, Console(file=out, width=width, color_system=None, legacy_windows=False), everywhere=True)
+    lines = out.getvalue().splitlines()
+    assert [line.split()[0] for line in lines if line] == [
+        "/one",
+        rows[0].session_id,
+        rows[1].session_id,
+        "/two",
+        rows[2].session_id,
+    ]
+    assert max(len(line) for line in lines) <= width
+    assert "\x1b" not in out.getvalue()
+
+
+def test_moments_are_told_to_the_minute():
+    assert moment(1_700_000_000_000, UTC) == "2023-11-14 22:13"
