@@ -49,6 +49,7 @@ class EditorFileSystem:
         except RemoteError as error:
             if error.code == RESOURCE_NOT_FOUND:
                 raise FileMissingError(f"The editor has no file {path}.") from error
-            raise EditorUnavailableError(f"The editor could not serve {path}: {error.message[:200]}") from error
+            reason = error.message[:200].rstrip(" .")
+            raise EditorUnavailableError(f"The editor could not serve {path}: {reason}.") from error
         except (TimeoutError, InvalidResultError, ConnectionClosedError) as error:
             raise EditorUnavailableError(f"The editor did not answer for {path}.") from error

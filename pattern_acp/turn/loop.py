@@ -207,7 +207,12 @@ def digest_of(request: ProviderRequest) -> tuple[str, int]:
 
 
 async def show_sentence(sink: TurnSink, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:
-    """Show a sentence of our own as a message that the model does not see."""
+    """Show a sentence of our own as a message that the model does not see.
+
+    Clients join the text of messages that follow each other (acpx and Toad do), so the message brings its own break.
+    """
+    if sink.follows_text:
+        sentence = f"\n\n{sentence}"
     message = Message(MessageId(ids.new("msg")), Role.ASSISTANT, (TextPart(sentence),))
     await sink.show(TextStreamed(message.message_id, sentence))
     await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))

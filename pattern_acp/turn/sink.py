@@ -50,6 +50,11 @@ class TurnView(Protocol):
 class TurnSink(Protocol):
     """Where a turn reports."""
 
+    @property
+    def follows_text(self) -> bool:
+        """Whether text of this turn was shown, so that what is said next has to begin a paragraph of its own."""
+        ...
+
     async def record(self, *facts: Fact) -> None:
         """Commit the facts in one transaction, then show them in order.
 
@@ -100,6 +105,12 @@ class JournalSink:
     def begin(self, turn_id: TurnId) -> None:
         """Name the turn that streamed text belongs to."""
         self._turn_id = turn_id
+        self._message_id, self._text, self._thinking = MessageId(""), "", ""
+
+    @property
+    def follows_text(self) -> bool:
+        """See `TurnSink.follows_text`."""
+        return bool(self._text) and not self._text.endswith("\n\n")
 
     async def record(self, *facts: Fact) -> None:
         """See `TurnSink.record`."""

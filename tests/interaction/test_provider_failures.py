@@ -65,7 +65,7 @@ async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
-        assert agent.editor.said() == "Half an " + failure.sentence
+        assert agent.editor.said() == f"Half an \n\n{failure.sentence}"
         recorded = of_type(await events_of(agent, session), MessageRecorded)
         assert (recorded[0].message.text, recorded[0].complete) == ("Half an ", False)
         await session_goes_on(agent, session)
