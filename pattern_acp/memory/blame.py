@@ -4,7 +4,8 @@ Owns: finding the write that a character came from. Must not know: what is shown
 
 Each character keeps the id of the operation that inserted it, and each write is the operations of one peer up to the
 one that its frontiers name, so the write of a character is the first of its peer that ends at or after it. Where that
-gives nothing (frontiers of a form that is not known), the updates are replayed one by one, with the same result.
+gives nothing (content with a schema, frontiers of a form that is not known), the updates are replayed one by one, with
+the same result.
 """
 
 from bisect import bisect_left
@@ -13,7 +14,8 @@ from itertools import groupby
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.document import EMPTY_FRONTIERS, CharacterId, last_operation
 from pattern_acp.memory.errors import DocumentError
-from pattern_acp.memory.history import StoredHistory, document_at, whole_document
+from pattern_acp.memory.history import StoredHistory, changes_from, whole_document
+from pattern_acp.memory.schemas.types import TextSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def blame_range(history: StoredHistory, start: int, end: int) -> tuple[BlameSpan
 
 
 def _authors_by_id(history: StoredHistory) -> list[int] | None:
+    if not isinstance(history.schema, TextSchema):
+        return None
     ends: dict[int, list[tuple[int, int]]] = {}
     for write in history.writes:
         if write.frontiers == EMPTY_FRONTIERS:
@@ -112,12 +116,11 @@ def _author(ends: dict[int, list[tuple[int, int]]], character: CharacterId) -> i
 
 def _authors_by_replay(history: StoredHistory) -> list[int]:
     first = history.history_from
-    document = document_at(history, first)
-    authors = [first] * len(document.text)
-    for write in history.writes[first:]:
-        if write.update:
-            for splice in reversed(document.merge_watched(write.update)):
-                authors[splice.at : splice.at + splice.removed] = [write.number] * len(splice.inserted)
+    text, changes = changes_from(history, first + 1)
+    authors = [first] * len(text)
+    for number, change in enumerate(changes, start=first + 1):
+        for splice in reversed(change):
+            authors[splice.at : splice.at + splice.removed] = [number] * len(splice.inserted)
     return authors
 
 

@@ -6,8 +6,10 @@ Owns: the form of a comparison. Must not know: blocks, colours, Markdown.
 import difflib
 import re
 from enum import StrEnum
+from itertools import accumulate
 
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.edits import Splice
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -35,6 +37,17 @@ def unified_diff(before: str, after: str, *, before_name: str, after_name: str, 
     """The lines that changed, in the unified format, without a line end at the end; empty when nothing did."""
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), before_name, after_name, n=context, lineterm="")
     return "\n".join(lines)
+
+
+def line_splices(before: str, after: str) -> tuple[Splice, ...]:
+    """The lines that changed as splices of `before`."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    starts = [0, *accumulate(len(line) for line in old)]
+    return tuple(
+        Splice(starts[old_start], starts[old_end] - starts[old_start], "".join(new[new_start:new_end]))
+        for tag, old_start, old_end, new_start, new_end in _opcodes(old, new)
+        if tag != "equal"
+    )
 
 
 def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:

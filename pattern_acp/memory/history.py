@@ -11,9 +11,11 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.diffs import line_splices
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Splice
 from pattern_acp.memory.errors import BlockCorruptError, VersionError
+from pattern_acp.memory.schemas.types import TEXT, BlockSchema
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -66,6 +68,7 @@ class StoredHistory:
     writes: tuple[WriteData, ...]
     archive: bytes
     archive_upto: int
+    schema: BlockSchema = TEXT
 
     def write(self, number: int) -> WriteData:
         """One write.
@@ -144,7 +147,7 @@ def document_at(history: StoredHistory, number: int) -> BlockDocument:
     """
     _refuse_forgotten(history, number)
     updates = [write.update for write in history.writes[history.history_from - 1 : number] if write.update]
-    return BlockDocument.load(history.label, updates, peer=READING_PEER)
+    return BlockDocument.load(history.label, updates, peer=READING_PEER, schema=history.schema)
 
 
 def archived_document(history: StoredHistory) -> BlockDocument:
@@ -156,7 +159,7 @@ def archived_document(history: StoredHistory) -> BlockDocument:
     if not history.archive:
         raise BlockCorruptError(history.label, "it has no archive")
     later = [write.update for write in history.writes[history.archive_upto :] if write.update]
-    return BlockDocument.load(history.label, [history.archive, *later], peer=READING_PEER)
+    return BlockDocument.load(history.label, [history.archive, *later], peer=READING_PEER, schema=history.schema)
 
 
 def whole_document(history: StoredHistory) -> BlockDocument:
@@ -181,7 +184,16 @@ def changes_from(history: StoredHistory, number: int) -> tuple[str, tuple[tuple[
     document = document_at(history, number - 1)
     before = document.text
     later = history.writes[number - 1 :]
-    return before, tuple(document.merge_watched(write.update) if write.update else () for write in later)
+    return before, tuple(_change(document, write.update) if write.update else () for write in later)
+
+
+def _change(document: BlockDocument, update: bytes) -> tuple[Splice, ...]:
+    if document.is_text:
+        return document.merge_watched(update)
+    # Content with a schema changes in its fields and items; what is followed is the text that it reads.
+    before = document.text
+    document.merge(update)
+    return line_splices(before, document.text)
 
 
 def _refuse_forgotten(history: StoredHistory, number: int) -> None:

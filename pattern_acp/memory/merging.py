@@ -94,6 +94,12 @@ def _merge_region(base: list[str], theirs: list[str], ours: list[str]) -> tuple[
     if not base:
         # Both only added lines at the same place: nothing was lost, so nothing is in conflict.
         return [*theirs, *(line for line in ours if line not in theirs)], None
+    for first, second in ((theirs, ours), (ours, theirs)):
+        # One only added lines before or after those that the other changed.
+        if first[: len(base)] == base:
+            return [*second, *first[len(base) :]], None
+        if first[-len(base) :] == base:
+            return [*first[: -len(base)], *second], None
     both = [*theirs, *(line for line in ours if line not in theirs)]
     if not theirs or not ours:
         # One took away what the other changed; the change is kept, and the person who removed it is told.

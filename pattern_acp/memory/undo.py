@@ -3,19 +3,19 @@
 Owns: which write an undo or redo means, when it cannot be done, and the change that it is. Must not know: SQL, events.
 
 An undo is a new write that reverts another. A write counts while no counting write reverts it, so that an undo of an
-undo is a redo, however long the chain. What a write changed is followed through all later writes; when those took away
-text that it brought, or both neighbours of the place where it took text out, it is a conflict and nothing is changed.
-The result is a change of the newest version, so it never depends on history that the stored base has not.
+undo is a redo, however long the chain. What a write changed is followed through all later writes; when text that it
+brought is gone, or both neighbours of the place where it took text out, it is a conflict and nothing is changed. The
+result is a change of the newest version, so it never depends on history that the stored base has not.
 """
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.edits import BlockEdit, Operation, Patch, PlannedEdit, Rewrite, Splice, storable_text
+from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, Splice, apply_splices, storable_text
 from pattern_acp.memory.errors import UndoConflictError, UnusableEditError
-from pattern_acp.memory.history import StoredHistory, changes_from, document_at, text_of_version
+from pattern_acp.memory.history import StoredHistory, WriteData, changes_from, text_of_version
+from pattern_acp.memory.merging import Conflict, merge_texts
+from pattern_acp.memory.schemas.types import TextSchema
 
 _REVERTING = (Operation.UNDO.value, Operation.REDO.value)
 
@@ -26,10 +26,9 @@ _NEVER_REVERTED = {
     Operation.FORGET.value: "what is forgotten is gone.",
 }
 
-_MERGING_PEER = 2
-"""Peer of documents that only work out a merge. Small, so that its place beside other peers is always the same."""
-
-_SHOWN_CONFLICTS = 5
+_TEXT_GONE = "later writes changed the text that it brought; edit the block instead."
+_LINE_BROKEN = "later writes put text into a line that it brought; edit the block instead."
+_SURROUNDINGS_GONE = "later writes changed the text around the place where it took something out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +36,13 @@ class Plan:
     """A change worked out from a history whose newest write is `head`.
 
     `target` is the write that it reverts or the version it goes back to. `conflicts` are lines that were changed here
-    and there: both forms are kept, for a person to choose.
+    and there: both forms are in the text, for a person to choose.
     """
 
     edit: BlockEdit
     head: int
     target: int | None = None
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
 
 def plan_undo(history: StoredHistory, number: int | None = None) -> Plan:
@@ -111,16 +110,8 @@ def plan_merge(history: StoredHistory, opened: int, text: str) -> Plan:
         BlockCorruptError: the history is damaged.
     """
     wanted = storable_text(text, label=history.label)
-    before = text_of_version(history, opened)
-    if before == history.text:
-        return Plan(Rewrite(wanted, Operation.EDIT), history.head)
-    past = document_at(history, opened)
-    edited = BlockDocument.load(history.label, [past.full_snapshot()], peer=_MERGING_PEER)
-    edited.apply(PlannedEdit(Operation.EDIT, wanted, None))
-    edit = edited.export_update(past.frontiers)
-    splices = document_at(history, history.head).merge_watched(edit)
-    conflicts = _lines_changed_twice(before, wanted, history.text)
-    return Plan(Patch(Operation.EDIT, splices), history.head, conflicts=conflicts)
+    merged = merge_texts(text_of_version(history, opened), history.text, wanted)
+    return Plan(Rewrite(merged.text, Operation.EDIT), history.head, conflicts=merged.conflicts)
 
 
 class _Chain:
@@ -148,9 +139,9 @@ class _Chain:
 
 
 def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
-    operation = history.write(number).operation
-    if number < history.history_from or operation in _NEVER_REVERTED:
-        problem = _NEVER_REVERTED.get(operation, "its words were forgotten.")
+    done = history.write(number).operation
+    if number < history.history_from or done in _NEVER_REVERTED:
+        problem = _NEVER_REVERTED.get(done, "its words were forgotten.")
         raise UndoConflictError(history.label, number, problem)
     if (reverter := chain.counting_reverter(number)) is not None:
         remedy = f"write {reverter} did that already; undo that one to have it back."
@@ -158,130 +149,134 @@ def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
     target = chain.bearer(number)
     redo = history.write(target).operation == Operation.UNDO.value
     splices = _inverse(history, target, number)
-    return Plan(Patch(Operation.REDO if redo else Operation.UNDO, splices), history.head, target)
+    operation = Operation.REDO if redo else Operation.UNDO
+    if isinstance(history.schema, TextSchema):
+        return Plan(Patch(operation, splices), history.head, target)
+    return Plan(Rewrite(apply_splices(splices, history.text), operation), history.head, target)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Hunk:
-    """One place that a write changed, followed through later writes.
+    """One place that a write changed: the text it took out, the characters it brought, and those beside the place.
 
-    `pieces` are the ranges where the text that it brought is now, `removed` what it took out. `left` and `right` are
-    where the characters beside the place are now: None once they are gone, and an empty range at an end of the text.
+    Characters are named by identities; a neighbour is None at an end of the text.
     """
 
     removed: str
-    pieces: list[tuple[int, int]]
-    left: tuple[int, int] | None
-    right: tuple[int, int] | None
-    broken: str = ""
+    brought: tuple[int, ...]
+    left: int | None
+    right: int | None
 
-    def follow(self, splice: Splice) -> None:
-        """Take in one splice of a later write; those of one write come from the last to the first."""
-        moved: list[tuple[int, int]] = []
-        for piece in self.pieces:
-            parts = _follow(piece, splice)
-            if parts is None:
-                self.broken = "later writes changed the text that it brought; edit the block instead."
-                return
-            moved += parts
-        self.pieces = moved
-        self.left = _follow_neighbour(self.left, splice, at_start=True)
-        self.right = _follow_neighbour(self.right, splice, at_start=False)
 
-    def inverse(self, text: str) -> list[Splice]:
-        """What takes the write's change back from `text`, the newest version; sets `broken` when nothing does."""
-        if not self.pieces:
-            place = self.left[1] if self.left is not None else self.right[0] if self.right is not None else None
-            if place is None:
-                self.broken = "later writes changed the text around the place where it took something out."
-                return []
-            return [Splice(place, 0, self.removed)]
-        for (_, end), (start, _) in zip(self.pieces, self.pieces[1:], strict=False):
-            between = text[end:start]
-            if between and not (text[:end].endswith("\n") and between.endswith("\n")):
-                self.broken = "later writes put text into a line that it brought; edit the block instead."
-                return []
-        first, *rest = self.pieces
-        return [
-            Splice(first[0], first[1] - first[0], self.removed),
-            *(Splice(start, end - start, "") for start, end in rest),
-        ]
+class _Trace:
+    """The identity of every character, through the writes of a history.
+
+    A write that reverts another gives the characters that come back the identities they had, so that what was taken
+    back and brought back counts as never having been away.
+    """
+
+    def __init__(self, length: int, reverted: Collection[int]) -> None:
+        self.characters = list(range(length))
+        self._next = length
+        self._reverted = reverted
+        self._removed: dict[int, list[int]] = {}
+
+    def follow(self, write: WriteData, splices: Sequence[Splice]) -> None:
+        """Take in one write; the places of `splices` are those in the text before it."""
+        brought = self._identities(write, sum(len(splice.inserted) for splice in splices))
+        removed: list[list[int]] = []
+        end = len(brought)
+        for splice in reversed(splices):
+            start = end - len(splice.inserted)
+            place = slice(splice.at, splice.at + splice.removed)
+            removed.append(self.characters[place])
+            self.characters[place] = brought[start:end]
+            end = start
+        if write.number in self._reverted:
+            self._removed[write.number] = [one for part in reversed(removed) for one in part]
+
+    def _identities(self, write: WriteData, count: int) -> Sequence[int]:
+        if write.operation in _REVERTING and write.target is not None:
+            known = self._removed.get(write.target, [])
+            if len(known) == count:
+                return known
+        first, self._next = self._next, self._next + count
+        return range(first, self._next)
 
 
 def _inverse(history: StoredHistory, target: int, asked: int) -> tuple[Splice, ...]:
+    """What takes write `target` back from the newest version; `asked` is the write that the person named."""
     before, changes = changes_from(history, target)
-    own, later = changes[0], changes[1:]
-    if not own:
+    if not changes[0]:
         raise UndoConflictError(history.label, asked, "it changed nothing.")
-    hunks = _hunks(before, own)
+    writes = history.writes[target - 1 :]
+    trace = _Trace(len(before), {write.target for write in writes if write.target is not None})
+    trace.follow(writes[0], changes[0])
+    hunks = _hunks(before, changes[0], trace.characters)
+    for write, change in zip(writes[1:], changes[1:], strict=True):
+        trace.follow(write, change)
+    places = {identity: at for at, identity in enumerate(trace.characters)}
     splices: list[Splice] = []
     for hunk in hunks:
-        for change in later:
-            for splice in reversed(change):
-                if not hunk.broken:
-                    hunk.follow(splice)
-        splices += [] if hunk.broken else hunk.inverse(history.text)
-        if hunk.broken:
-            raise UndoConflictError(history.label, asked, hunk.broken)
-    return tuple(sorted(splices, key=lambda splice: splice.at))
+        found = _take_back(hunk, places, history.text)
+        if isinstance(found, str):
+            raise UndoConflictError(history.label, asked, found)
+        splices += found
+    # Places of one hunk ascend, and so do hunks: characters never change their order.
+    return tuple(splices)
 
 
-def _hunks(before: str, own: Sequence[Splice]) -> list[_Hunk]:
+def _hunks(before: str, change: Sequence[Splice], after: Sequence[int]) -> list[_Hunk]:
     hunks: list[_Hunk] = []
-    length = len(before) + sum(len(splice.inserted) - splice.removed for splice in own)
     shift = 0
-    for splice in own:
+    for splice in change:
         start = splice.at + shift
         end = start + len(splice.inserted)
         hunks.append(
             _Hunk(
                 removed=before[splice.at : splice.at + splice.removed],
-                pieces=[(start, end)] if splice.inserted else [],
-                left=(start - 1, start) if start else (0, 0),
-                right=(end, end + 1) if end < length else (length, length),
+                brought=tuple(after[start:end]),
+                left=after[start - 1] if start else None,
+                right=after[end] if end < len(after) else None,
             )
         )
         shift += len(splice.inserted) - splice.removed
     return hunks
 
 
-def _follow(piece: tuple[int, int], splice: Splice) -> list[tuple[int, int]] | None:
-    """Where a range is after a splice: in two parts when something was put into it, None when a part of it is gone."""
-    start, end = piece
-    gone_to = splice.at + splice.removed
-    shift = len(splice.inserted) - splice.removed
-    if gone_to <= start:
-        return [(start + shift, end + shift)]
-    if splice.at >= end:
-        return [piece]
-    if splice.removed:
-        return None
-    return [(start, splice.at), (splice.at + shift, end + shift)]
+def _take_back(hunk: _Hunk, places: Mapping[int, int], text: str) -> list[Splice] | str:
+    """The splices that take a hunk back from `text`, or the end of the sentence that says why there are none."""
+    if not hunk.brought:
+        place = _place_between(hunk, places, len(text))
+        return [Splice(place, 0, hunk.removed)] if place is not None else _SURROUNDINGS_GONE
+    if not all(identity in places for identity in hunk.brought):
+        return _TEXT_GONE
+    splices: list[Splice] = []
+    inserted = hunk.removed
+    for start, end in _runs([places[identity] for identity in hunk.brought]):
+        if splices:
+            gap_start = splices[-1].at + splices[-1].removed
+            if not (text[:gap_start].endswith("\n") and text[gap_start:start].endswith("\n")):
+                return _LINE_BROKEN
+        splices.append(Splice(start, end - start, inserted))
+        inserted = ""
+    return splices
 
 
-def _follow_neighbour(place: tuple[int, int] | None, splice: Splice, *, at_start: bool) -> tuple[int, int] | None:
-    if place is None:
-        return None
-    start, end = place
-    if start == end:
-        # An end of the text is always there.
-        end = end if at_start else end + len(splice.inserted) - splice.removed
-        return end, end
-    parts = _follow(place, splice)
-    return parts[0] if parts else None
+def _place_between(hunk: _Hunk, places: Mapping[int, int], length: int) -> int | None:
+    if hunk.left is None:
+        return 0
+    if hunk.left in places:
+        return places[hunk.left] + 1
+    return length if hunk.right is None else places.get(hunk.right)
 
 
-def _lines_changed_twice(base: str, ours: str, theirs: str) -> tuple[str, ...]:
-    lines = base.split("\n")
-    twice = sorted(_changed_lines(lines, ours) & _changed_lines(lines, theirs))
-    return tuple(lines[number] for number in twice[:_SHOWN_CONFLICTS])
-
-
-def _changed_lines(base: list[str], text: str) -> set[int]:
-    matcher = difflib.SequenceMatcher(None, base, text.split("\n"), autojunk=False)
-    return {
-        number
-        for tag, start, end, _, _ in matcher.get_opcodes()
-        if tag in {"replace", "delete"}
-        for number in range(start, end)
-    }
+def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ascending places as ranges of neighbours."""
+    start = previous = places[0]
+    for place in places[1:]:
+        if place != previous + 1:
+            yield start, previous + 1
+            start = place
+        previous = place
+    yield start, previous + 1
