@@ -1,0 +1,54 @@
+"""What a start imports.
+
+An import that comes early by accident costs every editor at every spawn (docs/benchmarks.md).
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pattern_acp
+from pattern_acp.config.load import process_environment
+
+PACKAGE = Path(pattern_acp.__file__).parent
+
+LATE_FOR_INITIALIZE = {
+    "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "json", "loro", "platformdirs", "pydantic", "rich",
+    "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
+}  # fmt: skip
+"""Nothing on the way to the answer to initialize may import these."""
+
+LATE_FOR_SESSIONS = {
+    "acp", "argparse", "email", "httpx", "importlib.metadata", "platformdirs", "pydantic", "rich", "tomllib",
+    "tree_sitter", "zipfile",
+}  # fmt: skip
+"""Nothing on the way to the answer to session/new may import these."""
+
+STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b", re.MULTILINE)
+
+
+def modules_after(statement: str) -> set[str]:
+    command = f"{statement}\nimport sys\nprint(*sys.modules)"
+    # Coverage of child processes would import half of the list itself.
+    environment = {name: value for name, value in process_environment().items() if not name.startswith("COV")}
+    ran = subprocess.run(
+        (sys.executable, "-c", command), capture_output=True, check=True, env=environment, text=True, timeout=20
+    )
+    return set(ran.stdout.split())
+
+
+def test_the_way_to_initialize_imports_nothing_heavy():
+    loaded = modules_after("import pattern_acp.cli.main, pattern_acp.config.logs, pattern_acp.bootstrap.serve")
+    assert loaded & LATE_FOR_INITIALIZE == set()
+
+
+def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
+    assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FOR_SESSIONS == set()
+
+
+def test_values_that_a_start_defines_compile_no_methods():
+    late = {PACKAGE / "testing", PACKAGE / "cli" / "chat", PACKAGE / "domain" / "lazy_dataclass.py"}
+    defined_early = {path for path in PACKAGE.rglob("*.py") if not late & {path, *path.parents}}
+    eager = [path.name for path in defined_early if STANDARD.search(path.read_text(encoding="utf-8"))]
+    assert eager == [], "take dataclass from pattern_acp.domain.lazy_dataclass"
