@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.tools.base import MemoryEdit
@@ -47,6 +48,15 @@ def command_in(text: str) -> Command | None:
     if not words or words[0] not in COMMANDS:
         return None
     return Command(words[0], words[1].strip() if len(words) > 1 else "")
+
+
+def command_of(message: Message) -> Command | None:
+    """The command that the last block of text is, or None.
+
+    Clients put blocks of their own in front: notes, or a cancelled prompt once more (interop rule 10).
+    """
+    blocks = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return command_in(blocks[-1]) if blocks else None
 
 
 async def run_help(session: "Session", argument: str) -> str:

@@ -19,7 +19,7 @@ from pattern_acp.journal.events import SessionConfigured, SessionTitled, TurnEnd
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
-from pattern_acp.session.commands import Command, command_in
+from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
@@ -263,7 +263,7 @@ class _Turn:
 
 def _new_turn(constellation: Constellation, parts: Sequence[Part]) -> _Turn:
     message = Message(MessageId(constellation.ids.new("msg")), Role.USER, tuple(parts))
-    return _Turn(TurnId(constellation.ids.new("turn")), message, command_in(message.text))
+    return _Turn(TurnId(constellation.ids.new("turn")), message, command_of(message))
 
 
 async def _wait_for_earlier(ticket: PromptTicket) -> None:

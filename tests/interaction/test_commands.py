@@ -64,6 +64,23 @@ def test_a_command_and_its_argument(text: str, name: str, argument: str):
     assert (command.name, command.argument) == (name, argument)
 
 
+async def test_blocks_that_clients_put_in_front_of_a_command_do_not_hide_it():
+    model = ScriptedProvider([says("Hello.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        for before in ("System note: be kind.", "a prompt that was cancelled", "/remember not this again"):
+            agent.editor.updates.clear()
+            blocks = [
+                {"type": "text", "text": before},
+                {"type": "text", "text": "/help"},
+                {"type": "resource_link", "uri": "file:///cursor", "name": "cursor"},
+            ]
+            await agent.editor.request("session/prompt", {"sessionId": session, "prompt": blocks})
+            assert "/recall" in agent.editor.said()
+        assert model.requests == []
+        assert "not this again" not in await answer(agent, session, "/memory")
+
+
 async def test_a_path_reaches_the_model():
     model = ScriptedProvider([says("That is a file.")])
     async with running_agent(model) as agent:

@@ -1,0 +1,101 @@
+"""What doctor finds: every problem with its remedy, and nothing is changed by looking."""
+
+import os
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health, diagnose
+from pattern_acp.config.settings import Flags
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.providers.scripted import ScriptStep
+from pattern_acp.testing.model_server import Reply, serve_models
+from pattern_acp.testing.serving import Home, temporary_home
+
+
+async def look(home: Home) -> Diagnosis:
+    with anyio.fail_after(15):
+        return await diagnose(home.process(Flags()))
+
+
+def named(diagnosis: Diagnosis, name: str) -> Finding:
+    return next(finding for finding in diagnosis.findings if finding.name == name)
+
+
+async def test_an_empty_home_is_usable_and_stays_empty():
+    async with temporary_home() as home:
+        diagnosis = await look(home)
+        assert diagnosis.is_usable
+        assert named(diagnosis, "Database").health is Health.OK
+        assert not home.constellation.exists()
+
+
+async def test_everything_that_is_not_well_has_a_remedy():
+    async with temporary_home() as home:
+        home.configure('mode = "yolo"\n')
+        home.constellation.parent.mkdir(parents=True)
+        home.constellation.write_bytes(b"no database" * 1000)
+        diagnosis = await look(home)
+        assert not diagnosis.is_usable
+        for finding in diagnosis.findings:
+            assert finding.health is Health.OK or finding.name == "Vector support" or finding.remedy, finding
+
+
+async def test_a_damaged_constellation_is_broken():
+    async with temporary_home() as home:
+        home.constellation.parent.mkdir(parents=True)
+        home.constellation.write_bytes(b"no database" * 1000)
+        diagnosis = await look(home)
+        assert named(diagnosis, "Database").health is Health.BROKEN
+        assert "damaged" in named(diagnosis, "Database").detail
+
+
+async def test_a_sound_constellation_tells_its_versions():
+    async with temporary_home() as home:
+        async with open_database(home.constellation, clock=SystemClock()):
+            pass
+        diagnosis = await look(home)
+        assert "SQLite" in named(diagnosis, "Database driver").detail
+        assert named(diagnosis, "Database integrity").detail == "sound"
+
+
+async def test_each_setting_is_shown_with_where_it_came_from():
+    async with temporary_home() as home:
+        home.configure('mode = "edit"\nunheard_of = 1\n')
+        home.environ["PATTERN_ACP_LOG"] = "debug"
+        diagnosis = await look(home)
+        assert "edit from" in named(diagnosis, "Setting mode").detail
+        assert "config.toml" in named(diagnosis, "Setting mode").detail
+        assert "PATTERN_ACP_LOG" in named(diagnosis, "Setting log_level").detail
+        assert "unheard_of" in named(diagnosis, "Setting not used").detail
+
+
+async def test_a_key_is_never_shown():
+    async with temporary_home() as home, serve_models([Reply([ScriptStep(text="x")])]) as server:
+        home.environ["OPENAI_API_KEY"] = "sk-planted"
+        home.environ["OPENAI_BASE_URL"] = f"{server.url}/v1"
+        diagnosis = await look(home)
+        assert "sk-planted" not in str(diagnosis)
+        assert named(diagnosis, "Provider openai").detail == "reachable, 1 models"
+
+
+async def test_a_provider_that_is_not_there_is_broken_with_its_sentence():
+    async with temporary_home() as home:
+        home.environ["OPENAI_API_KEY"] = "sk-planted"
+        home.environ["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+        diagnosis = await look(home)
+        found = named(diagnosis, "Provider openai")
+        assert found.health is Health.BROKEN
+        assert found.remedy
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
+async def test_a_constellation_that_others_can_read_is_a_note():
+    async with temporary_home() as home:
+        async with open_database(home.constellation, clock=SystemClock()):
+            pass
+        home.constellation.chmod(0o644)
+        found = named(await look(home), "Constellation file")
+        assert found.health is Health.NOTE
+        assert "chmod 600" in found.remedy

@@ -1,0 +1,62 @@
+"""Rows follow their events, in the events' own transaction (rule R1)."""
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.journal.sessions import SessionRow, get_session
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.session import Session
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.scripts import calls, says
+
+
+async def row_of(agent: RunningAgent, session: Session) -> SessionRow:
+    row = await agent.database.read(lambda tx: get_session(tx, session.session_id))
+    assert row is not None
+    return row
+
+
+async def test_the_row_of_a_session_is_never_ahead_of_its_events():
+    async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        before = await row_of(agent, session)
+        await agent.editor.prompt(session.session_id, "Say hello")
+        after = await row_of(agent, session)
+        assert (before.prompt_count, after.prompt_count) == (0, 1)
+        assert after.title == "Say hello"
+        assert after.updated_ms >= before.updated_ms
+
+        def newest(tx: Transaction) -> object:
+            found = tx.one("SELECT max(seq) FROM events WHERE stream = :s", {"s": session.session_id})
+            return found[0] if found else None
+
+        assert before.last_seq < after.last_seq
+        assert after.last_seq <= int(str(await agent.database.read(newest)))
+
+
+async def test_messages_are_found_and_the_programs_own_words_are_not():
+    async with running_agent(ScriptedProvider([says("The zeppelin is green.")])) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(first, "What colour?")
+        await agent.editor.prompt(first, "/status")
+        second = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        found = await second.memory.search("zeppelin", 5)
+        assert found[0].text == "The zeppelin is green."
+        assert not any(
+            "/status" in hit.text or "Persona" in hit.text for hit in await second.memory.search("Persona", 5)
+        )
+
+
+async def test_a_grant_outlives_the_process_in_its_session():
+    model = ScriptedProvider([calls("write_file", path="a.txt", content="x"), says("Done.")])
+
+    async def always(params: dict[str, object]) -> dict[str, object]:
+        del params
+        return {"outcome": "selected", "optionId": "allow_always"}
+
+    async with running_agent(model, permission=always) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Write")
+        grants = agent.sessions.get(session).state.policy.grants
+        assert len(grants) == 1
+        await agent.editor.request("session/close", {"sessionId": session})
+        await agent.editor.request("session/resume", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+        assert agent.sessions.get(session).state.policy.grants == grants
