@@ -94,6 +94,12 @@ class AgentProcess:
         answer = self.request("session/prompt", {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]})
         return str(answer["stopReason"])
 
+    @property
+    def shown_characters(self) -> int:
+        """Characters of answers so far."""
+        chunks = (update.content for update in self.updates if update.kind == "agent_message_chunk")
+        return sum(len(str(cast("JsonObject", chunk["content"]).get("text", ""))) for chunk in chunks)
+
     def first_update(self, kinds: Sequence[str], since: float) -> Update:
         """The first update of a kind that came after `since`."""
         return next(update for update in self.updates if update.at >= since and update.kind in kinds)

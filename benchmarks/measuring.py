@@ -105,6 +105,12 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+def expect(holds: bool, what: str) -> None:  # noqa: FBT001  # reads like an assertion, and is one
+    """Refuse to print numbers of something that did not happen."""
+    if not holds:
+        raise RuntimeError(f"The benchmark measures nothing: {what}.")
+
+
 def milliseconds(seconds: float) -> float:
     return seconds * 1000
 

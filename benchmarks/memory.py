@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from agent_process import AgentProcess
-from measuring import Row, print_table
+from measuring import Row, expect, print_table
 from wire_server import WireServer, wire_answers
 
 from pattern_acp.providers.scripted import ScriptStep
@@ -56,6 +56,7 @@ def measure(folder: Path) -> tuple[float, float]:
             agent.prompt(session_id, "Read the notes.")
         before = agent.resident
         agent.prompt(session_id, "Write a long answer.")
+        expect(agent.shown_characters >= LONG_ANSWER_BYTES, "the long answer was not shown")
         return before, agent.resident
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_process import AgentProcess
-from measuring import Row, milliseconds, print_table
+from measuring import Row, expect, milliseconds, print_table
 from wire_server import WireServer, wire_answers
 
 from pattern_acp.providers.scripted import ScriptStep
@@ -83,6 +83,7 @@ def main() -> None:
         if "wire" in wanted:
             with WireServer(wire_answers([[ScriptStep(text="Hello. What shall we do?")]])) as server:
                 rows = measure(folder, options.rounds, (), server.environment())
+                expect(len(server.served) > options.rounds, "a first turn did not ask the model")
             print_table("Start: Anthropic wire, server on loopback", rows)
         if "scripted" in wanted:
             script = folder / "script.json"

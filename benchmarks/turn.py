@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from agent_process import AgentProcess
-from measuring import Row, milliseconds, print_table
+from measuring import Row, expect, milliseconds, print_table
 from wire_server import WireServer, wire_answers
 
 from pattern_acp.providers.scripted import ScriptStep
@@ -52,6 +52,8 @@ def measure(folder: Path, rounds: int, chunk: int) -> list[Row]:
             began = time.perf_counter()
             agent.prompt(session_id, "Read the notes again.")
             took = time.perf_counter() - began
+            expect(len(server.served) - served == len(turns), "a turn did not ask the model twice")
+            expect(agent.answering > answering, "a turn did not read the file")
             service = sum(each.seconds for each in server.served[served:])
             own.append(took - service - (agent.answering - answering))
             cpu.append(agent.cpu - cpu_before)
