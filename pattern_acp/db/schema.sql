@@ -100,7 +100,12 @@ CREATE TABLE blocks (
     updated_ms INTEGER NOT NULL,
     deleted INTEGER NOT NULL,            -- 1 when deleted, 2 when forgotten for good; the label can then be made again
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
-    history_from INTEGER NOT NULL DEFAULT 1 -- first update whose data is still there: forgetting takes older data away
+    history_from INTEGER NOT NULL DEFAULT 1, -- first update whose data is still there: forgetting takes older data away
+    schema TEXT NOT NULL DEFAULT '{"kind":"text"}', -- what the document holds: memory/schemas/types.py, JSON
+    permission TEXT NOT NULL DEFAULT 'read_write', -- read_only, partner, human, append, read_write, admin
+    pinned INTEGER NOT NULL DEFAULT 0,   -- 1: a working block that is in every context
+    tier TEXT NOT NULL DEFAULT 'core',   -- core: always in context; working: while pinned or touched in the session
+    conflicts TEXT NOT NULL DEFAULT ''   -- double changes that nobody mended yet, JSON list of [theirs, ours]; '' for none
 ) STRICT;
 
 CREATE UNIQUE INDEX blocks_by_label ON blocks (scope, owner, label) WHERE deleted = 0;
@@ -126,6 +131,19 @@ CREATE TABLE block_updates (
     lines_removed INTEGER,               -- lines that were there before and are not afterwards
     PRIMARY KEY (block_id, number)
 ) STRICT, WITHOUT ROWID;
+
+-- Who else may use a block, besides its owner.
+CREATE TABLE block_shares (
+    block_id TEXT NOT NULL REFERENCES blocks (id),
+    scope TEXT NOT NULL,                 -- persona or project: what it is attached to
+    owner TEXT NOT NULL,                 -- persona name, or project key
+    permission TEXT NOT NULL,            -- what they may do with it, whatever the block's own permission is
+    created_ms INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    PRIMARY KEY (block_id, scope, owner)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX block_shares_by_owner ON block_shares (scope, owner);
 
 CREATE TABLE block_archives (
     block_id TEXT PRIMARY KEY REFERENCES blocks (id),

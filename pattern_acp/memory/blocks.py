@@ -7,9 +7,24 @@ from enum import StrEnum
 
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.merging import Conflict
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.schemas.types import TEXT, BlockSchema
 
 DEFAULT_LIMIT = 8_000
 """Characters of a block (issue 2, section 8): three blocks stay a small part of any model's context."""
+
+MOST_LIMIT = 32_000
+"""Characters that a limit may be set to (issue 3, section 1): loading stays cheap up to about 32 KB."""
+
+
+class Tier(StrEnum):
+    """When a block is in context."""
+
+    CORE = "core"
+    """In every request."""
+    WORKING = "working"
+    """While it is pinned, or was touched in the session."""
 
 
 class Scope(StrEnum):
@@ -37,6 +52,10 @@ class BlockSpec:
     description: str
     text: str = ""
     limit: int = DEFAULT_LIMIT
+    schema: BlockSchema = TEXT
+    permission: Permission = Permission.READ_WRITE
+    pinned: bool = False
+    tier: Tier = Tier.CORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,12 @@ class Block:
     """Number of the newest update, which counts the writes."""
     history_from: int = 1
     """Number of the first update whose words are still there; forgetting takes those of older ones away."""
+    schema: BlockSchema = TEXT
+    permission: Permission = Permission.READ_WRITE
+    pinned: bool = False
+    tier: Tier = Tier.CORE
+    conflicts: tuple[Conflict, ...] = ()
+    """Double changes that nobody has mended: both sides are in the text."""
 
 
 def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:

@@ -21,7 +21,7 @@ import loro
 from pattern_acp.memory.containers import perform, read_content
 from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
-from pattern_acp.memory.schemas.forms import first_content, show, steps_between
+from pattern_acp.memory.schemas.forms import first_content, read, show, steps_between
 from pattern_acp.memory.schemas.states import State
 from pattern_acp.memory.schemas.steps import Step
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
@@ -66,7 +66,7 @@ class BlockDocument:
         """
         document = cls(name, peer, schema)
         if not isinstance(schema, TextSchema):
-            document.perform(steps_between(schema, document.content, first_content(schema, text)))
+            document.apply(steps_between(schema, document.content, first_content(schema, text)))
             return document
         with _refusals(name):
             document._text.insert(0, text)
@@ -108,29 +108,26 @@ class BlockDocument:
         with _refusals(self._name):
             return self._document.oplog_frontiers.encode()
 
-    def apply(self, planned: PlannedEdit) -> None:
-        """Make the edit one change of this peer.
+    def apply(self, planned: PlannedEdit | Sequence[Step]) -> None:
+        """Make the edit, or the steps, one change of this peer.
 
         Raises:
-            DocumentError: the edit was planned for another text.
+            ContentError: the text is not one of the schema.
+            DocumentError: it was planned for another content.
         """
+        if isinstance(planned, PlannedEdit) and not self.is_text:
+            # The edit is of what the content reads as.
+            planned = steps_between(self._schema, self.content, read(self._schema, planned.text))
         with _refusals(self._name):
-            if planned.splices is None:
+            if not isinstance(planned, PlannedEdit):
+                perform(self._document, planned)
+            elif planned.splices is None:
                 self._text.update_by_line(planned.text)
-            # From the end, so that the places of those before stay right.
-            for splice in reversed(planned.splices or ()):
-                self._text.delete(splice.at, splice.removed)
-                self._text.insert(splice.at, splice.inserted)
-            self._document.commit()
-
-    def perform(self, steps: Sequence[Step]) -> None:
-        """Make the steps one change of this peer.
-
-        Raises:
-            DocumentError: they were planned for another content.
-        """
-        with _refusals(self._name):
-            perform(self._document, steps)
+            else:
+                # From the end, so that the places of those before stay right.
+                for splice in reversed(planned.splices):
+                    self._text.delete(splice.at, splice.removed)
+                    self._text.insert(splice.at, splice.inserted)
             self._document.commit()
 
     def merge(self, update: bytes) -> None:

@@ -164,6 +164,33 @@ UPDATE blocks
 SET deleted = :deleted, head_update = :number, updated_ms = :at_ms, last_seq = :seq
 WHERE id = :block_id AND head_update = :number - 1;
 
+-- name: read_reasons
+-- The reasons of all writes of a block.
+SELECT number, reason
+FROM block_updates
+WHERE block_id = :block_id;
+
+-- name: empty_write
+-- A write whose words were forgotten: who and when stays.
+UPDATE block_updates
+SET data = x'', reason = :reason
+WHERE block_id = :block_id AND number = :number;
+
+-- name: forget_block
+-- A block after words were forgotten: its history begins with this write. A block forgotten as a whole (1) is gone.
+UPDATE blocks
+SET text = :text, text_hash = :text_hash, base = :base, base_update = :number, head_update = :number,
+    frontiers = :frontiers, updated_ms = :at_ms, last_seq = :seq, history_from = :number, conflicts = '',
+    deleted = CASE WHEN :forgotten THEN 2 ELSE deleted END
+WHERE id = :block_id AND head_update = :number - 1;
+
+-- name: find_indexed_item
+-- Whose and what kind of passages are indexed of a message, and when it was written.
+SELECT kind, owner, at_ms
+FROM search_entries
+WHERE source = :source AND item = :item
+LIMIT 1;
+
 -- name: list_writes
 -- The newest writes of a block below a number, with the stream that holds their events.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,

@@ -22,9 +22,13 @@ from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
-from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
-from pattern_acp.memory.edits import BlockEdit, Operation, plan_edit, storable_text
+from pattern_acp.memory.changing import change_document, new_document
+from pattern_acp.memory.document import EMPTY_FRONTIERS
+from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
+from pattern_acp.memory.merging import Conflict, encode_conflicts
+from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
+from pattern_acp.memory.schemas.types import encode_schema
 from pattern_acp.memory.stored import OpenBlock, archived_number, decode_block, load_history, open_block, text_hash
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -35,6 +39,8 @@ REBASE_UPDATES = 32
 
 REBASE_BYTES = 16 * 1024
 """Bytes of updates after the base that make a new base due."""
+
+_NOBODY = Authoring()
 
 ARCHIVE_SHARE = 4
 """The archive is made anew once the updates since are a quarter of those in it, so that its cost, which grows with the
@@ -63,6 +69,8 @@ class ProposedChange:
     new_base: NewBase | None
     target: int | None = None
     """Number of the write that this one takes back, or of the version that it goes back to."""
+    conflicts: tuple[Conflict, ...] = ()
+    """Double changes that are in the text afterwards."""
 
     @property
     def before_hash(self) -> str:
@@ -125,14 +133,28 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
     """What creating a block would store; the caller has made sure that its label is free.
 
     Raises:
-        UnusableEditError: the text holds characters that cannot be stored.
+        UnusableEditError: the text holds characters that cannot be stored, or the label, description or limit is wrong.
+        ContentRefusedError: the text does not fit the schema.
+        LimitExceededError: the text is too long.
     """
-    text = storable_text(spec.text, label=spec.key.label)
-    document = BlockDocument.create(spec.key.label, text, peer=peer)
+    document = new_document(spec, peer=peer)
+    block = Block(
+        block_id,
+        spec.key,
+        spec.description,
+        spec.limit,
+        text="",
+        updated_ms=0,
+        head_update=0,
+        schema=spec.schema,
+        permission=spec.permission,
+        pinned=spec.pinned,
+        tier=spec.tier,
+    )
     return ProposedChange(
-        block=Block(block_id, spec.key, spec.description, spec.limit, text="", updated_ms=0, head_update=0),
+        block=block,
         operation=Operation.CREATE,
-        text=text,
+        text=document.text,
         update=document.export_update(EMPTY_FRONTIERS),
         peer=peer,
         frontiers_before=EMPTY_FRONTIERS,
@@ -144,16 +166,17 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
 def propose(
     tx: Transaction,
     key: BlockKey,
-    edit: BlockEdit,
+    edit: AnyEdit,
     *,
     peer: int,
     head: int | None = None,
     target: int | None = None,
+    author: Authoring = _NOBODY,
 ) -> ProposedChange:
     """What `edit` would store. Writes nothing; store it in the same transaction or not at all.
 
     `head` is the number of the newest write that `edit` was worked out for; None for any. `target` is the write that
-    it takes back, or goes back to.
+    it takes back, or goes back to. `author` stands in entries of logs.
 
     Raises:
         BlockMissingError: there is no such block.
@@ -161,19 +184,19 @@ def propose(
         BlockCorruptError: its document cannot be read or rebuilt.
         UnusableEditError: the edit is empty, changes nothing, or holds characters that cannot be stored.
         PassageError: the passage to replace is not there exactly once.
+        ContentRefusedError: the edit does not fit the block's schema.
         LimitExceededError: the block would be too long.
     """
     opened = open_block(tx, _find(tx, key), peer=peer)
     block, document = opened.block, opened.document
     if head not in {None, block.head_update}:
         raise StaleProposalError(key.label)
-    planned = plan_edit(edit, block.text, label=key.label, limit=block.limit)
     before = document.frontiers
-    document.apply(planned)
+    changed = change_document(document, block, edit, author)
     update = document.export_update(before)
     return ProposedChange(
         block=block,
-        operation=planned.operation,
+        operation=changed.operation,
         text=document.text,
         update=update,
         peer=peer,
@@ -181,12 +204,15 @@ def propose(
         frontiers_after=document.frontiers,
         new_base=_new_base(tx, opened, update),
         target=target,
+        conflicts=changed.conflicts,
     )
 
 
 def changed_block(change: ProposedChange, at_ms: int) -> Block:
     """The block as it is once the change is stored at `at_ms`."""
-    return replace(change.block, text=change.text, updated_ms=at_ms, head_update=change.number)
+    return replace(
+        change.block, text=change.text, updated_ms=at_ms, head_update=change.number, conflicts=change.conflicts
+    )
 
 
 def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
@@ -253,6 +279,10 @@ def _insert_block(tx: Transaction, change: ProposedChange, record: WriteRecord) 
             "text_hash": change.after_hash,
             "base": change.update if change.new_base is None else change.new_base.snapshot,
             "frontiers": change.frontiers_after,
+            "schema": encode_schema(block.schema),
+            "permission": block.permission.value,
+            "pinned": int(block.pinned),
+            "tier": block.tier.value,
             "at_ms": record.at_ms,
             "seq": record.seq,
         },
@@ -268,6 +298,7 @@ def _advance_block(tx: Transaction, change: ProposedChange, record: WriteRecord)
             "text": change.text,
             "text_hash": change.after_hash,
             "frontiers": change.frontiers_after,
+            "conflicts": encode_conflicts(change.conflicts),
             "at_ms": record.at_ms,
             "seq": record.seq,
         },

@@ -17,9 +17,12 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.merging import decode_conflicts
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, decode_schema
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -85,7 +88,7 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
     first: BlockCorruptError | None = None
     for parts_of in (_archive_parts, _log_parts):
         try:
-            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=_READING_PEER)
+            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=_READING_PEER, schema=block.schema)
         except BlockCorruptError as error:
             first = first or error
     raise first or AssertionError("there is always a source")
@@ -113,8 +116,20 @@ def _decode(row: Row) -> _Stored:
         updated_ms=columns.integer(row[8]),
         head_update=columns.integer(row[9]),
         history_from=columns.integer(row[11]),
+        schema=_schema(row),
+        permission=Permission(columns.text(row[13])),
+        pinned=columns.integer(row[14]) == 1,
+        tier=Tier(columns.text(row[15])),
+        conflicts=decode_conflicts(columns.text(row[16])),
     )
     return _Stored(block, text_hash=columns.text(row[7]), frontiers=columns.data(row[10]))
+
+
+def _schema(row: Row) -> BlockSchema:
+    try:
+        return decode_schema(columns.text(row[12]))
+    except SchemaError as error:
+        raise BlockCorruptError(columns.text(row[3]), str(error)) from error
 
 
 def _open(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
@@ -122,7 +137,7 @@ def _open(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
     for parts_of in (_base_parts, _archive_parts, _log_parts):
         try:
             parts = parts_of(tx, stored.block)
-            document = BlockDocument.load(stored.block.key.label, parts, peer=peer)
+            document = BlockDocument.load(stored.block.key.label, parts, peer=peer, schema=stored.block.schema)
             agrees = _agrees(stored, document)
         except BlockCorruptError as error:
             first = first or error

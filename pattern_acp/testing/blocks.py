@@ -37,7 +37,7 @@ class SchemaBlock:
         """
         before = self.document.frontiers
         plan = plan_steps(self.schema, self.document.content, edit, Authoring(at, by, trusted), label="test")
-        self.document.perform(plan.steps)
+        self.document.apply(plan.steps)
         check(self.schema, self.document.content)
         return self.document.export_update(before)
 

@@ -29,7 +29,7 @@ from pattern_acp.memory.schemas.states import (
 )
 from pattern_acp.memory.schemas.steps import Roots, Step
 from pattern_acp.memory.schemas.text_edits import edited_text
-from pattern_acp.memory.schemas.text_forms import read_bullets, read_fields, read_item, show_item
+from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
 from pattern_acp.memory.schemas.trees import read_tree, walk
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
@@ -172,14 +172,15 @@ def _plan_list(schema: ListSchema, state: ListState, edit: ContentEdit, roots: R
 def _items_of(text: str, schema: ListSchema) -> list[Item]:
     many = text.lstrip("\n").startswith("- ")
     texts = read_bullets(text.strip("\n").split("\n")) if many else [text]
-    return [read_item(item, schema.fields) for item in texts]
+    return [new_item(item, schema.fields) for item in texts]
 
 
 def _plan_log(schema: LogSchema, edit: ContentEdit, author: Authoring, roots: Roots) -> _Planned | None:
     if isinstance(edit, Append | edits.AddItem):
-        entry = LogEntry(author.at, author.by, read_item(edit.text.removeprefix("- "), schema.fields))
+        entry = LogEntry(author.at, author.by, new_item(edit.text.removeprefix("- "), schema.fields))
         return Operation.APPEND, [steps.InsertEntry(roots.entries, 0, entry)]
-    if not isinstance(edit, Patch) and not author.trusted:
+    reverts = isinstance(edit, Patch) or (isinstance(edit, Rewrite) and edit.operation is not Operation.REWRITE)
+    if not (reverts or author.trusted):
         raise _wrong("it is a log, whose entries stay as they are", "append")
     return None
 

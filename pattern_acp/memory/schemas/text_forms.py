@@ -11,7 +11,7 @@ from typing import cast
 
 from pattern_acp.memory.schemas.states import Item, Record
 from pattern_acp.memory.schemas.types import FieldKind, FieldSpec, FieldValue, Scalar
-from pattern_acp.memory.schemas.values import ContentError, read_text, read_value, show_value
+from pattern_acp.memory.schemas.values import ContentError, default_value, read_text, read_value, show_value
 
 _FIELD = re.compile(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
 _BULLET = "- "
@@ -79,6 +79,20 @@ def read_items(text: str, fields: Sequence[FieldSpec]) -> tuple[Item, ...]:
 def show_item(item: Item, fields: Sequence[FieldSpec]) -> str:
     """An item without its bullet."""
     return item if isinstance(item, str) else show_fields(fields, dict(item.values))
+
+
+def new_item(text: str, fields: Sequence[FieldSpec]) -> Item:
+    """An item that is added: `read_item` with the defaults of what the text leaves out.
+
+    Raises:
+        ContentError: see `read_item`.
+    """
+    item = read_item(text, fields)
+    if isinstance(item, str):
+        return item
+    given = dict(item.values)
+    filled = ((field.name, given.get(field.name, default_value(field))) for field in fields)
+    return Record(tuple((name, value) for name, value in filled if value is not None and not isinstance(value, tuple)))
 
 
 def read_item(text: str, fields: Sequence[FieldSpec]) -> Item:

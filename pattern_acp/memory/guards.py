@@ -1,0 +1,146 @@
+"""What is looked at before a text is stored.
+
+Owns: the order of the checks and what each says. Must not know: how a change is stored. A guard changes nothing and
+hides nothing: it tells the writer what is there, and the writer decides.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.archive import same_text_hash
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.embeddings import cosine
+from pattern_acp.memory.errors import LimitExceededError
+from pattern_acp.memory.hashing import hashed_vector
+from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
+from pattern_acp.memory.secrets import Secret, find_secret
+from pattern_acp.memory.words import query_terms
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+NEAR = 0.95
+"""Cosine from which two texts say the same (issue 3, section 2)."""
+
+_TERMS_FOR_NEAR = 4
+"""Words from which likeness counts: shorter texts are alike by chance, so only equal ones are repeats."""
+
+_LONGEST_WORDS = 3
+_MOST_ALIKE = 20
+_SHOWN = 200
+_OLDEST = 3
+
+SYSTEM_MARKS = (
+    "<current_state>",
+    "</current_state>",
+    "<memory_block ",
+    "</memory_block>",
+    "<system-reminder>",
+    "</system-reminder>",
+    "[memory:updated]",
+    "This is the present state of your memory, refreshed with every request",
+)
+"""Parts of messages that the program or a harness writes, never a person (letta-code#1224: stored reminders loop)."""
+
+_SPACE = re.compile(r"\s+")
+
+
+class SecretRule(StrEnum):
+    """What happens with a text that seems to hold a secret."""
+
+    BLOCK = "block"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """Where repeats are looked for: the blocks in sight, by id and label, and the owners of archival entries."""
+
+    blocks: Sequence[tuple[str, str]]
+    owners: Sequence[str]
+
+
+def check_words(label: str, text: str) -> None:
+    """Refuse the program's own text.
+
+    Raises:
+        SystemTextError: names what was recognised.
+    """
+    for mark in SYSTEM_MARKS:
+        if mark in text:
+            raise SystemTextError(label, f"`{mark.strip()[:40]}`")
+
+
+def check_secret(label: str, text: str, rule: SecretRule) -> Secret | None:
+    """The secret that the person has to be asked about, or None.
+
+    Raises:
+        SecretFoundError: there is one, and the rule blocks it.
+    """
+    secret = find_secret(text)
+    if secret is not None and rule is SecretRule.BLOCK:
+        raise SecretFoundError(label, secret.what, secret.excerpt)
+    return secret
+
+
+def check_repeats(tx: Transaction, label: str, text: str, where: Passages) -> None:
+    """Refuse a text whose passages memory has already.
+
+    Raises:
+        DuplicateFoundError: shows the passage that says the same, and where it is.
+    """
+    labels = dict(where.blocks)
+    known: dict[str, tuple[str, str]] = {}
+    for row in tx.all(_QUERIES["passages_of"], {"ids": json.dumps(list(labels))}):
+        existing = columns.text(row[1])
+        known.setdefault(same_text_hash(plain(existing)), (f"the block {labels[columns.text(row[0])]!r}", existing))
+    for passage in block_passages(text):
+        bare = plain(passage)
+        if not bare:
+            continue
+        same = known.get(same_text_hash(bare)) or _alike(tx, bare, labels, where.owners)
+        if same is not None:
+            raise DuplicateFoundError(label, same[0], _cut(same[1]))
+
+
+def with_oldest(tx: Transaction, error: LimitExceededError, block: Block) -> LimitExceededError:
+    """The same error with a hint which passages of the block are the oldest."""
+    rows = tx.all(_QUERIES["oldest_passages"], {"source": block.id, "limit": _OLDEST})
+    oldest = tuple(_cut(columns.text(row[0]), 80) for row in rows)
+    return LimitExceededError(
+        error.label, current=error.current, limit=error.limit, wanted=error.limit + error.over, oldest=oldest
+    )
+
+
+def plain(passage: str) -> str:
+    """A passage without its bullet or number, and with single spaces."""
+    return _SPACE.sub(" ", re.sub(r"^\s*(?:[-*+•]|\d+[.)])\s+", "", passage)).strip().rstrip(".")
+
+
+def _alike(tx: Transaction, passage: str, labels: dict[str, str], owners: Sequence[str]) -> tuple[str, str] | None:
+    terms = query_terms(passage)
+    if len(terms) < _TERMS_FOR_NEAR:
+        return None
+    longest = sorted(terms, key=len, reverse=True)[:_LONGEST_WORDS]
+    match = " AND ".join(f'"{term}"' for term in longest)
+    asked = {"match": match, "owners": json.dumps(list(owners)), "limit": _MOST_ALIKE}
+    vector = None
+    for row in tx.all(_QUERIES["alike_passages"], asked):
+        kind, source, existing = (columns.text(value) for value in row)
+        if kind == "block" and source not in labels:
+            continue
+        vector = vector or hashed_vector(passage)
+        if cosine(vector, hashed_vector(plain(existing))) >= NEAR:
+            return (f"the block {labels[source]!r}" if kind == "block" else f"the archival entry {source}"), existing
+    return None
+
+
+def _cut(text: str, size: int = _SHOWN) -> str:
+    line = _SPACE.sub(" ", text).strip()
+    return line if len(line) <= size else line[: size - 1] + "…"

@@ -1,0 +1,106 @@
+"""Who may do what with a block.
+
+Owns: the table of permissions, and isolation of a project from the persona. Must not know: SQL, how a person is asked.
+
+The table is that of pattern (reference: pattern, section 2.4). It binds the agent. The person owns the memory, so they
+may always write, and so may the program; both still keep to the schema and the limit.
+"""
+
+from enum import StrEnum
+
+from pattern_acp.domain.origin import Actor
+from pattern_acp.memory.edits import Append, Operation
+from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, Within
+from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, ListSchema, LogSchema, TextSchema, TreeSchema
+
+
+class Permission(StrEnum):
+    """What the agent may do with a block, from the least to the most."""
+
+    READ_ONLY = "read_only"
+    PARTNER = "partner"
+    """Every write needs the consent of the person that the agent works with."""
+    HUMAN = "human"
+    """Every write needs the consent of a person."""
+    APPEND = "append"
+    READ_WRITE = "read_write"
+    ADMIN = "admin"
+    """Deleting too."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the least."""
+        return tuple(Permission).index(self)
+
+
+class Action(StrEnum):
+    """What a write does to what is there."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    DELETE = "delete"
+
+
+class Standing(StrEnum):
+    """Whether a write may happen."""
+
+    ALLOWED = "allowed"
+    CONSENT = "consent"
+    DENIED = "denied"
+
+
+class Isolation(StrEnum):
+    """How far a project is kept apart from the persona's memory, from the least to the most."""
+
+    NONE = "none"
+    """Both are read and written."""
+    CORE_ONLY = "core-only"
+    """The persona's core blocks are read; nothing of the persona is written."""
+    FULL = "full"
+    """No memory of the persona is read or written."""
+
+
+_ASKING = frozenset({Permission.PARTNER, Permission.HUMAN})
+
+_MAY = {
+    Permission.READ_ONLY: "nobody but the person writes it",
+    Permission.PARTNER: "every write needs the consent of the person",
+    Permission.HUMAN: "every write needs the consent of a person",
+    Permission.APPEND: "text can only be added at its end",
+    Permission.READ_WRITE: "it can be written, but not deleted",
+    Permission.ADMIN: "everything is allowed",
+}
+
+
+def judge(permission: Permission, action: Action, actor: Actor = Actor.PERSONA) -> Standing:
+    """Whether `actor` may do `action` with a block of this permission."""
+    if actor in {Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT}:
+        return Standing.ALLOWED
+    if action is Action.DELETE:
+        return Standing.ALLOWED if permission is Permission.ADMIN else Standing.DENIED
+    if permission in _ASKING:
+        return Standing.CONSENT
+    needed = Permission.APPEND if action is Action.APPEND else Permission.READ_WRITE
+    return Standing.ALLOWED if permission.rank >= needed.rank else Standing.DENIED
+
+
+def explain_permission(permission: Permission) -> str:
+    """What a permission means, as the end of a sentence."""
+    return f"its permission is {permission}, so {_MAY[permission]}"
+
+
+def action_of(edit: AnyEdit, schema: BlockSchema) -> Action:
+    """What an edit does. Only what is added at the end of a text, list, log or outline counts as an append."""
+    if isinstance(edit, Within):
+        if not isinstance(schema, CompositeSchema) or "." in edit.place:
+            return Action.OVERWRITE
+        inner = next((part.schema for part in schema.sections if part.name == edit.place), None)
+        return Action.OVERWRITE if inner is None else action_of(edit.edit, inner)
+    adds = isinstance(edit, Append | AddItem)
+    takes_more = isinstance(schema, TextSchema | ListSchema | LogSchema | TreeSchema)
+    return Action.APPEND if adds and takes_more else Action.OVERWRITE
+
+
+def action_named(operation: Operation) -> Action:
+    """What an operation of the history does: undo, redo and rollback change what is there."""
+    return Action.DELETE if operation is Operation.DELETE else Action.OVERWRITE

@@ -1,0 +1,139 @@
+"""Secrets in a text that is about to be stored.
+
+Owns: how a secret is recognised, and how it is shown without being told. Must not know: what is done about one. Memory
+is kept for years, shown to every model and exported, and what was stored can be read in history (reference: memory,
+sections 1.3 and 6.4): a key must not get there. A hint where a key is kept is welcome.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What was recognised: the kind, with its article, and an excerpt that does not give it away."""
+
+    what: str
+    excerpt: str
+
+
+_SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("a private key", re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")),
+    ("an AWS key", re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b")),
+    ("a GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b")),
+    ("a GitLab token", re.compile(r"\bgl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_-]{20,}\b")),
+    ("a Slack token", re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}\b|hooks\.slack\.com/services/[A-Za-z0-9/]{30,}")),
+    ("a model provider's key", re.compile(r"\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}")),
+    ("a Google key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b|\bGOCSPX-[A-Za-z0-9_-]{20,}")),
+    ("a Stripe key", re.compile(r"\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{20,}\b")),
+    ("a package registry's token", re.compile(r"\bnpm_[A-Za-z0-9]{30,}\b|\bpypi-[A-Za-z0-9_-]{50,}")),
+    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
+    ("a SendGrid key", re.compile(r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}")),
+    ("a bot's token", re.compile(r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}")),
+    ("a web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}")),
+    ("an age or PGP secret key", re.compile(r"\bAGE-SECRET-KEY-1[A-Z0-9]{40,}")),
+)
+"""Token shapes that their issuers document; each is told by its beginning."""
+
+_NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]{3,})@", re.IGNORECASE)),
+    (
+        "an authorization header",
+        re.compile(r"\bAuthorization:\s*(?:Bearer|Basic|Token)\s+([^\s\"'`]{8,})", re.IGNORECASE),
+    ),
+)
+"""Places that say themselves that a secret stands there."""
+
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z])((?:[A-Za-z0-9]+[_-])*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|auth[_-]?key|credentials?|pwd)(?:[_-][A-Za-z0-9]+)*)[\"'`]?\s*(?::=|=>|[:=]|\bis\b)\s*"
+    r"(?:Bearer\s+)?([\"'`]?)([^\s\"'`,;]{6,})\2",
+    re.IGNORECASE,
+)
+
+_PLACEHOLDER = re.compile(
+    r"[<$%{\[(*].*|.*[>})\]]|x{4,}.*|\*+|\.{3,}|.*\.\.\.|.*…|change_?me"
+    r"|(?:your|my|the|some|example|dummy|fake)[-_ ].*"
+    r"|(?:true|false|null|none|undefined|required|optional|string|process\.env.*|os\.environ.*|env[.:].*)",
+    re.IGNORECASE,
+)
+"""What stands in for a secret in documentation."""
+
+_PATHLIKE = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:\\|https?://).*|[\w.-]+/[\w./-]+|[\w-]+\.[a-z]{1,5}")
+
+_RUN = re.compile(r"[A-Za-z0-9+_=-]{24,}")
+_HASHLIKE = re.compile(r"[0-9a-f-]+|[0-9A-F-]+|sha\d+-.*")
+_ENTROPY_BITS = 4.0
+"""Bits a character above which a long run of letters and digits is no word of any language or program."""
+_SWITCHES = 0.45
+"""Share of neighbouring characters of different classes; identifiers in camel case have up to 0.4, random runs 0.6."""
+
+
+def find_secret(text: str) -> Secret | None:
+    """The first secret in `text`, or None."""
+    return next(_secrets(text), None)
+
+
+def _secrets(text: str) -> Iterator[Secret]:
+    for what, shape in _SHAPES:
+        yield from (Secret(what, _masked(match[0])) for match in shape.finditer(text))
+    for what, shape in _NAMED:
+        given = (match[1] for match in shape.finditer(text))
+        yield from (Secret(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
+    for match in _ASSIGNED.finditer(text):
+        # Numbers stand behind `token` where tokens are counted.
+        counted = match[3].isdecimal() and "pass" not in match[1].lower()
+        if _looks_assigned(match[3]) and not counted:
+            yield Secret(f"a value of `{match[1][:40]}`", _masked(match[3], shown=0))
+    yield from (Secret("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
+
+
+def _looks_assigned(value: str) -> bool:
+    """Whether the value behind a telling name is one, and not a word, a name of a variable, or a place."""
+    value = value.rstrip(".:!?)")
+    if len(value) < 6 or _PLACEHOLDER.fullmatch(value) or _PATHLIKE.fullmatch(value):
+        return False
+    classes = {_character_class(character) for character in value}
+    has_digit = "digit" in classes
+    letters_only = value.replace("_", "").replace("-", "").isalpha()
+    if letters_only:
+        # `token = refresh_token`, or "the secret is: patience".
+        return False
+    return has_digit or "other" in classes
+
+
+def _looks_random(run: str) -> bool:
+    if _HASHLIKE.fullmatch(run) or not any(character.isdigit() for character in run):
+        return False
+    if run == run.lower() or run == run.upper():
+        # Commit hashes, slugs and constants; keys of one case alone have a shape or a telling name.
+        return False
+    return _entropy(run) >= _ENTROPY_BITS and _switches(run) >= _SWITCHES
+
+
+def _entropy(run: str) -> float:
+    counts = Counter(run)
+    return -sum(count / len(run) * math.log2(count / len(run)) for count in counts.values())
+
+
+def _switches(run: str) -> float:
+    classes = [_character_class(character) for character in run]
+    return sum(one != other for one, other in pairwise(classes)) / max(1, len(run) - 1)
+
+
+def _character_class(character: str) -> str:
+    if character.isdigit():
+        return "digit"
+    if character.isupper():
+        return "upper"
+    return "lower" if character.islower() else "other"
+
+
+def _masked(secret: str, shown: int = 4) -> str:
+    start = secret[: min(shown, len(secret) // 4)]
+    return f"{start}••• of {len(secret)} characters"

@@ -1,0 +1,117 @@
+"""Blocks that more than their owner uses.
+
+Owns: the rows of `block_shares`, and which blocks an owner sees with which permission. Must not know: sessions, or
+the journal; every write carries the number of its event (rule R1). Nothing is shared but by an explicit attachment, and
+only those it is attached to hear of it.
+"""
+
+import json
+from collections.abc import Sequence
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Block, Scope, Tier
+from pattern_acp.memory.permissions import Isolation, Permission
+from pattern_acp.memory.store import list_blocks
+from pattern_acp.memory.stored import decode_block
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """To whom a block is attached, and what they may do with it."""
+
+    scope: Scope
+    owner: str
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleBlock:
+    """A block in someone's sight: under which label, with which permission, and from whom when it is shared."""
+
+    block: Block
+    label: str
+    permission: Permission
+    shared_from: str = ""
+
+
+def attach(tx: Transaction, block_id: BlockId, attachment: Attachment, *, at_ms: int, seq: int) -> None:
+    """Share a block, or change what the other may do with it."""
+    tx.execute(_QUERIES["attach_block"], {**_row(block_id, attachment), "at_ms": at_ms, "seq": seq})
+
+
+def detach(tx: Transaction, block_id: BlockId, scope: Scope, owner: str) -> bool:
+    """Share a block no longer with an owner; says whether it was."""
+    asked = {"block_id": block_id, "scope": scope.value, "owner": owner}
+    return tx.execute(_QUERIES["detach_block"], asked) == 1
+
+
+def attachments(tx: Transaction, block_id: BlockId) -> tuple[Attachment, ...]:
+    """To whom a block is attached, oldest first."""
+    rows = tx.all(_QUERIES["list_shares"], {"block_id": block_id})
+    return tuple(
+        Attachment(Scope(columns.text(row[0])), columns.text(row[1]), Permission(columns.text(row[2]))) for row in rows
+    )
+
+
+def audience(tx: Transaction, block: Block) -> tuple[tuple[Scope, str], ...]:
+    """Whom a change of the block concerns: its owner and those it is attached to, nobody else."""
+    own = (block.key.scope, block.key.owner)
+    others = ((attachment.scope, attachment.owner) for attachment in attachments(tx, block.id))
+    return (own, *(other for other in others if other != own))
+
+
+def visible_blocks(
+    tx: Transaction, owners: Sequence[tuple[Scope, str]], *, isolation: Isolation = Isolation.NONE
+) -> tuple[VisibleBlock, ...]:
+    """The blocks that these owners see: their own in the order of the owners, then those attached to them.
+
+    A label that is taken already is told apart by its scope, or by the owner that it is shared from.
+
+    Raises:
+        BlockCorruptError: the text of one cannot be read or rebuilt.
+    """
+    seen: dict[str, VisibleBlock] = {}
+    ids: set[str] = set()
+    for block in list_blocks(tx, owners):
+        if is_hidden(block, isolation):
+            continue
+        label = block.key.label if block.key.label not in seen else f"{block.key.scope}:{block.key.label}"
+        seen[label] = VisibleBlock(block, label, block.permission)
+        ids.add(block.id)
+    for row in tx.all(_QUERIES["list_shared_blocks"], {"owners": json.dumps(owners)}):
+        block = decode_block(tx, row)
+        if block.id in ids:
+            continue
+        ids.add(block.id)
+        label = _free_label(block, set(seen))
+        seen[label] = VisibleBlock(block, label, Permission(columns.text(row[17])), block.key.owner)
+    return tuple(seen.values())
+
+
+def is_hidden(block: Block, isolation: Isolation) -> bool:
+    """Whether isolation keeps a block of the persona out of sight."""
+    if block.key.scope is not Scope.PERSONA or isolation is Isolation.NONE:
+        return False
+    return isolation is Isolation.FULL or block.tier is not Tier.CORE
+
+
+def _free_label(block: Block, taken: set[str]) -> str:
+    owner = block.key.owner.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    wanted = (block.key.label, f"{owner}:{block.key.label}")
+    free = next((label for label in wanted if label not in taken), None)
+    return free or f"{block.key.owner}:{block.key.label}"
+
+
+def _row(block_id: BlockId, attachment: Attachment) -> dict[str, SqlValue]:
+    return {
+        "block_id": block_id,
+        "scope": attachment.scope.value,
+        "owner": attachment.owner,
+        "permission": attachment.permission.value,
+    }

@@ -1,0 +1,138 @@
+"""Templates from files: those that ship with the program, and those that a person adds.
+
+Owns: the form of a template file. Must not know: where the person's folder is, or what becomes of a template. A file of
+the person's counts before a built-in one of the same name.
+
+    description = "What belongs there."       # required
+    scope = "project"                         # persona, project
+    tier = "core"                             # core, working
+    permission = "read_write"
+    limit = 8000
+    pinned = false
+    text = ""                                 # what a new block says
+    [schema]                                  # left out: free text
+    kind = "list"
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from pattern_acp.domain.errors import ConfigError
+from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Scope, Tier
+from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.schemas.forms import empty
+from pattern_acp.memory.schemas.types import (
+    TEXT,
+    BlockSchema,
+    CompositeSchema,
+    FieldSpec,
+    MapSchema,
+    SchemaError,
+    read_schema,
+)
+from pattern_acp.memory.schemas.values import ContentError, default_value
+
+LARGEST_FILE = 64 * 1024
+"""Bytes of a template file; more is no template."""
+
+
+class Template(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a template file says, apart from its schema."""
+
+    description: str
+    scope: Scope = Scope.PROJECT
+    tier: Tier = Tier.CORE
+    permission: Permission = Permission.READ_WRITE
+    limit: int = DEFAULT_LIMIT
+    pinned: bool = False
+    text: str = ""
+    schema: BlockSchema = TEXT
+
+    def block(self, owner: str, label: str, *, description: str = "", text: str = "") -> BlockSpec:
+        """The block to make of it; `description` and `text` count before the template's."""
+        return BlockSpec(
+            BlockKey(self.scope, owner, label),
+            description or self.description,
+            text or self.text,
+            self.limit,
+            self.schema,
+            self.permission,
+            self.pinned,
+            self.tier,
+        )
+
+
+def load_templates(folder: Path | None) -> Mapping[str, Template]:
+    """All templates by name, which is that of their file; `folder` is the person's, which need not exist.
+
+    Raises:
+        ConfigError: a file of the person's cannot be read or is no template; names the file and the key.
+    """
+    found = {path.stem: read_template(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    if folder is not None and folder.is_dir():
+        found |= {path.stem: read_template(path) for path in sorted(folder.glob("*.toml"))}
+    return found
+
+
+def template_named(templates: Mapping[str, Template], name: str, label: str) -> Template:
+    """The template of this name, for the block `label`.
+
+    Raises:
+        UnusableEditError: there is none; names those there are.
+    """
+    if name not in templates:
+        raise UnusableEditError(label, f"there is no template {name!r}; the templates are {', '.join(templates)}.")
+    return templates[name]
+
+
+def read_template(path: Path) -> Template:
+    """The template of a file.
+
+    Raises:
+        ConfigError: it cannot be read or is no template; names the file and the key.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ConfigError(f"The template {path} is larger than {LARGEST_FILE:,} bytes; make it shorter.")
+        table: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"The template {path} cannot be read ({error.strerror}); mend or remove it.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The template {path} is no TOML ({error}); mend or remove it.") from error
+    schema = table.pop("schema", None)
+    try:
+        template = msgspec.convert(table, Template)
+        _check(template)
+        if schema is None:
+            return template
+        content = read_schema(schema)
+        _check_defaults(content)
+        return msgspec.structs.replace(template, schema=content)
+    except (msgspec.ValidationError, SchemaError, ContentError) as error:
+        raise ConfigError(f"The template {path} cannot be used: {error}.") from error
+
+
+def _check(template: Template) -> None:
+    if not template.description.strip():
+        raise SchemaError("`description` is empty; say what belongs into such a block")
+    if not 1 <= template.limit <= MOST_LIMIT:
+        raise SchemaError(f"`limit` must be from 1 to {MOST_LIMIT}")
+    if template.scope is Scope.SHARED:
+        raise SchemaError("`scope` must be persona or project; a block is shared by attaching it")
+
+
+def _check_defaults(schema: BlockSchema) -> None:
+    empty(schema)
+    for field in _fields(schema):
+        default_value(field)
+
+
+def _fields(schema: BlockSchema) -> list[FieldSpec]:
+    if isinstance(schema, CompositeSchema):
+        return [field for section in schema.sections for field in _fields(section.schema)]
+    return list(schema.fields) if isinstance(schema, MapSchema) else []
