@@ -87,7 +87,7 @@ class HttpClient:
         """Build the client for `url`. Blocking (certificates); for a worker thread, and safe from any.
 
         Raises:
-            ProviderConnectionError: the environment names certificates or a proxy that cannot be used.
+            ProviderRequestError: the environment names certificates or a proxy that cannot be used.
         """
         if is_plain_loopback(url):
             self._local_client()
@@ -100,7 +100,7 @@ class HttpClient:
         Raises:
             ProviderConnectionError: the server cannot be reached.
             ProviderStalledError: it took the request and answered nothing within the idle limit.
-            ProviderRequestError: the address or a header cannot be used.
+            ProviderRequestError: the address, a header, the certificates or the proxy cannot be used.
         """
         return self._post(request)
 
@@ -155,7 +155,7 @@ def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
         # A missing SSL_CERT_FILE, a proxy without a scheme, a SOCKS proxy: all of them come from the environment. The
         # error's own text may hold a proxy's password.
-        raise ProviderConnectionError(
+        raise ProviderRequestError(
             f"No connection can be set up ({type(error).__name__}); check SSL_CERT_FILE, SSL_CERT_DIR and the proxy "
             "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY)."
         ) from None

@@ -93,14 +93,26 @@ async def test_a_module_that_writes_while_it_is_loaded_in_a_session_does_not_bre
 
 @pytest.mark.parametrize(
     "variables",
-    [{"SSL_CERT_FILE": "no-such-file.pem"}, {"ALL_PROXY": "socks5://127.0.0.1:9"}, {"HTTPS_PROXY": "no scheme"}],
+    [
+        {"SSL_CERT_FILE": "no-such-file.pem"},
+        {"ALL_PROXY": "socks5://127.0.0.1:9"},
+        {"HTTPS_PROXY": "ftp://127.0.0.1:9"},
+    ],
 )
-async def test_certificates_and_proxies_that_cannot_be_used_leave_everything_local_working(
+async def test_certificates_and_proxies_that_cannot_be_used_are_named_and_leave_everything_local_working(
     tmp_path: Path, variables: dict[str, str]
 ):
-    script = write_script(tmp_path, [[{"text": "Still here."}]])
-    async with running_process(Launch(tmp_path, environment={**script, **variables})) as agent:
+    model = {
+        "PATTERN_ACP_MODEL": "anthropic/some-model",
+        "ANTHROPIC_API_KEY": "planted",
+        # Nobody listens there; the client for it must not even be built.
+        "ANTHROPIC_BASE_URL": "https://127.0.0.1:9",
+    }
+    async with running_process(Launch(tmp_path, environment={**model, **variables})) as agent:
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "hello")
+        assert "SSL_CERT_FILE" in agent.editor.said()
 
-        assert agent.editor.said() == "Still here."
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/status")
+        assert "anthropic/some-model" in agent.editor.said()
