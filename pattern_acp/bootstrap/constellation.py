@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
@@ -14,6 +15,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.tools.registry import default_tools
@@ -36,12 +38,14 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
     clock, ids = SystemClock(), RandomIds()
     path = paths.constellation_path(settings.constellation)
     busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
-    async with open_database(path, clock=clock, busy_seconds=busy_seconds) as database:
+    async with (
+        open_database(path, clock=clock, busy_seconds=busy_seconds) as database,
+        open_embedder(settings, clock) as chosen,
+    ):
         choice = await providers.choose()
         _, model = providers.resolve(choice.qualified)
         problems = [str(problem) for problem in process.loaded.problems]
-        if choice.problem:
-            problems.append(choice.problem)
+        problems += [problem for problem in (choice.problem, chosen.problem) if problem]
 
         def settings_for(folder: str) -> ProjectSettings:
             loaded = process.load_project(folder)
@@ -63,6 +67,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
             model_reason=choice.reason,
             problems=tuple(problems),
             settings_for=settings_for,
+            indexer=Indexer(database, chosen.embedder, clock),
             platform=f"{platform.system()} {platform.release()}",
             notices=problems,
         )

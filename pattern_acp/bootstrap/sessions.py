@@ -63,6 +63,8 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
+            if shared.indexer is not None:
+                tasks.start_soon(shared.indexer.run, name="indexer")
             methods = SessionMethods(sessions, client)
             tasks.start_soon(_use_the_pause, methods, providers, shared.default_model.qualified, name="warm up")
             try:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
-from pattern_acp.config.settings import MODES_BY_REACH, Settings, TurnSettings
+from pattern_acp.config.settings import MODES_BY_REACH, MemorySettings, Settings, TurnSettings
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int
@@ -47,6 +47,7 @@ class Key:
 
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
+_EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
 def _choice(*allowed: str) -> Callable[[object], Value | None]:
@@ -72,6 +73,12 @@ def _model(raw: object) -> Value | None:
     return raw if is_model and isinstance(raw, str) else None
 
 
+def _embedder(raw: object) -> Value | None:
+    if not isinstance(raw, str) or len(raw) > 200:
+        return None
+    return raw if raw in {"auto", "hash", "minilm"} or _EMBEDDER.fullmatch(raw) else None
+
+
 def _name(raw: object) -> Value | None:
     return raw if isinstance(raw, str) and is_valid_name(raw) else None
 
@@ -89,6 +96,7 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
 
 _SETTINGS = Settings()
 _TURN = TurnSettings()
+_MEMORY = MemorySettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -144,6 +152,13 @@ KEYS: tuple[Key, ...] = (
         check=_number(1, 600),
         default=_SETTINGS.editor_deadline_seconds,
         project=ProjectRule.LOWER,
+    ),
+    Key(
+        name="memory.embedder",
+        summary="What finds memory by meaning.",
+        allowed='auto, hash, minilm, or text of the form "PROVIDER/MODEL"',
+        check=_embedder,
+        default=_MEMORY.embedder,
     ),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),

@@ -237,12 +237,12 @@ def _path_values(paths: Paths) -> Iterator[EffectiveValue]:
 
 def _build(found: Mapping[str, _Found], providers: Mapping[str, ProviderSettings]) -> Settings:
     tree: dict[str, object] = {"providers": providers}
-    turn: dict[str, Value] = {}
+    tables: dict[str, dict[str, Value]] = {}
     for name, (value, _) in found.items():
         table, _, short = name.rpartition(".")
-        if table == "turn":
-            turn[short] = value
+        if table:
+            tables.setdefault(table, {})[short] = value
         else:
             tree[name] = value
     # The table of keys has checked every value, so this can only fail when it and the dataclass disagree.
-    return msgspec.convert({**tree, "turn": turn}, Settings)
+    return msgspec.convert({**tree, **tables}, Settings)

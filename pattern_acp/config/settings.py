@@ -65,6 +65,14 @@ class TurnSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """How memory works."""
+
+    embedder: str = "auto"
+    """What finds memory by meaning: `hash`, `minilm`, `PROVIDER/MODEL`, or `auto`: minilm where it is installed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flags:
     """What the command line says about settings; None where it says nothing."""
 
@@ -88,4 +96,5 @@ class Settings:
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])

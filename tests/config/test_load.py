@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
-from pattern_acp.config.settings import Flags, Settings, TurnSettings
+from pattern_acp.config.settings import Flags, MemorySettings, Settings, TurnSettings
 
 
 def write(path: Path, text: str) -> None:
@@ -57,6 +57,8 @@ tool_result_chars = 3000
 command_timeout_seconds = 4
 max_output_tokens = 5
 provider_idle_seconds = 6
+[memory]
+embedder = "ollama/nomic-embed-text"
 """,
     )
     assert loaded.problems == ()
@@ -68,6 +70,7 @@ provider_idle_seconds = 6
         log_level="debug",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6),
+        memory=MemorySettings(embedder="ollama/nomic-embed-text"),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
@@ -115,11 +118,11 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, editor_deadline_seconds, [turn], [providers.NAME]. It is not used.",
+            "log_level, editor_deadline_seconds, [memory], [turn], [providers.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, editor_deadline_seconds, [turn], [providers.NAME]. It is not used.",
+            "log_level, editor_deadline_seconds, [memory], [turn], [providers.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",
             'HOME/config.toml:1: mode: it must be one of ask, edit, plan, auto, not "fast"; ask is used (default).',
@@ -291,3 +294,18 @@ def test_the_environment_is_a_copy_of_the_process():
     assert environment
     assert environment == process_environment()
     assert environment is not process_environment()
+
+
+def test_an_embedder_is_a_word_or_a_model_of_a_provider(tmp_path: Path):
+    for embedder in ("auto", "hash", "minilm", "openai/text-embedding-3-small"):
+        assert load_with(tmp_path, user=f'[memory]\nembedder = "{embedder}"').settings.memory.embedder == embedder
+    for wrong in ('"fast"', '""', "3", '"openai/"'):
+        loaded = load_with(tmp_path, user=f"[memory]\nembedder = {wrong}")
+        assert loaded.settings.memory.embedder == "auto"
+        assert len(loaded.problems) == 1
+
+
+def test_a_project_may_not_choose_who_reads_memory(tmp_path: Path):
+    loaded = load_with(tmp_path, project='[memory]\nembedder = "openai/text-embedding-3-small"')
+    assert loaded.settings.memory.embedder == "auto"
+    assert len(loaded.problems) == 1

