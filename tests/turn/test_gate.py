@@ -22,6 +22,10 @@ PYTEST: tuple[Access, ...] = (RunCommand("pytest tests/a", "/project"),)
 class RecordingSink:
     events: list[Event] = field(default_factory=list[Event])
 
+    @property
+    def follows_text(self) -> bool:
+        return False
+
     async def record(self, *facts: Fact) -> None:
         self.events += [fact.event for fact in facts]
 
