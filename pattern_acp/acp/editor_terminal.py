@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-END_SECONDS = 0.5
+END_SECONDS = 0.3
 """Longest wait for each of kill and release when the turn is cancelled; its answer is due within 2 s."""
 
 POLL_SECONDS = 0.25

@@ -198,6 +198,8 @@ async def cancel_while_asking(permission: PermissionAnswer, answer: anyio.Event)
             assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
         assert not (agent.folder / "new.txt").exists()
         assert list(statuses(agent.editor).values()) == [["pending", "failed"]]
+        withdrawn = [line for by_agent, line in agent.editor.recording.both if by_agent and b"$/cancel_request" in line]
+        assert len(withdrawn) == 1
         await next_prompt_works(agent, session)
 
 

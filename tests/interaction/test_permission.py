@@ -296,6 +296,21 @@ async def test_every_decision_is_recorded_with_its_reason():
         assert answered.answer == "allow_once"
 
 
+async def test_the_call_the_decision_and_the_question_are_in_the_journal_before_the_person_is_asked():
+    async with running_agent(ScriptedProvider([NEW_FILE, says("Done.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        recorded: list[str] = []
+
+        async def look(params: JsonDict) -> JsonDict:
+            del params
+            recorded.extend(type(event).__name__ for event in await events_of(agent, session))
+            return {"outcome": "selected", "optionId": "allow_once"}
+
+        agent.editor.permission = look
+        await agent.editor.prompt(session, "Go.")
+        assert recorded[-4:] == ["MessageRecorded", "ToolCallStarted", "PermissionDecided", "PermissionAsked"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege there")
 async def test_a_link_that_leads_out_of_the_folders_asks(tmp_path: Path):
     (tmp_path / "secret.txt").write_text("outside\n", encoding="utf-8")

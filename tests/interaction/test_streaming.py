@@ -71,7 +71,8 @@ async def test_many_small_deltas_become_few_updates():
         await agent.editor.prompt(session, "Go.")
         chunks = agent.editor.of_kind("agent_message_chunk")
         assert "".join(chunk["content"]["text"] for chunk in chunks) == "word " * 2_000
-        assert len(chunks) <= 30
+        # 400 characters a chunk make 25; on a slow machine more go out because 40 ms have passed.
+        assert len(chunks) <= 100
 
 
 async def test_the_first_words_are_shown_at_once():

@@ -1,0 +1,86 @@
+"""The judge of turns finds what it is there for."""
+
+import json
+
+import pytest
+
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.turn_judge import TurnJudge
+from pattern_acp.testing.wire import WireFaultError
+
+CALL: JsonDict = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "pending"}
+END: JsonDict = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}
+TEXT: JsonDict = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}
+
+
+def line(**members: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n"
+
+
+def update(body: JsonDict) -> bytes:
+    return line(method="session/update", params={"sessionId": "s", "update": body})
+
+
+def prompted() -> TurnJudge:
+    judge = TurnJudge()
+    judge.client_wrote(line(id=1, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+    return judge
+
+
+def answer(judge: TurnJudge) -> None:
+    judge.agent_wrote(line(id=1, result={"stopReason": "end_turn"}))
+
+
+def question(**changes: str) -> bytes:
+    option = {"optionId": "reject_once", "kind": "reject_once", "name": "No", **changes}
+    return line(
+        id=9,
+        method="session/request_permission",
+        params={"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": [option]},
+    )
+
+
+def test_a_sound_turn_passes():
+    judge = prompted()
+    for body in (TEXT, CALL):
+        judge.agent_wrote(update(body))
+    judge.agent_wrote(question())
+    judge.agent_wrote(update(END))
+    answer(judge)
+
+
+def test_text_after_the_answer_is_a_fault():
+    judge = prompted()
+    answer(judge)
+    with pytest.raises(WireFaultError, match="no turn was running"):
+        judge.agent_wrote(update(TEXT))
+
+
+def test_a_call_that_is_open_at_the_answer_is_a_fault():
+    judge = prompted()
+    judge.agent_wrote(update(CALL))
+    with pytest.raises(WireFaultError, match="before these calls ended: c"):
+        answer(judge)
+
+
+def test_a_second_announcement_an_early_and_a_late_update_are_faults():
+    judge = prompted()
+    with pytest.raises(WireFaultError, match="before it was announced"):
+        judge.agent_wrote(update(END))
+    judge.agent_wrote(update(CALL))
+    with pytest.raises(WireFaultError, match="announced twice"):
+        judge.agent_wrote(update(CALL))
+    judge.agent_wrote(update(END))
+    with pytest.raises(WireFaultError, match="after its end"):
+        judge.agent_wrote(update(END))
+
+
+def test_a_question_about_a_call_that_runs_or_without_a_way_to_refuse_is_a_fault():
+    judge = prompted()
+    with pytest.raises(WireFaultError, match="not pending"):
+        judge.agent_wrote(question())
+    judge.agent_wrote(update(CALL))
+    with pytest.raises(WireFaultError, match="not its kind"):
+        judge.agent_wrote(question(optionId="no"))
+    with pytest.raises(WireFaultError, match="no way to refuse"):
+        judge.agent_wrote(question(optionId="allow_once", kind="allow_once"))
