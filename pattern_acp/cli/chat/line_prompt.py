@@ -5,15 +5,19 @@ Owns: editing, history and completion, through readline where Python has it. Mus
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pattern_acp.config.paths import make_private_directory, open_private_append
 
-try:
-    import readline
-except ImportError:  # Windows, where the console itself edits lines
+if sys.platform == "win32":  # where the console itself edits lines
     readline = None
+else:
+    try:
+        import readline
+    except ImportError:
+        readline = None
 
 HISTORY_FILE = "chat_history"
 """Beside the log. Prompts are in the constellation as well; deleting the file only forgets the arrow-up lines."""

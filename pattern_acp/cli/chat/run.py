@@ -3,6 +3,7 @@
 Owns: the order of start and end, the two threads, and the exit code. Must not know: what a turn looks like.
 """
 
+import io
 import sys
 import time
 from collections.abc import Generator, Sequence
@@ -48,6 +49,8 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
     Raises:
         ChatError: it cannot start.
     """
+    if sys.stdin is None:  # started with a closed stdin
+        sys.stdin = io.StringIO()
     prompt = arguments.prompt
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read()

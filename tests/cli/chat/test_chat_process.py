@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Chat
-from pattern_acp.cli.chat.errors import AgentGoneError
+from pattern_acp.cli.chat.errors import AgentGoneError, ChatError
 from pattern_acp.cli.chat.marks import UNICODE
 from pattern_acp.cli.chat.run import run
 from pattern_acp.config.settings import Flags
@@ -229,6 +229,33 @@ def test_an_agent_that_dies_early_says_why_in_one_sentence(home: Path, project: 
         run(arguments, process, dying_agent("import sys; sys.stdin.readline()"))
     with pytest.raises(AgentGoneError, match="could not be started"):
         run(arguments, process, [str(home / "no-such-program")])
+
+
+DIES_IN_A_TURN = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    results = {"initialize": {"protocolVersion": 1}, "session/new": {"sessionId": "s1"}}
+    if message["method"] not in results:
+        sys.exit("out of luck")
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}), flush=True)
+"""
+
+
+def test_an_agent_that_dies_in_a_turn_is_an_error_of_the_turn(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    process = start_process(Flags(), agent_environment(home))
+    code = run(Chat(prompt="hi", cwd=str(project)), process, dying_agent(DIES_IN_A_TURN))
+    assert code == 1
+    assert "The agent ended with exit code 1: out of luck" in capsys.readouterr().err
+
+
+def test_an_agent_of_another_version_is_refused(home: Path, project: Path):
+    process = start_process(Flags(), agent_environment(home))
+    other = DIES_IN_A_TURN.replace('"protocolVersion": 1', '"protocolVersion": 7')
+    with pytest.raises(ChatError, match="version 7"):
+        run(Chat(prompt="hi", cwd=str(project)), process, dying_agent(other))
 
 
 class Terminal:
