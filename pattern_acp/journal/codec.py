@@ -65,6 +65,10 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.BlockRestored: ("block_restored", 1),
     events.BlockForgotten: ("block_forgotten", 1),
     events.BlockHealed: ("block_healed", 1),
+    events.BlockConfigured: ("block_configured", 1),
+    events.BlockShared: ("block_shared", 1),
+    events.EntryArchived: ("entry_archived", 1),
+    events.EntryVerified: ("entry_verified", 1),
     events.GrantStored: ("grant_stored", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""

@@ -52,3 +52,7 @@ class LeaseHeldError(JournalError):
         self.pid = pid
         self.host = host
         self.since_ms = since_ms
+
+
+class RedactionError(JournalError):
+    """Words cannot be taken out of an event; nothing was changed."""

@@ -260,8 +260,8 @@ class BlockRestored:
 class BlockForgotten:
     """Words were taken out of a memory block, its history, the search index and the journal, for good.
 
-    `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. The counts
-    say in how many places words were replaced by a mark. `after_hash` is the SHA-256 of the text that is left.
+    `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. `events`
+    counts those whose words were replaced by a mark. `after_hash` is the SHA-256 of the text that is left.
     """
 
     block_id: str
@@ -271,11 +271,63 @@ class BlockForgotten:
     reason: str
     whole: bool
     events: int
-    messages: int
     after_hash: str
     redaction: str
     """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
     turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockConfigured:
+    """A setting of a memory block was changed: its description, limit, permission, tier, or whether it is pinned."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    setting: str
+    before: str
+    after: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShared:
+    """A memory block was attached to a persona or project; an empty permission means that it is no longer."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    with_scope: str
+    with_owner: str
+    permission: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryArchived:
+    """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces."""
+
+    entry_id: str
+    scope: str
+    owner: str
+    text_hash: str
+    reason: str
+    supersedes: str = ""
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryVerified:
+    """A fact in the archive was found to be still true."""
+
+    entry_id: str
+    scope: str
+    owner: str
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,5 +378,9 @@ Event: TypeAlias = (
     | BlockRestored
     | BlockForgotten
     | BlockHealed
+    | BlockConfigured
+    | BlockShared
+    | EntryArchived
+    | EntryVerified
     | GrantStored
 )

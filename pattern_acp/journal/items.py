@@ -42,8 +42,12 @@ def item_of(event: Event) -> str:
             | events.BlockRestored()
             | events.BlockForgotten()
             | events.BlockHealed()
+            | events.BlockConfigured()
+            | events.BlockShared()
         ):
             return event.block_id
+        case events.EntryArchived() | events.EntryVerified():
+            return event.entry_id
         case (
             events.SessionCreated()
             | events.SessionOpened()

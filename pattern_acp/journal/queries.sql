@@ -84,6 +84,40 @@ UPDATE events SET payload = :payload, blob = :blob WHERE seq = :seq;
 INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms)
 VALUES (:event_seq, :last_seq, :payload_hash, :at_ms);
 
+-- name: events_of_block
+-- What was said and done where a block was changed: the calls that did it, and the commands that a person typed.
+WITH wrote AS (
+    SELECT payload ->> 'call_id' AS call_id, payload ->> 'turn_id' AS turn_id
+    FROM events
+    WHERE item = :block_id AND kind = 'block_committed'
+)
+SELECT seq FROM events
+WHERE item IN (SELECT call_id FROM wrote)
+    OR (kind = 'turn_started' AND payload ->> 'command' <> '' AND item IN (SELECT turn_id FROM wrote))
+ORDER BY seq;
+
+-- name: titled_events
+-- Every event that gave a session its title.
+SELECT seq FROM events WHERE kind = 'session_titled' ORDER BY seq;
+
+-- name: partial_events
+-- What was committed of some messages while they were streamed; they are a JSON list of message ids.
+SELECT seq FROM events
+WHERE kind = 'message_partial' AND item IN (SELECT value FROM json_each(:items))
+ORDER BY seq;
+
+-- name: read_titles
+-- The titles of all sessions, deleted ones too.
+SELECT id, title FROM sessions WHERE title <> '';
+
+-- name: replace_title
+-- A title that lost words; the session was not used, so its time stays.
+UPDATE sessions SET title = :title, last_seq = :seq WHERE id = :id;
+
+-- name: newest_event
+-- The number of the newest event of all.
+SELECT coalesce(max(seq), 0) FROM events;
+
 -- name: redactions_of
 -- What one audited redaction did, in the order of the events.
 SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER BY event_seq;

@@ -18,7 +18,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.codec import decode
-from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
+from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import redaction_digest, stored_payload
 from pattern_acp.journal.writer import store_payload
@@ -64,15 +64,45 @@ def plan_redaction(
     """What `mask` would make of these events, in their order; those that it leaves alone are left out.
 
     Raises:
+        RedactionError: an event could not be read afterwards.
         DatabaseError: the file cannot be read.
     """
     rows = (tx.one(QUERIES["read_event"], {"seq": seq}) for seq in sorted(set(seqs)))
     return tuple(planned for row in rows if row is not None for planned in _plan(row, mask))
 
 
+def events_of_block(tx: Transaction, block_id: str) -> tuple[int, ...]:
+    """The numbers of the events that show what was written into a block: its tool calls, and commands of a person."""
+    return _numbers(tx.all(QUERIES["events_of_block"], {"block_id": block_id}))
+
+
+def title_events(tx: Transaction) -> tuple[int, ...]:
+    """The numbers of the events that gave sessions their titles, which may be the beginning of anything."""
+    return _numbers(tx.all(QUERIES["titled_events"]))
+
+
+def partial_events(tx: Transaction, message_ids: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the events that hold unfinished forms of these messages."""
+    return _numbers(tx.all(QUERIES["partial_events"], {"items": json.dumps(list(message_ids))}))
+
+
+def newest_event(tx: Transaction) -> int:
+    """The number of the newest event of all streams, 0 without one."""
+    row = tx.one(QUERIES["newest_event"])
+    return 0 if row is None else columns.integer(row[0])
+
+
+def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int) -> None:
+    """Take the words out of the titles of sessions."""
+    for session_id, title in tx.all(QUERIES["read_titles"]):
+        masked = mask(columns.text(title))
+        if masked != title:
+            tx.execute(QUERIES["replace_title"], {"id": session_id, "title": masked, "seq": audit_seq})
+
+
 def digest_of(planned: Sequence[PlannedRedaction]) -> str:
     """What the audit event has to give as its `redaction`."""
-    return redaction_digest([(one.seq, one.payload_hash) for one in planned])
+    return redaction_digest([(one.seq, one.payload_hash) for one in sorted(planned, key=lambda one: one.seq)])
 
 
 def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: int, at_ms: int) -> None:
@@ -96,12 +126,26 @@ def _plan(row: Row, mask: Callable[[JsonObject], JsonObject]) -> Iterator[Planne
     after = mask(before)
     if after == before:
         return
-    try:
-        event = decode(columns.text(row[5]), columns.integer(row[6]), after)
-    except (DamagedEventError, UnknownEventError):
-        event = None
+    kind, version = columns.text(row[5]), columns.integer(row[6])
+    event = _decoded(kind, version, after)
+    if event is None and _decoded(kind, version, before) is not None:
+        raise RedactionError(
+            f"The words cannot be taken out of event {columns.integer(row[3])} without breaking it; forget a longer "
+            "passage. Nothing was changed."
+        )
     blob = None if row[7] is None else columns.text(row[7])
     yield PlannedRedaction(columns.integer(row[3]), columns.text(row[4]), canonical_json(after), blob, event)
+
+
+def _decoded(kind: str, version: int, payload: JsonObject) -> Event | None:
+    try:
+        return decode(kind, version, payload)
+    except (DamagedEventError, UnknownEventError):
+        return None
+
+
+def _numbers(rows: Sequence[Row]) -> tuple[int, ...]:
+    return tuple(columns.integer(row[0]) for row in rows)
 
 
 def _payloads(tx: Transaction, after: int) -> Iterator[Row]:

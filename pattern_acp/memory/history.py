@@ -5,6 +5,8 @@ asks. A version is the number of the write that made it. Everything below `read_
 can be worked on in another process (`memory/history_worker.py`).
 """
 
+from collections.abc import Iterator
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
@@ -118,6 +120,7 @@ def read_history(tx: Transaction, block: Block) -> StoredHistory:
         writes=writes,
         archive=b"" if archive is None else columns.data(archive[0]),
         archive_upto=0 if archive is None else columns.integer(archive[1]),
+        schema=block.schema,
     )
 
 
@@ -160,6 +163,20 @@ def archived_document(history: StoredHistory) -> BlockDocument:
         raise BlockCorruptError(history.label, "it has no archive")
     later = [write.update for write in history.writes[history.archive_upto :] if write.update]
     return BlockDocument.load(history.label, [history.archive, *later], peer=READING_PEER, schema=history.schema)
+
+
+def texts_of_all_versions(history: StoredHistory) -> Iterator[str]:
+    """Every text that the block had since its words were last forgotten, oldest first.
+
+    Raises:
+        BlockCorruptError: an update is damaged.
+    """
+    document = document_at(history, history.history_from)
+    yield document.text
+    for write in history.writes[history.history_from :]:
+        if write.update:
+            document.merge(write.update)
+            yield document.text
 
 
 def whole_document(history: StoredHistory) -> BlockDocument:

@@ -191,6 +191,14 @@ FROM search_entries
 WHERE source = :source AND item = :item
 LIMIT 1;
 
+-- name: optimize_search
+-- Writes the word index anew without what was deleted, which until then keeps its words.
+INSERT INTO search_fts (search_fts) VALUES ('optimize');
+
+-- name: read_archival_texts
+-- The texts of all archival entries.
+SELECT id, text FROM archival_entries;
+
 -- name: list_writes
 -- The newest writes of a block below a number, with the stream that holds their events.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,

@@ -1,0 +1,217 @@
+"""Forgetting: taking words out of a block and of everything that was kept of it.
+
+Owns: the rows of the block itself, and of the index of messages. Must not know: the journal, whose events a caller
+redacts in the same transaction, and the free pages of the file, which a caller has rewritten afterwards.
+
+What goes is every stored update, snapshot and archive, since the words may be in any of them; who wrote when and why
+stays in the log, with the words taken out of the reasons. The block goes on from a document without a past, in which
+the characters that stay keep their origin, so that blame still knows who wrote them.
+"""
+
+import logging
+from contextlib import suppress
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.errors import BlockError, DatabaseError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.archive import forget_entry
+from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.changing import change_document
+from pattern_acp.memory.document import BlockDocument
+from pattern_acp.memory.edits import Operation, Rewrite, storable_text
+from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
+from pattern_acp.memory.forgotten import Forgotten, forget_lines, forget_passage
+from pattern_acp.memory.history import StoredHistory, texts_of_all_versions
+from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.schemas.edits import Authoring
+from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
+from pattern_acp.memory.stored import open_block, read_row
+from pattern_acp.memory.vectors import drop_indexes
+
+_QUERIES = load_queries("pattern_acp.memory")
+_LOGGER = logging.getLogger(__name__)
+
+SHORTEST_PASSAGE = 4
+"""Characters of a passage that can be forgotten: a shorter one is part of too many words."""
+
+_GONE = "\x00"
+"""Stands for the passage while lines are looked at; no block can hold it."""
+
+_LIST_MARKS = " \t-*+•#>|"
+
+_SHORTEST_OF_WHOLE = 12
+"""Characters of a line that is looked for elsewhere when a whole block is forgotten: shorter ones are in too many texts
+that have nothing to do with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedForgetting:
+    """What forgetting would store.
+
+    `change` leads to the text that is left; its update is a whole document without a past. `words` recognises copies
+    elsewhere. `whole` takes the block away altogether.
+    """
+
+    change: ProposedChange
+    words: Forgotten
+    whole: bool
+
+
+def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -> Forgotten:
+    """What recognises copies of every line of `shortest` characters that a block ever had.
+
+    Of a damaged history, only the present text counts.
+    """
+    texts = [history.text]
+    try:
+        texts += texts_of_all_versions(history)
+    except BlockError:
+        _LOGGER.warning("The history of a memory block is damaged; only copies of its present text are recognised.")
+    return forget_lines(texts, shortest=shortest)
+
+
+def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
+    """The block of this key, or the one that was deleted last, as it is stored.
+
+    Raises:
+        BlockMissingError: there is neither.
+    """
+    return read_row(_find(tx, key))[0]
+
+
+def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: int) -> ProposedForgetting:
+    """What forgetting `passage` would store. A block that was deleted is looked at too.
+
+    Raises:
+        BlockMissingError: there is no such block.
+        UnusableEditError: the passage is too short to be told from other text.
+        ContentRefusedError: the block's schema does not allow it to be without the passage.
+    """
+    wanted = storable_text(passage, label=key.label).strip()
+    if len(wanted) < SHORTEST_PASSAGE:
+        problem = f"a passage to forget has at least {SHORTEST_PASSAGE} characters, so that nothing else is hit."
+        raise UnusableEditError(key.label, problem)
+    opened = open_block(tx, _find(tx, key), peer=peer)
+    document, before = opened.document, opened.document.frontiers
+    text = _without(opened.block.text, wanted)
+    if text != opened.block.text:
+        change_document(document, opened.block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
+    return ProposedForgetting(_change(opened.block, document, before, peer), forget_passage(wanted), whole=False)
+
+
+def propose_forgetting_all(
+    tx: Transaction, key: BlockKey, words: Forgotten, *, head: int, peer: int
+) -> ProposedForgetting:
+    """What forgetting the whole block would store; `words` are those of its history up to write `head`.
+
+    Raises:
+        BlockMissingError: there is no such block.
+        StaleProposalError: there are writes after `head`.
+    """
+    block, frontiers = read_row(_find(tx, key))
+    if block.head_update != head:
+        raise StaleProposalError(key.label)
+    empty = BlockDocument(key.label, peer, block.schema)
+    return ProposedForgetting(_change(block, empty, frontiers, peer), words, whole=True)
+
+
+def store_forgetting(tx: Transaction, forgetting: ProposedForgetting, record: WriteRecord) -> None:
+    """Write a proposed forgetting, whose event is `record.seq`."""
+    change, words = forgetting.change, forgetting.words
+    block = change.block
+    for number, reason in tx.all(_QUERIES["read_reasons"], {"block_id": block.id}):
+        masked = "" if forgetting.whole else words.mask(columns.text(reason))
+        tx.execute(_QUERIES["empty_write"], {"block_id": block.id, "number": number, "reason": masked})
+    changed = tx.execute(
+        _QUERIES["forget_block"],
+        {
+            "block_id": block.id,
+            "text": change.text,
+            "text_hash": change.after_hash,
+            "base": change.update,
+            "number": change.number,
+            "frontiers": change.frontiers_after,
+            "forgotten": int(forgetting.whole),
+            "at_ms": record.at_ms,
+            "seq": record.seq,
+        },
+    )
+    if changed != 1:
+        raise StaleProposalError(block.key.label)
+    insert_write(tx, change, record)
+    store = {"block_id": block.id, "upto": change.number, "snapshot": change.update, "seq": record.seq}
+    tx.execute(_QUERIES["store_archive"], store)
+
+
+def forget_message(tx: Transaction, session_id: str, message_id: str, text: str, *, seq: int) -> bool:
+    """Index a message anew as it reads without the words, if it was indexed."""
+    row = tx.one(_QUERIES["find_indexed_item"], {"source": session_id, "item": message_id})
+    if row is None:
+        return False
+    index_message(
+        tx,
+        session_id=session_id,
+        owner=columns.text(row[1]),
+        kind="user" if row[0] == "user" else "assistant",
+        message_id=message_id,
+        text=text,
+        at_ms=columns.integer(row[2]),
+        seq=seq,
+    )
+    return True
+
+
+def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:
+    """Delete the archival entries that hold a copy of the words, and say how many."""
+    rows = tx.all(_QUERIES["read_archival_texts"])
+    found = [columns.text(row[0]) for row in rows if words.mask(columns.text(row[1])) != row[1]]
+    for entry_id in found:
+        forget_entry(tx, entry_id, seq=seq)
+    return len(found)
+
+
+def clean_indexes(tx: Transaction) -> None:
+    """Take what was deleted out of the inner parts of the search indexes too.
+
+    The index of vectors is made again from the vectors that are left.
+    """
+    tx.execute(_QUERIES["optimize_search"])
+    with suppress(DatabaseError):
+        # Without sqlite-vec there is nothing that could read its tables either.
+        drop_indexes(tx)
+
+
+def _change(block: Block, document: BlockDocument, before: bytes, peer: int) -> ProposedChange:
+    return ProposedChange(
+        block=block,
+        operation=Operation.FORGET,
+        text=document.text,
+        update=document.shallow_snapshot(),
+        peer=peer,
+        frontiers_before=before,
+        frontiers_after=document.frontiers,
+        new_base=None,
+    )
+
+
+def _find(tx: Transaction, key: BlockKey) -> Row:
+    named = {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}
+    row = tx.one(_QUERIES["find_block"], named) or tx.one(_QUERIES["find_deleted_block"], named)
+    if row is None:
+        raise BlockMissingError(key.label)
+    return row
+
+
+def _without(text: str, passage: str) -> str:
+    """`text` without the passage, and without the lines of which nothing but a list mark is left."""
+    lines: list[str] = []
+    for line in text.replace(passage, _GONE).split("\n"):
+        left = line.replace(_GONE, "")
+        if _GONE not in line:
+            lines.append(line)
+        elif left.strip(_LIST_MARKS):
+            lines.append(left.rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,251 @@
+"""Forgetting: words taken out of a block, its history, the search indexes and the journal, for good.
+
+Owns: composing all of it in one transaction with the event that says who did it and why, and what a person is told
+afterwards. Must not know: how anything is shown, or who decided that it is allowed.
+
+The order: copies are looked for in the whole journal first, without holding the write lock; then, in one transaction,
+the audit event is appended and everything is changed; then the file is written anew, since SQLite leaves deleted words
+in free pages and in the write-ahead log.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message
+from pattern_acp.journal.events import BlockForgotten, Event, MessageRecorded, TurnStarted
+from pattern_acp.journal.redact import (
+    PlannedRedaction,
+    digest_of,
+    events_of_block,
+    find_events,
+    mask_titles,
+    newest_event,
+    partial_events,
+    plan_redaction,
+    redact,
+    title_events,
+)
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.errors import BlockMissingError, StaleProposalError
+from pattern_acp.memory.forget import (
+    ProposedForgetting,
+    clean_indexes,
+    find_forgettable,
+    forget_archived,
+    forget_message,
+    propose_forgetting,
+    propose_forgetting_all,
+    store_forgetting,
+    words_of_block,
+)
+from pattern_acp.memory.forgotten import MARK, Forgotten, forget_passage
+from pattern_acp.memory.history import StoredHistory, read_history
+from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.recall import index_block, remove_source
+from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
+from pattern_acp.tools.memory_history import HistoryScope, keys_of
+
+_LOGGER = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
+
+_SHORTEST_NEARBY = 3
+"""Characters of a line of a whole block that is masked in the calls and commands which wrote that block."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenReport:
+    """What was forgotten, and what a person has to know about what is left.
+
+    `events`, `messages` and `archived` count what lost words or was deleted besides the block. `others` are labels of
+    blocks that hold the words too. `backups` are copies of the file that were made before and are not touched. `clean`
+    is False while another process's reading keeps the old words in the write-ahead log.
+    """
+
+    label: str
+    whole: bool
+    before: str
+    after: str
+    events: int
+    messages: int
+    archived: int
+    others: tuple[str, ...]
+    backups: tuple[Path, ...]
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What was found before the transaction: the block, the words, and the events up to `newest` that hold them."""
+
+    key: BlockKey
+    head: int
+    words: Forgotten
+    nearby: Forgotten | None
+    """What is masked beside the writes of a whole block; None for a passage."""
+    events: tuple[int, ...]
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    forgetting: ProposedForgetting
+    events: int
+    messages: int
+    archived: int
+
+
+class MemoryForgetting:
+    """Forgets what a scope sees. `turn_id` is the turn that it is recorded under."""
+
+    def __init__(self, database: Database, scope: HistoryScope, *, clock: Clock) -> None:
+        self.turn_id: TurnId | None = None
+        self._database = database
+        self._scope = scope
+        self._clock = clock
+
+    async def forget(self, label: str, passage: str | None = None, reason: str = "") -> ForgottenReport:
+        """Forget a passage of a block, or the whole block. Cannot be taken back.
+
+        Raises:
+            BlockError: there is no such block, the passage is too short, or the block's schema needs it.
+            RedactionError: an event would break.
+            DatabaseError: the constellation cannot be written. Nothing was changed, unless only writing the file anew
+                failed, which is then logged and told as not `clean`.
+        """
+        for attempt in range(_ATTEMPTS):
+            search = await self._search(label, passage)
+            try:
+                done = await self._database.write(lambda tx, s=search: self._forget(tx, s, passage, reason))
+            except StaleProposalError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return await self._report(search, done)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _search(self, label: str, passage: str | None) -> _Search:
+        def read(tx: Transaction) -> tuple[Block, StoredHistory | None]:
+            block = self._find(tx, label)
+            return block, read_history(tx, block) if passage is None else None
+
+        block, history = await self._database.read(read)
+        nearby: Forgotten | None = None
+        if history is None:
+            words = forget_passage(passage or "")
+        else:
+            words = await run_on_history(words_of_block, history)
+            nearby = await run_on_history(words_of_block, history, _SHORTEST_NEARBY)
+
+        def look(tx: Transaction) -> tuple[tuple[int, ...], int]:
+            return find_events(tx, words.is_in), newest_event(tx)
+
+        events, newest = await self._database.read(look)
+        return _Search(block.key, block.head_update, words, nearby, events, newest)
+
+    def _find(self, tx: Transaction, label: str) -> Block:
+        keys = keys_of(self._scope.owners, label)
+        # One that is there goes before a deleted one, whosever it is.
+        for key in sorted(keys, key=lambda key: not block_exists(tx, key)):
+            try:
+                return find_forgettable(tx, key)
+            except BlockMissingError:
+                continue
+        raise BlockMissingError(label, tuple(block.key.label for block in list_blocks(tx, self._scope.owners)))
+
+    def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> _Done:
+        scope, at_ms, peer = self._scope, self._clock.now_ms(), self._scope.peer
+        if passage is None:
+            forgetting = propose_forgetting_all(tx, search.key, search.words, head=search.head, peer=peer)
+        else:
+            forgetting = propose_forgetting(tx, search.key, passage, peer=peer)
+        planned = _plan(tx, search, forgetting.change.block.id)
+        shown_reason = search.words.mask(reason)
+        event = self._event(forgetting, planned, shown_reason)
+        appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
+        record = WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms)
+        store_forgetting(tx, forgetting, record)
+        if forgetting.whole:
+            remove_source(tx, forgetting.change.block.id)
+        else:
+            index_block(tx, changed_block(forgetting.change, at_ms), at_ms=at_ms, seq=appended.seq)
+        redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
+        mask_titles(tx, search.words.mask, audit_seq=appended.seq)
+        messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
+        archived = forget_archived(tx, search.words, seq=appended.seq)
+        clean_indexes(tx)
+        return _Done(forgetting, len(planned), messages, archived)
+
+    def _event(self, forgetting: ProposedForgetting, planned: Sequence[PlannedRedaction], reason: str) -> Event:
+        block = forgetting.change.block
+        return BlockForgotten(
+            block_id=block.id,
+            scope=block.key.scope.value,
+            owner=block.key.owner,
+            label=block.key.label,
+            reason=reason,
+            whole=forgetting.whole,
+            events=len(planned),
+            after_hash=forgetting.change.after_hash,
+            redaction=digest_of(planned),
+            turn_id=self.turn_id,
+        )
+
+    async def _report(self, search: _Search, done: _Done) -> ForgottenReport:
+        try:
+            clean = await self._database.rewrite()
+        except DatabaseError:
+            _LOGGER.warning("The constellation could not be written anew after forgetting.", exc_info=True)
+            clean = False
+        change = done.forgetting.change
+        blocks = await self._database.read(lambda tx: list_blocks(tx, self._scope.owners))
+        path = self._database.path
+        return ForgottenReport(
+            label=search.key.label,
+            whole=done.forgetting.whole,
+            before=change.block.text,
+            after=change.text,
+            events=done.events,
+            messages=done.messages,
+            archived=done.archived,
+            others=tuple(block.key.label for block in blocks if search.words.mask(block.text) != block.text),
+            backups=tuple(sorted(path.parent.glob(f"{path.stem}.*.backup.db"))),
+            clean=clean,
+        )
+
+
+def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedaction, ...]:
+    newer = find_events(tx, search.words.is_in, after=search.newest)
+    wide = {*search.events, *newer, *title_events(tx)}
+    planned: list[PlannedRedaction] = []
+    if search.nearby is not None:
+        beside = events_of_block(tx, block_id)
+        planned += plan_redaction(tx, beside, search.nearby.mask_json)
+        wide -= set(beside)
+    planned += plan_redaction(tx, tuple(wide), search.words.mask_json)
+    messages = [one.event.message.message_id for one in planned if isinstance(one.event, MessageRecorded)]
+    partial = set(partial_events(tx, messages))
+    # An unfinished message may end in the middle of the words, where nothing recognises them.
+    planned = [one for one in planned if one.seq not in partial]
+    return (*planned, *plan_redaction(tx, tuple(partial), _without_text))
+
+
+def _without_text(payload: JsonObject) -> JsonObject:
+    return {**payload, "text": MARK, "thinking": ""}
+
+
+def _forget_message(tx: Transaction, redacted: PlannedRedaction, seq: int) -> bool:
+    message: Message | None = None
+    if isinstance(redacted.event, TurnStarted | MessageRecorded):
+        message = redacted.event.message
+    if message is None:
+        return False
+    return forget_message(tx, redacted.stream, message.message_id, message.text, seq=seq)

@@ -1,0 +1,216 @@
+"""The history of memory as it is looked at: logs, versions, comparisons, blame.
+
+Owns: which blocks a scope sees and which one a label means. Must not know: how anything is shown. Changes are in
+`tools/memory_reverts.py` and `tools/memory_forgetting.py`.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.deletion import list_deleted
+from pattern_acp.memory.errors import BlockMissingError
+from pattern_acp.memory.history import (
+    StoredHistory,
+    Write,
+    list_writes,
+    read_history,
+    read_write,
+    text_of_version,
+)
+from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.store import block_exists, list_blocks, load_block
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryScope:
+    """Whose blocks are meant, who acts, and where it is recorded.
+
+    `owners` are looked through in their order for a label; `stream` is the session, or `constellation`.
+    """
+
+    owners: tuple[tuple[Scope, str], ...]
+    stream: str
+    actor: Actor
+    origin: Origin
+    peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A block as one write left it."""
+
+    block: Block
+    write: Write
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Two versions of a block, `old` and `new` being the numbers of the writes that made them."""
+
+    label: str
+    old: int
+    new: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """The lines of a block with the writes that they came from, by number."""
+
+    block: Block
+    lines: tuple[LineBlame, ...]
+    writes: dict[int, Write]
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedRange:
+    """Characters of a block (from `start` to before `end`) and the write they came from."""
+
+    start: int
+    end: int
+    text: str
+    write: Write
+
+
+class MemoryHistory:
+    """The history of the blocks that a scope sees."""
+
+    def __init__(self, database: Database, owners: Sequence[tuple[Scope, str]]) -> None:
+        """`owners` are looked through in their order for a label."""
+        self._database = database
+        self._owners = tuple(owners)
+
+    async def blocks(self) -> tuple[tuple[Block, Write], ...]:
+        """All blocks with their newest writes, in the order of the owners.
+
+        Raises:
+            BlockCorruptError: what is stored of one cannot be read or rebuilt.
+            DatabaseError: the constellation cannot be read.
+        """
+
+        def read(tx: Transaction) -> tuple[tuple[Block, Write], ...]:
+            blocks = list_blocks(tx, self._owners)
+            return tuple((block, read_write(tx, block, block.head_update)) for block in blocks)
+
+        return await self._database.read(read)
+
+    async def deleted(self) -> tuple[Block, ...]:
+        """The blocks that can be restored, deleted last first; `updated_ms` is when.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: list_deleted(tx, self._owners))
+
+    async def log(self, label: str, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:
+        """The newest writes of a block, newest first: at most `limit`, those below the number `before`.
+
+        Raises:
+            BlockMissingError: there is no such block.
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: list_writes(tx, self._load(tx, label), before=before, limit=limit))
+
+    async def show(self, label: str, number: int | None = None) -> Version:
+        """A block as it is, or as write `number` left it.
+
+        Raises:
+            BlockError: there is no such block or version, it was forgotten, or it is damaged.
+            DatabaseError: the constellation cannot be read.
+        """
+
+        def read(tx: Transaction) -> tuple[Block, Write, StoredHistory | None]:
+            block = self._load(tx, label)
+            wanted = block.head_update if number is None else number
+            history = None if wanted == block.head_update else read_history(tx, block)
+            return block, read_write(tx, block, wanted), history
+
+        block, write, history = await self._database.read(read)
+        text = block.text if history is None else await run_on_history(text_of_version, history, write.number)
+        return Version(block, write, text)
+
+    async def compare(self, label: str, old: int, new: int | None = None) -> Versions:
+        """Two versions of a block, the newest when `new` is None.
+
+        Raises:
+            BlockError: see `show`.
+            DatabaseError: the constellation cannot be read.
+        """
+        history = await self._history(label)
+        newer = history.head if new is None else new
+        before, after = await run_on_history(_two_texts, history, old, newer)
+        return Versions(history.label, old, newer, before, after)
+
+    async def blame(self, label: str) -> Blamed:
+        """Who wrote each line, when, why and where.
+
+        Raises:
+            BlockError: there is no such block, or it is damaged.
+            DatabaseError: the constellation cannot be read.
+        """
+        block, history = await self._database.read(lambda tx: with_history(tx, self._owners, label))
+        lines = await run_on_history(blame_lines, history)
+        writes = await self._writes(block, {line.number for line in lines})
+        return Blamed(block, lines, writes)
+
+    async def blame_range(self, label: str, start: int, end: int) -> tuple[BlamedRange, ...]:
+        """Who wrote each of the characters from `start` to before `end`.
+
+        Raises:
+            BlockError: there is no such block, or it is damaged.
+            DatabaseError: the constellation cannot be read.
+        """
+        block, history = await self._database.read(lambda tx: with_history(tx, self._owners, label))
+        spans = await run_on_history(blame_range, history, start, end)
+        writes = await self._writes(block, {span.number for span in spans})
+        return tuple(
+            BlamedRange(span.start, span.end, block.text[span.start : span.end], writes[span.number]) for span in spans
+        )
+
+    def _load(self, tx: Transaction, label: str) -> Block:
+        return load_block(tx, find_key(tx, self._owners, label))
+
+    async def _history(self, label: str) -> StoredHistory:
+        return (await self._database.read(lambda tx: with_history(tx, self._owners, label)))[1]
+
+    async def _writes(self, block: Block, numbers: set[int]) -> dict[int, Write]:
+        return await self._database.read(lambda tx: {number: read_write(tx, block, number) for number in numbers})
+
+
+def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -> BlockKey:
+    """The key of the first owner's block with this label; `SCOPE/LABEL` names one where two scopes have the label.
+
+    Raises:
+        BlockMissingError: there is no such block; names those that there are.
+    """
+    for key in keys_of(owners, label):
+        if block_exists(tx, key):
+            return key
+    raise BlockMissingError(label, tuple(block.key.label for block in list_blocks(tx, owners)))
+
+
+def keys_of(owners: Sequence[tuple[Scope, str]], label: str) -> tuple[BlockKey, ...]:
+    """The keys that a label may mean, the likeliest first."""
+    scope, slash, rest = label.partition("/")
+    named = tuple(BlockKey(known, owner, rest) for known, owner in owners if slash and known.value == scope)
+    return (*(BlockKey(known, owner, label) for known, owner in owners), *named)
+
+
+def with_history(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -> tuple[Block, StoredHistory]:
+    """A block and what is stored of its history.
+
+    Raises:
+        BlockError: there is no such block, or it is damaged.
+    """
+    block = load_block(tx, find_key(tx, owners, label))
+    return block, read_history(tx, block)
+
+
+def _two_texts(history: StoredHistory, old: int, new: int) -> tuple[str, str]:
+    return text_of_version(history, old), text_of_version(history, new)

@@ -1,0 +1,217 @@
+"""Changes of memory that come from its history: undo, redo, rollback, edits of an older version, deletion.
+
+Owns: composing each with its event and its index rows in one transaction (rules R1 and R2). Must not know: how anything
+is shown, or who decided that it is allowed. Forgetting is `tools/memory_forgetting.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor
+from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockRestored, Event
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.deletion import ProposedMark, propose_deletion, propose_restoration, store_mark
+from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.errors import BlockMissingError, StaleProposalError
+from pattern_acp.memory.history import StoredHistory
+from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.merging import Conflict
+from pattern_acp.memory.permissions import Standing, action_named, explain_permission, judge
+from pattern_acp.memory.recall import index_block, remove_source
+from pattern_acp.memory.refusals import PermissionDeniedError
+from pattern_acp.memory.schemas.edits import Authoring
+from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, propose, store_change
+from pattern_acp.memory.stored import text_hash
+from pattern_acp.memory.undo import Plan
+from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of, with_history
+
+_ATTEMPTS = 5
+"""Times that a change is worked out anew because another write came between; each takes milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """What was done to a block: its text before and after, and the write that it became.
+
+    `target` is the write taken back or the version gone back to; `conflicts` are lines that two edits changed.
+    """
+
+    label: str
+    before: str
+    after: str
+    operation: Operation
+    number: int
+    target: int | None = None
+    conflicts: tuple[Conflict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A planned change, and what is recorded with it."""
+
+    block: Block
+    plan: Plan
+    reason: str
+    turn_id: TurnId | None
+    call_id: ToolCallId | None
+
+
+class MemoryReverts:
+    """Changes of the blocks that a scope sees. `turn_id` is the turn that they are recorded under."""
+
+    def __init__(self, database: Database, scope: HistoryScope, *, clock: Clock) -> None:
+        self.turn_id: TurnId | None = None
+        self._database = database
+        self._scope = scope
+        self._clock = clock
+
+    async def change(
+        self,
+        label: str,
+        plan: Callable[[StoredHistory], Plan],
+        reason: str = "",
+        *,
+        call_id: ToolCallId | None = None,
+        store: bool = True,
+    ) -> HistoryChange:
+        """Work a change out from the history of a block and record it, in one transaction.
+
+        `plan` is one of `memory/undo.py` with its number or text, as a `functools.partial`.
+
+        With `store` False nothing is written: it is what would be done.
+
+        Raises:
+            BlockError: nothing was changed, and why.
+            DatabaseError: the constellation cannot be read or written; nothing was changed.
+        """
+        for attempt in range(_ATTEMPTS):
+            block, history = await self._database.read(lambda tx: with_history(tx, self._scope.owners, label))
+            self._refuse_without_permission(block, Operation.UNDO)
+            work = _Work(block, await run_on_history(plan, history), reason, self.turn_id, call_id)
+            try:
+                if not store:
+                    return _as_change(await self._database.read(partial(self._propose, work)))
+                return _as_change(await self._database.write(partial(self._commit, work)))
+            except StaleProposalError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def delete(self, label: str, reason: str = "") -> Block:
+        """Delete a block, which can be restored; the block as it was.
+
+        Raises:
+            BlockError: there is no such block, or its permission forbids it.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+        return await self._mark(label, self._propose_deletion, BlockDeleted, reason)
+
+    async def restore(self, label: str, reason: str = "") -> Block:
+        """Bring back the block of this label that was deleted last.
+
+        Raises:
+            BlockError: none was deleted, it was forgotten, or another block has the label.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+        return await self._mark(label, self._propose_restoration, BlockRestored, reason)
+
+    def _propose_deletion(self, tx: Transaction, label: str) -> ProposedMark:
+        return propose_deletion(tx, find_key(tx, self._scope.owners, label))
+
+    def _propose_restoration(self, tx: Transaction, label: str) -> ProposedMark:
+        for key in keys_of(self._scope.owners, label):
+            try:
+                return propose_restoration(tx, key)
+            except BlockMissingError:
+                continue
+        raise BlockMissingError(label)
+
+    async def _mark(
+        self,
+        label: str,
+        propose_mark: Callable[[Transaction, str], ProposedMark],
+        kind: type[BlockDeleted] | type[BlockRestored],
+        reason: str,
+    ) -> Block:
+        turn_id = self.turn_id
+
+        def write(tx: Transaction) -> Block:
+            mark = propose_mark(tx, label)
+            block = mark.block
+            self._refuse_without_permission(block, mark.operation)
+            key = block.key
+            event = kind(block.id, key.scope, key.owner, key.label, reason, text_hash(block.text), turn_id)
+            record = self._record(tx, event, reason)
+            stored = store_mark(tx, mark, record, peer=self._scope.peer)
+            if mark.operation is Operation.DELETE:
+                remove_source(tx, block.id)
+            else:
+                index_block(tx, stored, at_ms=record.at_ms, seq=record.seq)
+            return stored
+
+        return await self._database.write(write)
+
+    def _propose(self, work: _Work, tx: Transaction) -> ProposedChange:
+        plan, scope = work.plan, self._scope
+        author = Authoring(self._clock.now_ms() // 1000, scope.actor.value, trusted=scope.actor is Actor.HUMAN)
+        change = propose(
+            tx, work.block.key, plan.edit, peer=scope.peer, head=plan.head, target=plan.target, author=author
+        )
+        return replace(change, conflicts=(*change.conflicts, *plan.conflicts))
+
+    def _commit(self, work: _Work, tx: Transaction) -> ProposedChange:
+        change = self._propose(work, tx)
+        event = committed_event(change, work.reason, turn_id=work.turn_id, call_id=work.call_id)
+        record = self._record(tx, event, work.reason)
+        store_change(tx, change, record)
+        index_block(tx, changed_block(change, record.at_ms), at_ms=record.at_ms, seq=record.seq)
+        return change
+
+    def _record(self, tx: Transaction, event: Event, reason: str) -> WriteRecord:
+        scope, at_ms = self._scope, self._clock.now_ms()
+        appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
+        return WriteRecord(appended.seq, scope.actor, scope.origin, reason, at_ms)
+
+    def _refuse_without_permission(self, block: Block, operation: Operation) -> None:
+        if judge(block.permission, action_named(operation), self._scope.actor) is Standing.DENIED:
+            raise PermissionDeniedError(block.key.label, explain_permission(block.permission) + ".")
+
+
+def committed_event(
+    change: ProposedChange, reason: str, *, turn_id: TurnId | None = None, call_id: ToolCallId | None = None
+) -> BlockCommitted:
+    """The event that records a change of text."""
+    key = change.block.key
+    return BlockCommitted(
+        block_id=change.block.id,
+        scope=key.scope.value,
+        owner=key.owner,
+        label=key.label,
+        operation=change.operation.value,
+        reason=reason,
+        before_hash=change.before_hash,
+        after_hash=change.after_hash,
+        frontiers_before=change.frontiers_before.hex(),
+        frontiers_after=change.frontiers_after.hex(),
+        turn_id=turn_id,
+        call_id=call_id,
+        target=change.target,
+    )
+
+
+def _as_change(change: ProposedChange) -> HistoryChange:
+    return HistoryChange(
+        label=change.block.key.label,
+        before=change.block.text,
+        after=change.text,
+        operation=change.operation,
+        number=change.number,
+        target=change.target,
+        conflicts=change.conflicts,
+    )

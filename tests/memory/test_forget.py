@@ -1,0 +1,307 @@
+"""Forgetting, on a real file: nothing of the words is left in it."""
+
+from collections.abc import AsyncGenerator
+from functools import partial
+
+import loro
+import pytest
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import MessageId, RandomIds, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal import events
+from pattern_acp.journal.reader import ChainReport, read_stream, verify_stream
+from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.archive import NewEntry, insert_entry, list_entries
+from pattern_acp.memory.blame import blame_lines
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.errors import BlockMissingError, UndoConflictError, UnusableEditError, VersionError
+from pattern_acp.memory.history import read_history
+from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.store import list_blocks
+from pattern_acp.memory.undo import plan_undo
+from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from pattern_acp.tools.base import MemoryEdit
+from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
+from pattern_acp.tools.memory_forgetting import MemoryForgetting
+from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
+from pattern_acp.tools.memory_reverts import MemoryReverts
+
+SECRET = "quartzvejle 58213 belongs to the vault"
+OWNERS = ((Scope.PERSONA, "tester"), (Scope.PROJECT, "/project"))
+SCOPE = HistoryScope(OWNERS, CONSTELLATION_STREAM, Actor.HUMAN, Origin.PERSON, peer=99)
+SESSION = SessionId("ses_1")
+TURN = TurnId("turn_1")
+
+
+@pytest.fixture
+async def constellation() -> AsyncGenerator[Constellation, None]:
+    async with temporary_constellation() as opened:
+        yield opened
+
+
+def memory_in(constellation: Constellation) -> ConstellationMemory:
+    owner = MemoryOwner("tester", "/project", SESSION)
+    return ConstellationMemory(
+        constellation.database, owner, clock=constellation.clock, ids=RandomIds(), peer=99, writer=PERSON
+    )
+
+
+def forgetting(constellation: Constellation) -> MemoryForgetting:
+    return MemoryForgetting(constellation.database, SCOPE, clock=constellation.clock)
+
+
+def history(constellation: Constellation) -> MemoryHistory:
+    return MemoryHistory(constellation.database, OWNERS)
+
+
+async def write(constellation: Constellation, text: str, *, label: str = "human", reason: str = "") -> None:
+    await memory_in(constellation).commit(MemoryEdit(label, "append", text, reason=reason), None)
+
+
+def raw_files(constellation: Constellation) -> bytes:
+    folder = constellation.path.parent
+    return b"".join(path.read_bytes() for path in folder.iterdir() if path.name.startswith("constellation.db"))
+
+
+def plant_conversation(tx: Transaction, secret: str) -> None:
+    """A session in which the words are everywhere that words can be."""
+    say = partial(append, tx, SESSION, at_ms=1)
+    created = say(events.SessionCreated("/w", (), "tester", "id", "m", "ask"), actor=Actor.HUMAN, origin=Origin.EDITOR)
+    new = NewSession(SESSION, "/w", (), "tester", "id", "m", "ask")
+    create_session(tx, new, seq=created.seq, at_ms=1)
+    prompt = Message(MessageId("msg_1"), Role.USER, (TextPart(f"Please remember: {secret}."),))
+    arguments = f'{{"label": "human", "text": "- {secret}"}}'
+    call = ToolCallPart(ToolCallId("call_1"), "memory_write", arguments)
+    answer = Message(MessageId("msg_2"), Role.ASSISTANT, (TextPart(f"Noted that {secret}. " * 300), call))
+    raw = {"label": "human", "text": f"- {secret}"}
+    view = ToolCallView(ToolCallId("call_1"), "memory_write", "Write memory", ToolKind.EDIT, raw)
+    diff = DiffContent("/memory/human.md", "", f"- {secret}\n")
+    title = f"Please remember: {secret[:20]}…"
+    for event in (
+        events.TurnStarted(TURN, prompt),
+        events.SessionTitled(title),
+        events.MessagePartial(TURN, MessageId("msg_2"), f"Noted that {secret[:12]}", ""),
+        events.MessageRecorded(TURN, answer),
+        events.ToolCallStarted(TURN, view),
+        events.ToolCallFinished(TURN, ToolCallId("call_1"), ToolCallStatus.COMPLETED, secret, (diff,)),
+    ):
+        last = say(event, actor=Actor.PERSONA, origin=Origin.MODEL)
+    set_title(tx, SESSION, title, seq=last.seq, at_ms=1)
+    for kind, message in (("user", prompt), ("assistant", answer)):
+        index_message(
+            tx,
+            session_id=SESSION,
+            owner="/project",
+            kind="user" if kind == "user" else "assistant",
+            message_id=message.message_id,
+            text=message.text,
+            at_ms=1,
+            seq=last.seq,
+        )
+
+
+async def verified(constellation: Constellation, stream: str) -> ChainReport:
+    return await constellation.database.read(lambda tx: verify_stream(tx, stream))
+
+
+async def test_nothing_of_a_forgotten_passage_is_left_in_the_files(constellation: Constellation):
+    await write(constellation, "- likes tea")
+    await write(constellation, f"- {SECRET}", reason=f"They said that {SECRET}.")
+    await write(constellation, "- works at night")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+    assert SECRET.encode() in raw_files(constellation)
+
+    report = await forgetting(constellation).forget("human", SECRET, "It was private.")
+    await constellation.database.close()
+
+    left = raw_files(constellation)
+    assert report.clean
+    for words in (SECRET, "quartzvejl", "58213", "the vault"):
+        assert words.encode() not in left
+    assert b"works at night" in left
+
+
+async def test_no_stored_document_holds_the_words_in_a_packed_form(constellation: Constellation):
+    await write(constellation, f"- {SECRET}\n" * 3)
+    await write(constellation, "- works at night")
+    await forgetting(constellation).forget("human", SECRET)
+
+    def documents(tx: Transaction) -> list[object]:
+        rows = tx.all(
+            "SELECT base FROM blocks UNION SELECT data FROM block_updates UNION SELECT snapshot FROM block_archives"
+        )
+        return [row[0] for row in rows if row[0]]
+
+    stored = await constellation.database.read(documents)
+    assert len(stored) >= 3
+    for part in stored:
+        assert isinstance(part, bytes)
+        document = loro.LoroDoc()
+        document.import_(part)
+        operations = document.export_json_updates(loro.VersionVector(), document.oplog_vv)
+        assert "quartz" not in operations + str(document.get_deep_value())
+
+
+async def test_the_rest_of_the_block_stays_and_still_knows_its_authors(constellation: Constellation):
+    await write(constellation, "- likes tea")
+    await write(constellation, f"- {SECRET}")
+    await write(constellation, "- works at night")
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert report.after == "- likes tea\n- works at night"
+    (block,) = [
+        b for b in await constellation.database.read(lambda tx: list_blocks(tx, OWNERS)) if b.key.label == "human"
+    ]
+    stored = await constellation.database.read(lambda tx: read_history(tx, block))
+    assert [line.number for line in blame_lines(stored)] == [2, 4]
+
+
+async def test_the_chain_still_holds_and_says_what_was_redacted(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+    report = await forgetting(constellation).forget("human", SECRET, f"Because {SECRET} is private.")
+    checked = await verified(constellation, SESSION)
+    assert checked.ok
+    assert checked.redacted == report.events >= 5
+    assert (await verified(constellation, CONSTELLATION_STREAM)).ok
+    recorded = await constellation.database.read(lambda tx: read_stream(tx, CONSTELLATION_STREAM))
+    (event,) = [one.event for one in recorded if isinstance(one.event, events.BlockForgotten)]
+    assert event.reason == "Because [forgotten] is private."
+    assert (event.label, event.whole) == ("human", False)
+
+
+async def test_a_redaction_that_nobody_audited_breaks_the_chain(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+    await forgetting(constellation).forget("human", SECRET)
+
+    def tamper(tx: Transaction) -> None:
+        tx.execute(
+            "INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms)"
+            " SELECT seq, (SELECT max(last_seq) FROM redactions), payload_hash, 1 FROM events"
+            " WHERE kind = 'session_created'"
+        )
+
+    await constellation.database.write(tamper)
+    checked = await verified(constellation, SESSION)
+    assert not checked.ok
+    assert "another way" in checked.problem
+
+
+async def test_events_are_append_only_again_afterwards(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await forgetting(constellation).forget("human", SECRET)
+    with pytest.raises(Exception, match="append-only"):
+        await constellation.database.write(lambda tx: tx.execute("UPDATE events SET at_ms = 0"))
+
+
+async def test_the_conversation_can_still_be_read(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+    report = await forgetting(constellation).forget("human", SECRET)
+    recorded = await constellation.database.read(lambda tx: read_stream(tx, SESSION))
+    (prompt,) = [one.event for one in recorded if isinstance(one.event, events.TurnStarted)]
+    assert prompt.message.text == "Please remember: [forgotten]."
+    assert report.messages == 2
+    row = await constellation.database.read(lambda tx: get_session(tx, SESSION))
+    assert row is not None
+    assert row.title == "Please remember: [forgotten]…"
+
+
+async def test_archival_entries_with_the_words_are_deleted(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+
+    def archive(tx: Transaction) -> None:
+        appended = append(
+            tx, CONSTELLATION_STREAM, events.SessionClosed(), actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=1
+        )
+        for number, text in enumerate((f"Long ago: {SECRET}.", "harmless")):
+            new = NewEntry(f"entry_{number}", Scope.PROJECT, "/project", text, Actor.PERSONA, Origin.MODEL, "")
+            insert_entry(tx, new, at_ms=1, seq=appended.seq)
+
+    await constellation.database.write(archive)
+    report = await forgetting(constellation).forget("human", SECRET)
+    entries = await constellation.database.read(lambda tx: list_entries(tx, OWNERS, limit=10))
+    assert report.archived == 1
+    assert [entry.text for entry in entries] == ["harmless"]
+
+
+async def test_a_whole_block_is_gone_with_its_history_and_cannot_be_restored(constellation: Constellation):
+    await write(constellation, "- an early line that was replaced later")
+    await memory_in(constellation).commit(MemoryEdit("human", "rewrite", f"- {SECRET}"), None)
+    report = await forgetting(constellation).forget("human", None, "The person wanted it.")
+    assert report.whole
+    await constellation.database.close()
+    left = raw_files(constellation)
+    assert SECRET.encode() not in left
+    assert b"an early line" not in left
+
+
+async def test_a_forgotten_block_is_neither_listed_nor_restored(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await forgetting(constellation).forget("human")
+    assert await history(constellation).deleted() == ()
+    with pytest.raises(BlockMissingError):
+        await MemoryReverts(constellation.database, SCOPE, clock=constellation.clock).restore("human")
+
+
+async def test_a_deleted_block_can_be_forgotten(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await MemoryReverts(constellation.database, SCOPE, clock=constellation.clock).delete("human")
+    await forgetting(constellation).forget("human", SECRET)
+    await constellation.database.close()
+    assert SECRET.encode() not in raw_files(constellation)
+
+
+async def test_versions_before_the_forgetting_are_gone_but_their_authors_stay(constellation: Constellation):
+    await write(constellation, f"- {SECRET}", reason=f"heard: {SECRET}")
+    await forgetting(constellation).forget("human", SECRET)
+    log = await history(constellation).log("human")
+    assert [write.operation for write in log] == ["forget", "append", "create"]
+    assert log[1].reason == "heard: [forgotten]"
+    with pytest.raises(VersionError, match="forgotten with write 3"):
+        await history(constellation).show("human", 2)
+
+
+async def test_what_was_forgotten_cannot_be_undone(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await forgetting(constellation).forget("human", SECRET)
+    reverts = MemoryReverts(constellation.database, SCOPE, clock=constellation.clock)
+    for number in (2, 3):
+        with pytest.raises(UndoConflictError, match="forgotten"):
+            await reverts.change("human", partial(plan_undo, number=number))
+
+
+async def test_the_block_goes_on_after_forgetting(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await forgetting(constellation).forget("human", SECRET)
+    for number in range(40):
+        await write(constellation, f"- line {number}")
+    reverts = MemoryReverts(constellation.database, SCOPE, clock=constellation.clock)
+    change = await reverts.change("human", plan_undo)
+    assert change.after.endswith("- line 38")
+    assert (await history(constellation).show("human", 4)).text == "- line 0"
+
+
+async def test_other_blocks_with_the_words_are_named(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await write(constellation, f"- {SECRET}", label="project")
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert report.others == ("project",)
+
+
+async def test_backups_beside_the_file_are_named(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    backup = constellation.path.with_name("constellation.v1.5.backup.db")
+    backup.write_bytes(b"")
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert report.backups == (backup,)
+
+
+async def test_a_passage_that_is_too_short_is_refused(constellation: Constellation):
+    await write(constellation, "- abc")
+    with pytest.raises(UnusableEditError, match="at least 4 characters"):
+        await forgetting(constellation).forget("human", " abc ")
