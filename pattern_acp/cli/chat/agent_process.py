@@ -26,6 +26,9 @@ END_SECONDS = 2.5
 
 KILL_SECONDS = 0.5
 
+LAST_WORDS_SECONDS = 2
+"""How long the exit code and the last words of an agent that is gone are waited for."""
+
 
 @dataclass(slots=True)
 class AgentProcess:
@@ -40,7 +43,7 @@ class AgentProcess:
 
     async def gone(self) -> AgentGoneError:
         """Why it is gone; waits a moment for its exit code and last words."""
-        with anyio.move_on_after(1):
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
             await self.process.wait()
             await self.drained.wait()
         lines = [line.strip() for line in self.words.decode("utf-8", "replace").splitlines() if line.strip()]
