@@ -106,7 +106,7 @@ class TurnLoop:
         await self._sink.record(Fact(requested, Actor.SYSTEM))
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
-            await read_stream(self._model.provider, request, assembly, self._sink)
+            await read_stream(self._model.provider, request, assembly, self._sink, turn_id)
         except BaseException:
             # Cancelled or failed: what came is kept and marked, then the error goes on.
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):

@@ -5,10 +5,12 @@ from dataclasses import field
 
 import anyio
 
-from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId
+from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.base import (
     Provider,
     ProviderEvent,
@@ -25,7 +27,7 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, TurnSink
+from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, TurnSink
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ async def read_stream(
     request: ProviderRequest,
     assembly: MessageAssembly,
     sink: TurnSink,
+    turn_id: TurnId,
 ) -> None:
     """Stream `request` into `assembly`, showing text as it comes and committing it once a second.
 
@@ -114,14 +117,16 @@ async def read_stream(
         async with anyio.create_task_group() as group:
             group.start_soon(_commit_every_second, sink)
             async with provider.stream(request) as events:
-                await _consume(events, assembly, sink)
+                await _consume(events, assembly, sink, turn_id)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as group_error:
         # A task group wraps what its body raises; the turn's boundary wants the error itself.
         raise single_error(group_error) from group_error
 
 
-async def _consume(events: AsyncIterator[ProviderEvent], assembly: MessageAssembly, sink: TurnSink) -> None:
+async def _consume(
+    events: AsyncIterator[ProviderEvent], assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId
+) -> None:
     async for event in events:
         assembly.take(event)
         match event:
@@ -129,10 +134,18 @@ async def _consume(events: AsyncIterator[ProviderEvent], assembly: MessageAssemb
                 await sink.show(TextStreamed(assembly.message_id, text))
             case ThinkingDelta(text) if text:
                 await sink.show(ThinkingStreamed(assembly.message_id, text))
-            case Retrying(sentence=sentence):
-                await sink.show(ThinkingStreamed(assembly.message_id, f"{sentence}\n"))
+            case Retrying():
+                await _tell_of_retry(event, assembly, sink, turn_id)
             case _:
                 pass
+
+
+async def _tell_of_retry(event: Retrying, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
+    """A thought of its own, which a replay shows as well and the model never sees."""
+    message_id = MessageId(f"{assembly.message_id}_retry{event.attempt}")
+    message = Message(message_id, Role.ASSISTANT, (ThinkingPart(event.sentence),))
+    await sink.show(ThinkingStreamed(message_id, event.sentence))
+    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
 
 
 async def _commit_every_second(sink: TurnSink) -> None:

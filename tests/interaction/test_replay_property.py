@@ -3,6 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.providers.base import Retrying
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import FULL_CLIENT, running_agent
 from pattern_acp.testing.requests import updates_of
@@ -28,8 +29,14 @@ tool_calls = st.sampled_from(
         calls_raw("read_file", "{not json"),
     ]
 )
-working = st.tuples(st.lists(st.one_of(texts, thoughts), max_size=3), st.lists(tool_calls, min_size=1, max_size=3))
-answering = st.tuples(st.lists(st.one_of(texts, thoughts), max_size=3), st.booleans())
+RETRIED: Turn = (Retrying(1, 10, "Busy; trying again."),)
+"""A request is tried again only before any content."""
+
+spoken = st.tuples(st.sampled_from([(), RETRIED]), st.lists(st.one_of(texts, thoughts), max_size=3)).map(
+    lambda pieces: [pieces[0], *pieces[1]]
+)
+working = st.tuples(spoken, st.lists(tool_calls, min_size=1, max_size=3))
+answering = st.tuples(spoken, st.booleans())
 
 
 def joined(pieces: list[Turn]) -> Turn:
