@@ -25,7 +25,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database"]
+__all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
 
 T = TypeVar("T")
 
@@ -182,6 +182,20 @@ async def open_database(
     finally:
         await reader.close_within(_CLOSE_SECONDS / 2)
         await writer.close_within(_CLOSE_SECONDS)
+
+
+def read_file(path: Path, function: Callable[[Transaction], T]) -> T:
+    """Run `function` on one snapshot of the constellation at `path`, on this thread: for a process that has no loop.
+
+    Raises:
+        DatabaseError: the file cannot be read, or `function` tried to write.
+    """
+    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        return driver.read(function)
+    finally:
+        driver.close()
 
 
 def _facts(driver: ApswConnection, version: int) -> DatabaseFacts:

@@ -103,15 +103,19 @@ def read_write(tx: Transaction, block: Block, number: int) -> Write:
 
 
 def read_history(tx: Transaction, block: Block) -> StoredHistory:
-    """Everything that is stored of the block's history; cheap beside what is then done with it.
+    """Everything that is stored of the block's history up to `block` as it was read.
 
     Raises:
         BlockCorruptError: a write is missing.
     """
-    writes = tuple(_write_data(row) for row in tx.all(_QUERIES["read_history"], {"block_id": block.id}))
+    rows = tx.all(_QUERIES["read_history"], {"block_id": block.id, "head": block.head_update})
+    writes = tuple(_write_data(row) for row in rows)
     if [write.number for write in writes] != list(range(1, block.head_update + 1)):
         raise BlockCorruptError(block.key.label, "a write is missing from its history")
     archive = tx.one(_QUERIES["read_archive"], {"block_id": block.id})
+    if archive is not None and columns.integer(archive[1]) > block.head_update:
+        # Made after the block was read; the updates hold all of it too.
+        archive = None
     return StoredHistory(
         label=block.key.label,
         text=block.text,

@@ -2,18 +2,21 @@
 
 Owns: the choice between a thread and a process of its own, and carrying errors over. Must not know: what the work is.
 loro never lets go of the interpreter's lock, so a history of 100,000 edits would stop everything for seconds, even from
-a thread (memory.md section 1.4).
+a thread (memory.md section 1.4); reading its rows and handing them over would too, so the other process reads them.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio.to_process
 import anyio.to_thread
 
-from pattern_acp.domain.errors import BlockError
+from pattern_acp.db.connection import Database, read_file
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.history import StoredHistory
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.history import StoredHistory, read_history
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,22 +30,30 @@ between which other threads run; starting a process costs about as much."""
 class _Failure:
     """An error on its way between processes: ours take other arguments than pickle would give them."""
 
-    kind: type[BlockError]
+    kind: type[PatternError]
     message: str
     fields: dict[str, object]
 
 
 async def run_on_history(
-    work: Callable[Concatenate[StoredHistory, P], T], history: StoredHistory, *args: P.args, **kwargs: P.kwargs
+    database: Database,
+    block: Block,
+    work: Callable[Concatenate[StoredHistory, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> T:
-    """What `work(history, …)` returns. It must be a function of a module, and pure.
+    """What `work(history, …)` returns for the history of `block` up to the version that was read.
+
+    `work` must be pure and can be pickled: a function of a module, or a `functools.partial` of one.
 
     Raises:
-        BlockError: what `work` raises.
+        BlockError: what `work` raises, or the history is damaged.
+        DatabaseError: the constellation cannot be read.
     """
-    if len(history.writes) <= WORKER_WRITES:
+    if block.head_update <= WORKER_WRITES:
+        history = await database.read(lambda tx: read_history(tx, block))
         return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
-    outcome = await anyio.to_process.run_sync(_attempt, work, history, args, kwargs, cancellable=True)
+    outcome = await anyio.to_process.run_sync(_attempt, database.path, block, work, args, kwargs, cancellable=True)
     if isinstance(outcome, _Failure):
         error = outcome.kind.__new__(outcome.kind, outcome.message)
         error.__dict__.update(outcome.fields)
@@ -51,9 +62,11 @@ async def run_on_history(
 
 
 def _attempt(
-    work: Callable[..., T], history: StoredHistory, args: tuple[object, ...], kwargs: dict[str, object]
+    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> T | _Failure:
+    """Runs in the other process."""
     try:
+        history = read_file(path, lambda tx: read_history(tx, block))
         return work(history, *args, **kwargs)
-    except BlockError as error:
+    except PatternError as error:
         return _Failure(type(error), str(error), dict(error.__dict__))

@@ -218,10 +218,10 @@ JOIN events AS e ON e.seq = u.last_seq
 WHERE u.block_id = :block_id AND u.number = :number;
 
 -- name: read_history
--- All writes of a block, oldest first, as history is worked out from them.
+-- The writes of a block up to a number, oldest first, as history is worked out from them.
 SELECT number, operation, target, data, frontiers_after
 FROM block_updates
-WHERE block_id = :block_id
+WHERE block_id = :block_id AND number <= :head
 ORDER BY number;
 
 -- name: store_archive
@@ -235,6 +235,14 @@ ON CONFLICT (block_id) DO UPDATE SET upto = excluded.upto, snapshot = excluded.s
 SELECT id, item, text
 FROM search_entries
 WHERE source = :source;
+
+-- name: read_newest_entries
+-- What was indexed last of one block, newest first.
+SELECT id, item, text
+FROM search_entries
+WHERE source = :source
+ORDER BY id DESC
+LIMIT 1000;
 
 -- name: insert_entry
 -- One passage for search.

@@ -1,12 +1,29 @@
-"""A block's history without a constellation, for tests of what is worked out from it.
+"""Histories of blocks for tests: one without a constellation, and writes into a constellation with their events.
 
-Owns: writing to a document and keeping every write as the store does. Must not know: SQL.
+Owns: nothing that a test does not hand in. Must not know: sessions.
 """
 
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, plan_edit
 from pattern_acp.memory.history import StoredHistory, WriteData
+from pattern_acp.memory.recall import index_block
+from pattern_acp.memory.schemas.edits import AnyEdit
+from pattern_acp.memory.store import (
+    ProposedChange,
+    WriteRecord,
+    block_exists,
+    changed_block,
+    propose,
+    propose_creation,
+    store_change,
+)
 from pattern_acp.memory.undo import Plan
+from pattern_acp.tools.memory_reverts import committed_event
 
 LABEL = "notes"
 
@@ -65,3 +82,26 @@ class RecordedBlock:
             archive=self._document.full_snapshot(),
             archive_upto=self.head,
         )
+
+
+def record_creation(tx: Transaction, spec: BlockSpec, block_id: str) -> Block:
+    """Make a block, with its event and its index rows."""
+    return _record(tx, propose_creation(spec, BlockId(block_id), peer=11), at_ms=1, reason="a test")
+
+
+def record_edit(
+    tx: Transaction, key: BlockKey, edit: AnyEdit, *, at_ms: int = 2, reason: str = "a test", peer: int = 11
+) -> Block:
+    """Edit a block, which is made first when there is none, with the event and the index rows."""
+    if not block_exists(tx, key):
+        record_creation(tx, BlockSpec(key, "For tests."), f"block_{key.owner}_{key.label}")
+    return _record(tx, propose(tx, key, edit, peer=peer), at_ms=at_ms, reason=reason)
+
+
+def _record(tx: Transaction, change: ProposedChange, *, at_ms: int, reason: str) -> Block:
+    event = committed_event(change, reason)
+    appended = append(tx, CONSTELLATION_STREAM, event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=at_ms)
+    store_change(tx, change, WriteRecord(appended.seq, Actor.PERSONA, Origin.MODEL, reason, at_ms))
+    block = changed_block(change, at_ms)
+    index_block(tx, block, at_ms=at_ms, seq=appended.seq)
+    return block

@@ -47,7 +47,7 @@ from pattern_acp.memory.forget import (
     words_of_block,
 )
 from pattern_acp.memory.forgotten import MARK, Forgotten, forget_passage
-from pattern_acp.memory.history import StoredHistory, read_history
+from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.recall import index_block, remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
@@ -133,17 +133,12 @@ class MemoryForgetting:
         raise AssertionError("the last attempt returns or raises")
 
     async def _search(self, label: str, passage: str | None) -> _Search:
-        def read(tx: Transaction) -> tuple[Block, StoredHistory | None]:
-            block = self._find(tx, label)
-            return block, read_history(tx, block) if passage is None else None
-
-        block, history = await self._database.read(read)
+        block = await self._database.read(lambda tx: self._find(tx, label))
         nearby: Forgotten | None = None
-        if history is None:
-            words = forget_passage(passage or "")
+        if passage is not None:
+            words = forget_passage(passage)
         else:
-            words = await run_on_history(words_of_block, history)
-            nearby = await run_on_history(words_of_block, history, _SHORTEST_NEARBY)
+            words, nearby = await run_on_history(self._database, block, _words_of_whole)
 
         def look(tx: Transaction) -> tuple[tuple[int, ...], int]:
             return find_events(tx, words.is_in), newest_event(tx)
@@ -236,6 +231,10 @@ def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedac
     # An unfinished message may end in the middle of the words, where nothing recognises them.
     planned = [one for one in planned if one.seq not in partial]
     return (*planned, *plan_redaction(tx, tuple(partial), _without_text))
+
+
+def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:
+    return words_of_block(history), words_of_block(history, _SHORTEST_NEARBY)
 
 
 def _without_text(payload: JsonObject) -> JsonObject:

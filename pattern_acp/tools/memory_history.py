@@ -17,7 +17,6 @@ from pattern_acp.memory.history import (
     StoredHistory,
     Write,
     list_writes,
-    read_history,
     read_write,
     text_of_version,
 )
@@ -125,14 +124,14 @@ class MemoryHistory:
             DatabaseError: the constellation cannot be read.
         """
 
-        def read(tx: Transaction) -> tuple[Block, Write, StoredHistory | None]:
+        def read(tx: Transaction) -> tuple[Block, Write]:
             block = self._load(tx, label)
-            wanted = block.head_update if number is None else number
-            history = None if wanted == block.head_update else read_history(tx, block)
-            return block, read_write(tx, block, wanted), history
+            return block, read_write(tx, block, block.head_update if number is None else number)
 
-        block, write, history = await self._database.read(read)
-        text = block.text if history is None else await run_on_history(text_of_version, history, write.number)
+        block, write = await self._database.read(read)
+        text = block.text
+        if write.number != block.head_update:
+            text = await run_on_history(self._database, block, text_of_version, write.number)
         return Version(block, write, text)
 
     async def compare(self, label: str, old: int, new: int | None = None) -> Versions:
@@ -142,10 +141,10 @@ class MemoryHistory:
             BlockError: see `show`.
             DatabaseError: the constellation cannot be read.
         """
-        history = await self._history(label)
-        newer = history.head if new is None else new
-        before, after = await run_on_history(_two_texts, history, old, newer)
-        return Versions(history.label, old, newer, before, after)
+        block = await self._database.read(lambda tx: self._load(tx, label))
+        newer = block.head_update if new is None else new
+        before, after = await run_on_history(self._database, block, _two_texts, old, newer)
+        return Versions(block.key.label, old, newer, before, after)
 
     async def blame(self, label: str) -> Blamed:
         """Who wrote each line, when, why and where.
@@ -154,8 +153,8 @@ class MemoryHistory:
             BlockError: there is no such block, or it is damaged.
             DatabaseError: the constellation cannot be read.
         """
-        block, history = await self._database.read(lambda tx: with_history(tx, self._owners, label))
-        lines = await run_on_history(blame_lines, history)
+        block = await self._database.read(lambda tx: self._load(tx, label))
+        lines = await run_on_history(self._database, block, blame_lines)
         writes = await self._writes(block, {line.number for line in lines})
         return Blamed(block, lines, writes)
 
@@ -166,8 +165,8 @@ class MemoryHistory:
             BlockError: there is no such block, or it is damaged.
             DatabaseError: the constellation cannot be read.
         """
-        block, history = await self._database.read(lambda tx: with_history(tx, self._owners, label))
-        spans = await run_on_history(blame_range, history, start, end)
+        block = await self._database.read(lambda tx: self._load(tx, label))
+        spans = await run_on_history(self._database, block, blame_range, start, end)
         writes = await self._writes(block, {span.number for span in spans})
         return tuple(
             BlamedRange(span.start, span.end, block.text[span.start : span.end], writes[span.number]) for span in spans
@@ -175,9 +174,6 @@ class MemoryHistory:
 
     def _load(self, tx: Transaction, label: str) -> Block:
         return load_block(tx, find_key(tx, self._owners, label))
-
-    async def _history(self, label: str) -> StoredHistory:
-        return (await self._database.read(lambda tx: with_history(tx, self._owners, label)))[1]
 
     async def _writes(self, block: Block, numbers: set[int]) -> dict[int, Write]:
         return await self._database.read(lambda tx: {number: read_write(tx, block, number) for number in numbers})
@@ -200,16 +196,6 @@ def keys_of(owners: Sequence[tuple[Scope, str]], label: str) -> tuple[BlockKey, 
     scope, slash, rest = label.partition("/")
     named = tuple(BlockKey(known, owner, rest) for known, owner in owners if slash and known.value == scope)
     return (*(BlockKey(known, owner, label) for known, owner in owners), *named)
-
-
-def with_history(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -> tuple[Block, StoredHistory]:
-    """A block and what is stored of its history.
-
-    Raises:
-        BlockError: there is no such block, or it is damaged.
-    """
-    block = load_block(tx, find_key(tx, owners, label))
-    return block, read_history(tx, block)
 
 
 def _two_texts(history: StoredHistory, old: int, new: int) -> tuple[str, str]:

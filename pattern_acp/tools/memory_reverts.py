@@ -26,10 +26,10 @@ from pattern_acp.memory.permissions import Standing, action_named, explain_permi
 from pattern_acp.memory.recall import index_block, remove_source
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.schemas.edits import Authoring
-from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, propose, store_change
+from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, load_block, propose, store_change
 from pattern_acp.memory.stored import text_hash
 from pattern_acp.memory.undo import Plan
-from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of, with_history
+from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _ATTEMPTS = 5
 """Times that a change is worked out anew because another write came between; each takes milliseconds."""
@@ -91,9 +91,10 @@ class MemoryReverts:
             DatabaseError: the constellation cannot be read or written; nothing was changed.
         """
         for attempt in range(_ATTEMPTS):
-            block, history = await self._database.read(lambda tx: with_history(tx, self._scope.owners, label))
+            block = await self._database.read(lambda tx: load_block(tx, find_key(tx, self._scope.owners, label)))
             self._refuse_without_permission(block, Operation.UNDO)
-            work = _Work(block, await run_on_history(plan, history), reason, self.turn_id, call_id)
+            planned = await run_on_history(self._database, block, plan)
+            work = _Work(block, planned, reason, self.turn_id, call_id)
             try:
                 if not store:
                     return _as_change(await self._database.read(partial(self._propose, work)))

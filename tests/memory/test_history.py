@@ -11,13 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockRestored
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory import history_worker
-from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
+from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace, Rewrite
 from pattern_acp.memory.errors import (
     BlockCorruptError,
@@ -27,24 +25,14 @@ from pattern_acp.memory.errors import (
     UnusableEditError,
     VersionError,
 )
-from pattern_acp.memory.history import StoredHistory, WriteData, list_writes, read_history, text_of_version
+from pattern_acp.memory.history import StoredHistory, list_writes, read_history, text_of_version
 from pattern_acp.memory.history_worker import WORKER_WRITES, run_on_history
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.recall import index_block
 from pattern_acp.memory.refusals import PermissionDeniedError
-from pattern_acp.memory.store import (
-    ProposedChange,
-    WriteRecord,
-    changed_block,
-    load_block,
-    propose,
-    propose_creation,
-    store_change,
-)
+from pattern_acp.memory.store import load_block
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
-from pattern_acp.testing.history import RecordedBlock
-from pattern_acp.testing.memory import append_memory_event
+from pattern_acp.testing.history import record_creation, record_edit
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 
@@ -61,24 +49,13 @@ async def constellation() -> AsyncGenerator[Constellation, None]:
         yield opened
 
 
-def store(tx: Transaction, change: ProposedChange, *, at_ms: int = 1, reason: str = "a test") -> None:
-    seq = append_memory_event(tx, change, at_ms=at_ms)
-    store_change(tx, change, WriteRecord(seq, Actor.PERSONA, Origin.MODEL, reason, at_ms))
-    index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=seq)
-
-
 def create(tx: Transaction, text: str = "one", permission: Permission = Permission.READ_WRITE) -> None:
-    spec = BlockSpec(KEY, "For tests.", text, permission=permission)
-    store(tx, propose_creation(spec, BlockId("block_1"), peer=11))
-
-
-def edit(tx: Transaction, change: BlockEdit, *, at_ms: int = 2, peer: int = 11, reason: str = "a test") -> None:
-    store(tx, propose(tx, KEY, change, peer=peer), at_ms=at_ms, reason=reason)
+    record_creation(tx, BlockSpec(KEY, "For tests.", text, permission=permission), "block_1")
 
 
 async def write(constellation: Constellation, *edits: BlockEdit) -> None:
     for change in edits:
-        await constellation.database.write(partial(edit, change=change))
+        await constellation.database.write(partial(record_edit, key=KEY, edit=change))
 
 
 def history(constellation: Constellation) -> MemoryHistory:
@@ -94,7 +71,9 @@ async def text_of(constellation: Constellation) -> str:
 
 
 async def test_the_log_tells_each_write_with_what_it_did(constellation: Constellation):
-    await constellation.database.write(lambda tx: edit(tx, Append("two\nthree"), at_ms=5, reason="They said so."))
+    await constellation.database.write(
+        lambda tx: record_edit(tx, KEY, Append("two\nthree"), at_ms=5, reason="They said so.")
+    )
     await write(constellation, Replace("two", "2"))
     newest, second, first = await history(constellation).log("notes")
     assert (first.number, first.operation, first.size, first.lines_added) == (1, "create", 3, 1)
@@ -268,7 +247,7 @@ async def test_a_restored_block_can_be_written_blamed_and_undone(constellation: 
 async def test_a_label_can_be_made_again_and_then_the_older_block_waits(constellation: Constellation):
     await reverts(constellation).delete("notes")
     spec = BlockSpec(KEY, "Again.", "anew")
-    await constellation.database.write(lambda tx: store(tx, propose_creation(spec, BlockId("block_2"), peer=11)))
+    await constellation.database.write(lambda tx: record_creation(tx, spec, "block_2"))
     with pytest.raises(LabelTakenError, match="delete that one"):
         await reverts(constellation).restore("notes")
     await reverts(constellation).delete("notes")
@@ -318,7 +297,7 @@ async def test_an_unknown_label_names_those_that_there_are(constellation: Conste
 
 async def test_a_scope_before_the_label_chooses_between_two_blocks_of_one_label(constellation: Constellation):
     spec = BlockSpec(BlockKey(Scope.PROJECT, "/project", "notes"), "Of the project.", "of the project")
-    await constellation.database.write(lambda tx: store(tx, propose_creation(spec, BlockId("block_2"), peer=11)))
+    await constellation.database.write(lambda tx: record_creation(tx, spec, "block_2"))
     assert (await history(constellation).show("notes")).text == "one"
     assert (await history(constellation).show("project/notes")).text == "of the project"
 
@@ -326,11 +305,22 @@ async def test_a_scope_before_the_label_chooses_between_two_blocks_of_one_label(
 # A long history is worked on in a process of its own.
 
 
-def long_history(text: str, count: int) -> StoredHistory:
-    block = RecordedBlock(text)
-    made = block.history()
-    marks = tuple(WriteData(number, "append", None, b"", made.writes[0].frontiers) for number in range(2, count + 1))
-    return StoredHistory(made.label, made.text, count, 1, (*made.writes, *marks), made.archive, 1)
+async def long_block(constellation: Constellation) -> Block:
+    """The block as if it had more writes than are worked on in this process."""
+    await write(constellation, Append("two"))
+
+    def fill(tx: Transaction) -> None:
+        tx.execute(
+            "WITH RECURSIVE n (number) AS (SELECT 3 UNION ALL SELECT number + 1 FROM n WHERE number < :last)"
+            " INSERT INTO block_updates"
+            " SELECT block_id, n.number, x'', frontiers_after, frontiers_after, peer, actor, origin, 'restore', reason,"
+            " at_ms, last_seq, NULL, size, 0, 0 FROM block_updates, n WHERE block_updates.number = 2",
+            {"last": WORKER_WRITES + 1},
+        )
+        tx.execute("UPDATE blocks SET head_update = :last", {"last": WORKER_WRITES + 1})
+
+    await constellation.database.write(fill)
+    return await constellation.database.read(lambda tx: load_block(tx, KEY))
 
 
 def process_of(history: StoredHistory) -> int:
@@ -342,24 +332,29 @@ def refuse(history: StoredHistory) -> None:
     raise VersionError(history.label, "it is only a test.")
 
 
-async def test_a_long_history_is_read_in_another_process():
+async def test_a_long_history_is_read_in_another_process(constellation: Constellation):
+    short = await constellation.database.read(lambda tx: load_block(tx, KEY))
+    long = await long_block(constellation)
     with anyio.fail_after(20):
-        found = await run_on_history(process_of, long_history("x", WORKER_WRITES + 1))
-        assert found != os.getpid()
-        assert await run_on_history(process_of, long_history("x", 10)) == os.getpid()
+        assert await run_on_history(constellation.database, short, process_of) == os.getpid()
+        assert await run_on_history(constellation.database, long, process_of) != os.getpid()
 
 
-async def test_an_error_of_the_other_process_is_the_error_here():
+async def test_an_error_of_the_other_process_is_the_error_here(constellation: Constellation):
+    long = await long_block(constellation)
     with anyio.fail_after(20), pytest.raises(VersionError, match="only a test") as caught:
-        await run_on_history(refuse, long_history("x", WORKER_WRITES + 1))
+        await run_on_history(constellation.database, long, refuse)
     assert caught.value.label == "notes"
 
 
-async def test_a_version_is_the_same_from_either_process():
-    long = long_history("some text", WORKER_WRITES + 1)
-    with anyio.fail_after(20):
-        assert await run_on_history(text_of_version, long, 1) == text_of_version(long, 1)
-    assert history_worker.WORKER_WRITES == 10_000
+async def test_a_long_history_is_shown_blamed_and_undone(constellation: Constellation):
+    await long_block(constellation)
+    with anyio.fail_after(25):
+        assert (await history(constellation).show("notes", 1)).text == "one"
+        blamed = await history(constellation).blame("notes")
+        assert [line.number for line in blamed.lines] == [1, 2]
+        change = await reverts(constellation).change("notes", partial(plan_undo, number=2))
+        assert change.after == "one"
 
 
 # Any order of everything equals a plain model.
