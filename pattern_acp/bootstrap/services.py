@@ -99,6 +99,10 @@ class LazyServices:
         except OSError as error:
             logger.exception("The constellation could not be opened.")
             self._fail(PatternError(f"The agent's files cannot be used: {error.strerror or 'unknown error'}."))
+        except Exception:
+            # The boundary of everything behind initialize: the connection stays, and the next request tries again.
+            logger.exception("Sessions could not be served.")
+            self._fail(PatternError("Sessions could not be served; the log has details, and another try may help."))
 
     def _fail(self, error: PatternError) -> None:
         self._attempt.error = error

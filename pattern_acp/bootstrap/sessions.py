@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -64,9 +65,10 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             if shared.indexer is not None:
-                tasks.start_soon(shared.indexer.run, name="indexer")
+                tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
             methods = SessionMethods(sessions, client)
-            tasks.start_soon(_use_the_pause, methods, providers, shared.default_model.qualified, name="warm up")
+            warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
+            tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
             try:
                 yield OpenSessions(methods, client.introduce)
             finally:
@@ -89,6 +91,14 @@ def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable
         return await report(process, shared)
 
     return diagnose
+
+
+async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do work that sessions can go on without: its failure is logged and takes nothing down with it."""
+    try:
+        await work()
+    except Exception:
+        logger.exception("The background task %r ended.", name)
 
 
 async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:

@@ -121,7 +121,7 @@ def _version() -> str:
 def _parse(argv: Sequence[str]) -> Arguments:
     parser = _build_parser()
     try:
-        found = vars(parser.parse_args(list(argv)))
+        found = vars(parser.parse_args(_switches_last(argv)))
     except _UsageError as error:
         # argparse takes the value of an unknown flag for the command, and complains about the value.
         known = set(re.findall(r"--[a-z-]+", parser.format_help()))
@@ -150,6 +150,14 @@ def _parse(argv: Sequence[str]) -> Arguments:
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
     return Serve(flags)
+
+
+def _switches_last(argv: Sequence[str]) -> list[str]:
+    """`--json` and `--all` behind everything else: argparse loses an optional word that follows a switch."""
+    if "--" in argv:
+        return list(argv)
+    switches = [word for word in argv if word in ("--json", "--all")]
+    return [word for word in argv if word not in switches] + switches
 
 
 def _refuse_bad_settings(found: dict[str, object]) -> None:

@@ -107,3 +107,9 @@ def test_serving_without_flags_imports_no_parser():
         "sys.exit('argparse' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=20).returncode == 0
+
+
+def test_a_switch_may_stand_between_the_action_and_the_session():
+    assert parse_arguments(["sessions", "show", "--json", "ses_1"]) == parse_arguments(
+        ["sessions", "show", "ses_1", "--json"]
+    )
