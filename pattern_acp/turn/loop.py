@@ -122,7 +122,8 @@ class TurnLoop:
 
     async def _after_stream(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> TurnEnd | None:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
-        with_calls = not interrupted and assembly.stop is not ProviderStop.MAX_TOKENS
+        # Whatever else ended the answer may have cut its calls too.
+        with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
         message = with_unique_calls(assembly.message(with_calls=with_calls), history, self._ids)
         facts: list[Fact] = []
         if message.parts:

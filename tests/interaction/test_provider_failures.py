@@ -98,8 +98,12 @@ async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
         await session_goes_on(agent, session)
 
 
-async def test_calls_of_a_stream_that_is_cut_do_not_run():
-    cut = says("I write.") + calls("write_file", path="new.txt", content="x") + stops(ProviderStop.INTERRUPTED)
+CUTS = [ProviderStop.INTERRUPTED, ProviderStop.MAX_TOKENS, ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER]
+
+
+@pytest.mark.parametrize("stop", CUTS, ids=[stop.value for stop in CUTS])
+async def test_calls_of_an_answer_that_did_not_end_by_itself_do_not_run(stop: ProviderStop):
+    cut = says("I write.") + calls("write_file", path="new.txt", content="x") + stops(stop)
     async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
