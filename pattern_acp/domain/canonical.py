@@ -6,7 +6,7 @@ white space, no floats (two writers would print the same float differently), no 
 What the functions need is imported inside them: this module is imported before `initialize` is answered, for its types.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -30,11 +30,29 @@ def canonical_json(value: Json) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def is_deeper(value: Json, levels: int) -> bool:
+    """Whether objects and arrays in `value` are nested in more than `levels` levels."""
+    layer: list[Json] = [value]
+    for _ in range(levels + 1):
+        layer = [item for each in layer for item in _members(each)]
+        if not layer:
+            return False
+    return True
+
+
 def sha256_hex(data: bytes) -> str:
     """The SHA-256 of `data` as 64 lower-case hexadecimal digits."""
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
+
+
+def _members(value: Json) -> Iterable[Json]:
+    if isinstance(value, str):
+        return ()
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, Sequence) else ()
 
 
 def _refuse_floats(value: Json) -> None:

@@ -150,7 +150,7 @@ def _announcement(turn_id: TurnId, asked: ToolCallPart) -> ToolCallStarted:
     """What the person is shown of a call that died before it was prepared: its name and arguments."""
     try:
         arguments = msgspec.json.decode(asked.arguments, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         arguments: dict[str, object] = {}
     raw_input = cast("JsonObject", arguments)
     return ToolCallStarted(turn_id, ToolCallView(asked.call_id, asked.name, asked.name, ToolKind.OTHER, raw_input))

@@ -66,7 +66,7 @@ def parse_failure(body: bytes) -> Failure | None:
     """The error in a JSON body (also of one stream event), or None when the body is something else."""
     try:
         parsed = msgspec.json.decode(body, type=_ErrorBody)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     error = parsed.error
     if isinstance(error, _ErrorObject):

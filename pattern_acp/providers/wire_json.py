@@ -37,7 +37,7 @@ def arguments_object(text: str) -> JsonObject:
     """A call's arguments as an object. Text that is none is kept under a key that says so, for the model to see."""
     try:
         return cast("JsonObject", msgspec.json.decode(text, type=dict[str, object])) if text.strip() else {}
-    except (msgspec.MsgspecError, UnicodeEncodeError):
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return {"invalid_json": text}
 
 

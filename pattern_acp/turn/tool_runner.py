@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import anyio
 
-from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.canonical import Json, JsonObject, is_deeper
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -41,6 +41,10 @@ SIDE_BY_SIDE = 4
 
 CLEANUP_SECONDS = 1.0
 """Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
+
+MOST_LEVELS = 32
+"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json's
+limit) refuse the whole line that shows them."""
 
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
@@ -242,12 +246,16 @@ def parse_arguments_text(text: str) -> JsonObject:
     """
     try:
         value: Json = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ToolInputError(
             "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
         ) from error
     if not isinstance(value, dict):
         raise ToolInputError("The arguments must be one JSON object that fits the tool's schema.")
+    if is_deeper(value, MOST_LEVELS):
+        raise ToolInputError(
+            f"The arguments are nested in more than {MOST_LEVELS} levels; send an object that fits the tool's schema."
+        )
     return value
 
 

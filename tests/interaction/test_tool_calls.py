@@ -261,3 +261,17 @@ async def test_an_image_that_is_too_large_for_a_line_is_named_instead():
         assert last_result(model.requests[1]).images
         shown = agent.editor.of_kind("tool_call_update")[-1]["content"][0]["content"]
         assert "too large to be shown" in shown["text"]
+
+
+@pytest.mark.parametrize("levels", [40, 900, 100_000])
+async def test_arguments_nested_too_deep_fail_their_call_and_nothing_else(levels: int):
+    deep = '{"path":' + "[" * levels + "]" * levels + "}"
+    model = ScriptedProvider([calls_raw("read_file", deep), says("Sorry."), says("Again.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert list(statuses(agent.editor).values()) == [["pending", "failed"]]
+        assert last_result(model.requests[1]).is_error
+        await agent.editor.prompt(session, "And now?")
+        assert agent.editor.said() == "Sorry.Again."
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})

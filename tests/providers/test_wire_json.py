@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.providers.wire_json import to_bytes
+from pattern_acp.providers.wire_json import arguments_object, to_bytes
 
 ANY_TEXT = st.text(st.characters(codec=None))
 VALUES = st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | ANY_TEXT, st.lists)
@@ -20,3 +20,8 @@ def test_a_body_has_the_same_bytes_whichever_way_it_is_written(body: JsonObject)
 
 def test_a_lone_surrogate_becomes_a_question_mark() -> None:
     assert to_bytes({"text": "a\ud800b"}) == b'{"text":"a?b"}'
+
+
+def test_arguments_nested_deeper_than_a_parser_goes_are_kept_as_text():
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    assert arguments_object(deep) == {"invalid_json": deep}

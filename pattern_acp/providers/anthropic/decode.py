@@ -115,7 +115,7 @@ class AnthropicDecoder:
         """See `Decoder.feed`."""
         try:
             parsed = msgspec.json.decode(event.data, type=_Event)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         match parsed.type:
             case "message_start":

@@ -113,7 +113,7 @@ class OpenAIDecoder:
             return ()
         try:
             chunk = msgspec.json.decode(data, type=_Chunk)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         if chunk.error or event.event == "error":
             failure = parse_failure(data.encode("utf-8", "replace"))
