@@ -31,9 +31,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Waits for one answer; `response` is None when none will come."""
+    """Waits for one answer; `response` is None when none will come, `is_asked` whether the request went out."""
 
     request_id: int
+    is_asked: bool = False
     done: anyio.Event = field(default_factory=anyio.Event)
     response: Response | None = None
 
@@ -74,6 +75,7 @@ class Outgoing:
         try:
             with anyio.fail_after(deadline):
                 await self.write(line)
+                waiter.is_asked = True
                 result = await waiter.wait()
         except (TimeoutError, anyio.get_cancelled_exc_class()):
             await self._withdraw(waiter)
@@ -125,7 +127,8 @@ class Outgoing:
         self._waiters.clear()
 
     async def _withdraw(self, waiter: _Waiter) -> None:
-        if self._waiters.pop(waiter.request_id, None) is not None:
+        # Clients answer a withdrawal of what they were never asked with an error (see `Transport.send`).
+        if self._waiters.pop(waiter.request_id, None) is not None and waiter.is_asked:
             await self._write_within_courtesy(encode_notification(CANCEL_REQUEST, {"requestId": waiter.request_id}))
 
     async def _write_within_courtesy(self, line: bytes) -> None:

@@ -410,6 +410,17 @@ async def test_a_cancelled_caller_withdraws_its_request():
             assert (await peer.receive())["method"] == "$/cancel_request"
 
 
+async def test_a_request_that_never_went_out_is_not_withdrawn():
+    async with serving() as peer:
+        for _ in range(LOOPBACK_LINES):
+            await peer.dispatcher.notify("full", {})
+        with pytest.raises(TimeoutError):
+            await peer.dispatcher.request("m", {}, Echo, deadline=0.01)
+        for _ in range(LOOPBACK_LINES):
+            assert (await peer.receive())["method"] == "full"
+        assert (await peer.ask(1, "echo"))["id"] == 1
+
+
 async def test_the_peer_leaving_fails_who_waits_and_ends_what_runs():
     outcomes: list[str] = []
 
