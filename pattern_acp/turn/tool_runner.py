@@ -43,8 +43,8 @@ CLEANUP_SECONDS = 1.0
 """Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
 
 MOST_LEVELS = 32
-"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (as serde_json
-of Rust does) refuse the whole line that shows them."""
+"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
+does) refuse the whole line that shows them."""
 
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
