@@ -20,7 +20,7 @@ from pattern_acp.memory.words import STOP_WORDS, split_identifiers
 DIMENSIONS = 384
 """As many as MiniLM's, so that an index of either costs the same."""
 
-HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-1", DIMENSIONS, floor=0.3, trust=0.3)
+HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-1", DIMENSIONS, floor=0.35, trust=0.3)
 
 _GRAMS = (3, 4, 5)
 _WORD_SHARE = 2.0

@@ -74,15 +74,24 @@ class Ranked:
     recency: float = 0.0
 
 
-def rank(
-    candidates: Sequence[Candidate], *, now_ms: int, names_identifier: bool = False, trust: float = 1.0
-) -> tuple[Ranked, ...]:
-    """Order `candidates`, best first; of two equal ones the newer entry leads. Candidates that score 0 are left out.
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What is known of the query."""
 
-    `names_identifier` says that the query does, `trust` how far its embedder goes.
-    """
+    names_identifier: bool = False
+    trust: float = 1.0
+    """How far its embedder goes (`EmbeddingModel.trust`)."""
+    coverage: float = 1.0
+    """Share of its words that the best passage by words has, 0…1."""
+
+
+PLAIN = QueryFacts()
+
+
+def rank(candidates: Sequence[Candidate], *, now_ms: int, query: QueryFacts = PLAIN) -> tuple[Ranked, ...]:
+    """Order `candidates`, best first; of two equal ones the newer entry leads. Candidates that score 0 are left out."""
     texts = _text_shares(candidates)
-    shares = _fused(candidates, texts, names_identifier=names_identifier, trust=trust)
+    shares = _fused(candidates, texts, query)
     spread = _spread(candidates, shares)
     ranked: list[Ranked] = []
     for candidate in candidates:
@@ -96,10 +105,17 @@ def rank(
     return tuple(sorted((one for one in ranked if one.score > 0.0), key=lambda one: (-one.score, -one.entry)))
 
 
-def share_of_meaning(kind: str, *, names_identifier: bool, trust: float) -> float:
-    """How much meaning counts against words for a passage of this kind, 0…1."""
-    usual = FACT_MEANING if kind in FACT_KINDS else MESSAGE_MEANING
-    return min(trust, IDENTIFIER_MEANING if names_identifier else usual)
+def share_of_meaning(kind: str, query: QueryFacts) -> float:
+    """How much meaning counts against words for a passage of this kind, 0…1.
+
+    BM25 has no absolute scale: the best passage gets 1 even if it shares one chance word of eight with the query. The
+    fewer words the best one has, the more meaning counts; for messages only where it has less than half, since in
+    talk a few words in common say more than in facts.
+    """
+    is_fact = kind in FACT_KINDS
+    usual = IDENTIFIER_MEANING if query.names_identifier else FACT_MEANING if is_fact else MESSAGE_MEANING
+    missing = 1.0 - query.coverage if is_fact else max(0.0, 1.0 - 2.0 * query.coverage)
+    return min(query.trust, usual + (1.0 - usual) * missing)
 
 
 def _text_shares(candidates: Sequence[Candidate]) -> dict[int, float]:
@@ -109,9 +125,7 @@ def _text_shares(candidates: Sequence[Candidate]) -> dict[int, float]:
     return {candidate.entry: max(0.0, candidate.text_score) / best for candidate in candidates}
 
 
-def _fused(
-    candidates: Sequence[Candidate], texts: Mapping[int, float], *, names_identifier: bool, trust: float
-) -> dict[int, float]:
+def _fused(candidates: Sequence[Candidate], texts: Mapping[int, float], query: QueryFacts) -> dict[int, float]:
     known = [candidate.meaning for candidate in candidates if candidate.meaning is not None]
     lowest, highest = (min(known), max(known)) if known else (0.0, 0.0)
     fused: dict[int, float] = {}
@@ -122,7 +136,7 @@ def _fused(
             fused[candidate.entry] = words
             continue
         stretched = (candidate.meaning - lowest) / (highest - lowest) if highest > lowest else 1.0
-        share = share_of_meaning(candidate.kind, names_identifier=names_identifier, trust=trust)
+        share = share_of_meaning(candidate.kind, query)
         fused[candidate.entry] = share * stretched + (1.0 - share) * words
     return fused
 

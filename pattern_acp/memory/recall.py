@@ -18,7 +18,9 @@ from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
 from pattern_acp.memory.passages import block_passages, excerpt, message_passages
-from pattern_acp.memory.ranking import Candidate, Ranked, rank
+from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
+from pattern_acp.memory.schemas.logs import without_count
+from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.vectors import QueryVector
 from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
 
@@ -81,21 +83,34 @@ class Found:
 
 
 def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int) -> None:
-    """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written."""
+    """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written.
+
+    Entries of a log that are shown no longer stay findable.
+    """
+    is_log = isinstance(block.schema, LogSchema)
     kept: dict[str, list[tuple[int, str]]] = {}
-    for row in tx.all(_QUERIES["read_entries"], {"source": block.id}):
+    # A log grows without bound, and only its newest entries can change.
+    read = _QUERIES["read_newest_entries"] if is_log else _QUERIES["read_entries"]
+    for row in tx.all(read, {"source": block.id}):
         kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
-    for number, text in enumerate(block_passages(block.text), start=1):
+    oldest_shown = 0
+    for number, text in enumerate(block_passages(_indexed_text(block)), start=1):
         item = str(number)
         if same := kept.get(text):
             entry, stored_item = same.pop()
+            oldest_shown = oldest_shown or entry
             if stored_item != item:
                 tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
         else:
             _insert(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
     for leftovers in kept.values():
         for entry, _ in leftovers:
-            tx.execute(_QUERIES["delete_entry"], {"id": entry})
+            if not is_log or entry > oldest_shown > 0:
+                tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def _indexed_text(block: Block) -> str:
+    return without_count(block.text) if isinstance(block.schema, LogSchema) else block.text
 
 
 def index_message(
@@ -141,13 +156,28 @@ def search(
     if not terms or limit < 1:
         return ()
     candidates = gather(tx, terms, filters, vector)
-    trust = 0.0 if vector is None else vector.model.trust
-    ranked = rank(candidates, now_ms=now_ms, names_identifier=names_identifier(query), trust=trust)
+    ranked = rank(candidates, now_ms=now_ms, query=_facts(tx, query, terms, candidates, vector))
     best = _best_of_each_item(candidates, ranked)[:limit]
     entries = json.dumps([one.entry for one in best])
     rows = {columns.integer(row[0]): row for row in tx.all(_QUERIES["read_found"], {"entries": entries})}
     matched = _matched_words(tx, terms, entries)
     return tuple(_found(rows[one.entry], one, matched.get(one.entry, ()), terms) for one in best)
+
+
+def _facts(
+    tx: Transaction,
+    query: str,
+    terms: tuple[str, ...],
+    candidates: Sequence[Candidate],
+    vector: QueryVector | None,
+) -> QueryFacts:
+    if vector is None:
+        return QueryFacts(names_identifier(query), trust=0.0)
+    best = max(candidates, key=lambda candidate: candidate.text_score, default=None)
+    if best is None or best.text_score <= 0.0:
+        return QueryFacts(names_identifier(query), vector.model.trust, coverage=0.0)
+    words = _matched_words(tx, terms, json.dumps([best.entry])).get(best.entry, ())
+    return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(words) / len(terms)))
 
 
 def _matched_words(tx: Transaction, terms: tuple[str, ...], entries: str) -> dict[int, tuple[str, ...]]:

@@ -1,0 +1,116 @@
+"""How long a search takes, by words alone and by words and meaning, in a constellation of N entries.
+
+    python benchmarks/recall/speed.py 10000 100000
+
+The constellation is made in a temporary folder. Targets (issue 3, section 4): 95 of 100 hybrid searches within 15 ms
+at 10,000 entries and within 60 ms at 100,000.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+from corpus import Corpus
+
+from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.hashing import HashedNgrams
+from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.recall import index_archival, index_message, search
+
+OWNERS = ("project-a", "project-b", "project-c", "project-d", "default")
+SHARES = (50, 25, 15, 5, 5)
+QUERIES = 200
+BATCH = 500
+
+
+async def fill(database: Database, corpus: Corpus, count: int) -> list[str]:
+    """Store `count` texts as messages and archival entries of several owners; gives questions about some."""
+    questions: list[str] = []
+    owners = [owner for owner, share in zip(OWNERS, SHARES, strict=True) for _ in range(share)]
+
+    def store(tx: Transaction, first: int) -> None:
+        seq = append(tx, "s", SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=first + 1).seq
+        for number in range(first, min(first + BATCH, count)):
+            text, owner = corpus.text(), owners[(number // 20) % len(owners)]
+            if number % (count // QUERIES) == 0:
+                questions.append(corpus.question(text))
+            if number % 5 == 0:
+                index_archival(tx, entry_id=f"a{number}", owner=owner, text=text, at_ms=number, seq=seq)
+            else:
+                index_message(
+                    tx,
+                    session_id=f"{owner}-{number // 20}",
+                    owner=owner,
+                    kind="user" if number % 2 else "assistant",
+                    message_id=f"m{number}",
+                    text=text,
+                    at_ms=number,
+                    seq=seq,
+                )
+
+    for first in range(0, count, BATCH):
+        await database.write(lambda tx, first=first: store(tx, first))
+    return questions
+
+
+async def timed(run: Callable[[str], Awaitable[object]], questions: list[str]) -> list[float]:
+    """Milliseconds of each question, after one round that warms up."""
+    for question in questions[:20]:
+        await run(question)
+    taken: list[float] = []
+    for question in questions:
+        start = time.perf_counter()
+        await run(question)
+        taken.append((time.perf_counter() - start) * 1000)
+    return taken
+
+
+def show(name: str, taken: list[float]) -> None:
+    ordered = sorted(taken)
+    p95 = ordered[int(len(ordered) * 0.95)]
+    print(f"  {name:34} p50 {statistics.median(ordered):7.2f}  p95 {p95:7.2f}  max {ordered[-1]:7.2f} ms")
+
+
+async def measure(count: int) -> None:
+    """One size."""
+    clock = SystemClock()
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
+        async with open_database(Path(folder) / "c.db", clock=clock) as database:
+            indexer = Indexer(database, HashedNgrams(), clock)
+            questions = await fill(database, Corpus(7), count)
+            start = time.perf_counter()
+            embedded = await indexer.catch_up(count + 1)
+            seconds = time.perf_counter() - start
+            print(f"{count} entries, {embedded} embedded and indexed at {embedded / seconds:,.0f} a second")
+
+            for owners in (OWNERS[:1] + OWNERS[4:], OWNERS, OWNERS[3:4]):
+                filters = Filters(owners)
+
+                async def words(question: str, filters: Filters = filters) -> object:
+                    return await database.read(lambda tx: search(tx, question, filters, limit=8, now_ms=clock.now_ms()))
+
+                async def hybrid(question: str, filters: Filters = filters) -> object:
+                    vector = await indexer.query(question)
+                    return await database.read(
+                        lambda tx: search(tx, question, filters, limit=8, now_ms=clock.now_ms(), vector=vector)
+                    )
+
+                share = sum(part for owner, part in zip(OWNERS, SHARES, strict=True) if owner in owners)
+                show(f"words, {share} % visible", await timed(words, questions))
+                show(f"hybrid, {share} % visible", await timed(hybrid, questions))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    for size in parser.parse_args().sizes:
+        anyio.run(measure, size)
