@@ -5,6 +5,7 @@ JSON until someone who knows their type decodes them. They are msgspec structs, 
 imported before the first answer, and a dataclass costs ten times as much to define.
 """
 
+from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 import msgspec
@@ -220,6 +221,6 @@ def _mend_text(value: object) -> object:
     if isinstance(value, dict):
         members = cast("dict[object, object]", value)
         return {_mend_text(key): _mend_text(item) for key, item in members.items()}
-    if isinstance(value, list):
-        return [_mend_text(item) for item in cast("list[object]", value)]
+    if isinstance(value, list | tuple):
+        return [_mend_text(item) for item in cast("Sequence[object]", value)]
     return value

@@ -127,6 +127,17 @@ def test_half_a_surrogate_pair_in_what_goes_out_is_written_as_a_replacement_char
     assert json.loads(line)["params"] == {"text": "a\N{REPLACEMENT CHARACTER} b \N{GRINNING FACE}"}
 
 
+def test_half_a_surrogate_pair_deep_in_a_struct_is_replaced_too():
+    class Item(msgspec.Struct):
+        text: str
+
+    class Items(msgspec.Struct):
+        items: tuple[Item, ...]
+
+    line = encode_notification("m", Items((Item("a\ud83d"),)))
+    assert json.loads(line)["params"] == {"items": [{"text": "a\N{REPLACEMENT CHARACTER}"}]}
+
+
 def test_a_result_of_none_is_written_as_an_empty_object():
     assert json.loads(encode_result(1, None)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
