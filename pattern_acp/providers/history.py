@@ -29,12 +29,16 @@ NO_RESULT = "No result was recorded for this call."
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Anthropic allows these characters; OpenAI allows 40 of them."""
 
+_NAME_CHARACTERS = 64
+"""Longest tool name that OpenAI allows; Anthropic allows twice as many."""
+
 
 def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages with one result message after each message with calls, results in the order of the calls.
 
     A missing result is filled with `NO_RESULT`, a second or stray one is left out, and an id that is not usable or
-    was used before is replaced, in the call and in its result alike.
+    was used before is replaced, in the call and in its result alike. A tool name that a model made up is put into the
+    characters that vendors allow, since they refuse the whole request for it, now and in every later turn.
     """
     paired: list[Message] = []
     used: set[str] = set()
@@ -67,7 +71,8 @@ def _with_results(message: Message, following: Sequence[Message], used: set[str]
         results.append(replace(result, call_id=call_id))
     named = iter(ids)
     parts = tuple(
-        replace(part, call_id=next(named)) if isinstance(part, ToolCallPart) else part for part in message.parts
+        replace(part, call_id=next(named), name=_plain_name(part.name)) if isinstance(part, ToolCallPart) else part
+        for part in message.parts
     )
     result_id = following[0].message_id if following else message.message_id
     return [replace(message, parts=parts), Message(result_id, Role.TOOL, tuple(results))]
@@ -81,6 +86,10 @@ def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:
         number += 1
     used.add(unique)
     return ToolCallId(unique)
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_NAME_CHARACTERS] or "unnamed"
 
 
 def is_own_thinking(part: ThinkingPart, provider: str, model: str) -> bool:

@@ -1,4 +1,6 @@
 import json
+import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,12 @@ def test_an_id_that_vendors_refuse_is_replaced():
     assert first.tool_calls[0].call_id.startswith("call_")
     assert isinstance(second.parts[0], ToolResultPart)
     assert second.parts[0].call_id == first.tool_calls[0].call_id
+
+
+@given(st.text(st.characters(codec=None)))
+def test_a_made_up_tool_name_is_put_into_the_characters_that_vendors_allow(name: str):
+    (message, _) = pair_calls((assistant(replace(call("a"), name=name)), results(result("a"))))
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", message.tool_calls[0].name)
 
 
 IDS = st.sampled_from(["a", "b", "c", "d!"])
