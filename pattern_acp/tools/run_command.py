@@ -22,7 +22,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target
 from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plain_output
@@ -79,6 +79,7 @@ class RunCommand:
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, RunCommandArguments)
+        require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
         return PreparedCall(
             title=one_line(asked.command),
@@ -108,6 +109,18 @@ class RunCommand:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
         return _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
+
+
+def require_command_text(command: str) -> None:
+    """Check that a shell can be given the text of the command.
+
+    Raises:
+        ToolInputError: it holds NUL or half of a surrogate pair, at which a shell or a script would end or change.
+    """
+    if "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
+        raise ToolInputError(
+            "`command` holds a NUL character or half of a surrogate pair, which no shell takes; leave it out."
+        )
 
 
 @dataclass(slots=True)

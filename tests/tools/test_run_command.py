@@ -185,3 +185,9 @@ async def test_a_real_command_is_run_in_its_folder(tmp_path: Path):
         outcome = await bench.call(RunCommand(), command="dir" if sys.platform == "win32" else "ls")
     assert outcome.text.startswith("Exit code 0")
     assert "marker" in outcome.text
+
+
+@pytest.mark.parametrize("command", ["echo a\0; rm b", "echo \ud800"])
+async def test_a_command_that_no_shell_takes_is_refused_before_anyone_is_asked(tmp_path: Path, command: str):
+    with pytest.raises(ToolInputError, match="NUL character or half of a surrogate pair"):
+        await tool_bench(tmp_path).prepare(RunCommand(), command=command)
