@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -43,6 +44,8 @@ class ModelInUse:
     provider: Provider
     info: ModelInfo
 
+
+_USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 """Builds the request from the history so far; asked anew for every request, since memory may have changed."""
@@ -164,7 +167,7 @@ def with_unique_calls(message: Message, history: Sequence[Message], ids: IdFacto
     """The message with an id for each call that no other call of the session has.
 
     Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
-    that are unique in a session.
+    that are unique in a session. An id that is not short and printable is replaced too: it goes into many lines.
     """
     seen = {call.call_id for earlier in history for call in earlier.tool_calls}
     parts: list[Part] = []
@@ -172,7 +175,7 @@ def with_unique_calls(message: Message, history: Sequence[Message], ids: IdFacto
         if not isinstance(part, ToolCallPart):
             parts.append(part)
             continue
-        is_new = part.call_id and part.call_id not in seen
+        is_new = _USABLE_ID.fullmatch(part.call_id) and part.call_id not in seen
         call_id = part.call_id if is_new else ToolCallId(ids.new("call"))
         seen.add(call_id)
         parts.append(replace(part, call_id=call_id))

@@ -46,6 +46,9 @@ MOST_LEVELS = 32
 """Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
 does) refuse the whole line that shows them."""
 
+SHOWN_NAME = 80
+"""Most characters of a made-up tool name in titles and sentences."""
+
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
 
@@ -167,7 +170,8 @@ class ToolRunner:
         tool = self._tools.get(name)
         if tool is None:
             names = ", ".join(sorted(self._tools))
-            raise ToolInputError(f"There is no tool named {name!r}; the tools are {names}.")
+            shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}…"
+            raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
         return tool
 
     async def _run_prepared(self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall) -> ToolResultPart:
@@ -232,7 +236,8 @@ class ToolRunner:
         self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str
     ) -> ToolResultPart:
         kind = tool.kind if tool is not None else ToolKind.OTHER
-        view = ToolCallView(call.call_id, call.name, title_of_failed(call), kind, lenient_arguments(call.arguments))
+        arguments = lenient_arguments(call.arguments)
+        view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title_of_failed(call), kind, arguments)
         outcome = ToolOutcome(sentence, is_error=True, content=(TextContent(sentence),), origin=Origin.WORKSPACE)
         await self._sink.record(Fact(ToolCallStarted(turn_id, view)))
         return await self._finish(turn_id, view, outcome, self._clock.monotonic())
@@ -274,7 +279,7 @@ def title_of_failed(call: ToolCallPart) -> str:
         value = arguments.get(key)
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value.strip().splitlines()[0]}"[:120]
-    return call.name
+    return call.name[:SHOWN_NAME] or "unnamed tool"
 
 
 def shown_content(outcome: ToolOutcome) -> tuple[ToolContent, ...]:

@@ -1,6 +1,7 @@
 """What the person sees of tool calls, and in which order they run."""
 
 import json
+import re
 
 import anyio
 import anyio.lowlevel
@@ -275,3 +276,19 @@ async def test_arguments_nested_too_deep_fail_their_call_and_nothing_else(levels
         await agent.editor.prompt(session, "And now?")
         assert agent.editor.said() == "Sorry.Again."
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+
+
+async def test_ids_and_names_that_a_model_made_up_stay_short_and_printable():
+    made_up = several(
+        calls_raw("x" * 100_000, "{}", index=0, call_id="a\ud800"),
+        calls_raw("", "{}", index=1, call_id="i" * 100_000),
+    )
+    model = ScriptedProvider([made_up, says("Done.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        announced = agent.editor.of_kind("tool_call")
+        assert all(re.fullmatch("[!-~]{1,256}", call["toolCallId"]) for call in announced)
+        assert [len(call["title"]) for call in announced] == [80, len("unnamed tool")]
+        assert len(max(agent.editor.recording.lines, key=len)) < 10_000
+        assert not unpaired_calls(model.requests[1])
