@@ -16,6 +16,7 @@ from pathlib import Path
 import anyio
 
 from pattern_acp import __version__
+from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.db.connection import Database, open_database
@@ -23,6 +24,7 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.session.constellation import Constellation
@@ -63,17 +65,18 @@ class Diagnosis:
         return all(finding.health is not Health.BROKEN for finding in self.findings)
 
 
-async def diagnose(process: Process, database: Database | None = None) -> Diagnosis:
-    """Look at everything. `database` is the open one, if there is one."""
+async def diagnose(process: Process, database: Database | None = None, indexer: Indexer | None = None) -> Diagnosis:
+    """Look at everything. `database` is the open one, if there is one, and `indexer` what embeds for it."""
     findings = [*_versions(), *_files(process), *_settings(process), _grammar(), _ripgrep()]
     findings += await _database_findings(process, database)
+    findings.append(await _meaning(process, indexer))
     findings += await _provider_findings(process)
     return Diagnosis(tuple(findings))
 
 
 async def report(process: Process, shared: Constellation) -> str:
     """The diagnosis as Markdown, for /doctor."""
-    diagnosis = await diagnose(process, shared.database)
+    diagnosis = await diagnose(process, shared.database, shared.indexer)
     marks = {Health.OK: "✓", Health.NOTE: "•", Health.BROKEN: "✗"}
     lines = ["| | | |", "| --- | --- | --- |"]
     for finding in diagnosis.findings:
@@ -170,6 +173,20 @@ async def _database_findings(process: Process, database: Database | None) -> lis
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
     return findings
+
+
+async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
+    chosen = choose_embedder(process.loaded.settings, SystemClock())
+    name = chosen.embedder.model.name
+    if chosen.problem:
+        return Finding("Search by meaning", Health.NOTE, f"{name}: {chosen.problem}", "Do what the sentence says.")
+    if indexer is None:
+        return Finding("Search by meaning", Health.OK, name)
+    state = await indexer.state()
+    if state.problem:
+        return Finding("Search by meaning", Health.NOTE, f"{name}: {state.problem}", "Search goes by words until then.")
+    waiting = f", {state.waiting:,} texts to go" if state.waiting else ""
+    return Finding("Search by meaning", Health.OK, f"{name}{waiting}")
 
 
 @asynccontextmanager

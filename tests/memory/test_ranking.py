@@ -1,6 +1,19 @@
 """Order of candidates."""
 
-from pattern_acp.memory.ranking import RECENCY_HALF_LIFE_MS, Candidate, rank
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.memory.ranking import (
+    NEIGHBOUR_SHARE,
+    RECENCY_HALF_LIFE_MS,
+    Candidate,
+    QueryFacts,
+    rank,
+    share_of_meaning,
+)
 
 NOW = 1_800_000_000_000
 
@@ -56,3 +69,67 @@ def test_of_equal_texts_the_newer_leads_and_then_the_block():
 
 def test_recency_is_small_beside_the_text():
     assert order(candidate(1, 4.0, source="a", at_ms=0), candidate(2, 3.0, source="b")) == [1, 2]
+
+
+def test_of_texts_with_the_same_words_the_one_nearer_in_meaning_leads():
+    near, far = candidate(1, 3.0, kind="archival", source="a"), candidate(2, 3.0, kind="archival", source="b")
+    ranked = rank([replace(near, meaning=0.6), replace(far, meaning=0.2)], now_ms=NOW)
+    assert [one.entry for one in ranked] == [1, 2]
+
+
+def test_meaning_alone_finds_a_fact_and_is_told():
+    (best, *_) = rank([replace(candidate(1, 0.0, kind="archival"), meaning=0.5)], now_ms=NOW)
+    assert (best.text, best.meaning) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "share"),
+    [
+        ("archival", QueryFacts(), 0.8),
+        ("block", QueryFacts(), 0.8),
+        ("user", QueryFacts(), 0.5),
+        ("assistant", QueryFacts(), 0.5),
+        ("block", QueryFacts(names_identifier=True), 0.3),
+        ("user", QueryFacts(names_identifier=True), 0.3),
+        ("block", QueryFacts(trust=0.3), 0.3),
+        ("block", QueryFacts(coverage=0.5), 0.9),
+        ("block", QueryFacts(coverage=0.0), 1.0),
+        ("user", QueryFacts(coverage=0.5), 0.5),
+        ("user", QueryFacts(coverage=0.25), 0.75),
+        ("user", QueryFacts(coverage=0.0), 1.0),
+    ],
+)
+def test_the_share_of_meaning_follows_the_kind_the_query_and_the_embedder(kind: str, query: QueryFacts, share: float):
+    assert share_of_meaning(kind, query) == pytest.approx(share)
+
+
+def test_a_passage_that_is_not_embedded_yet_counts_by_its_words():
+    waiting = candidate(1, 4.0, kind="archival", source="a")
+    others = [replace(candidate(n, 0.0, kind="archival", source=f"s{n}"), meaning=n / 10) for n in (2, 3)]
+    ranked = {one.entry: one for one in rank([waiting, *others], now_ms=NOW)}
+    assert ranked[1].text == 1.0
+    assert 2 not in ranked or ranked[1].score > ranked[2].score
+
+
+def test_without_any_meaning_words_alone_decide():
+    texts = [candidate(1, 5.0, source="a"), candidate(2, 2.0, source="b")]
+    zero = [replace(one, meaning=0.0) for one in texts]
+    assert [one.entry for one in rank(zero, now_ms=NOW)] == [one.entry for one in rank(texts, now_ms=NOW)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 30), st.none() | st.floats(-1, 1), st.sampled_from(["block", "user", "archival"])),
+        max_size=30,
+    ),
+    st.builds(QueryFacts, st.booleans(), st.floats(0, 1), st.floats(0, 1)),
+)
+def test_scores_are_ordered_and_of_a_known_size(facts: list[tuple[float, float | None, str]], query: QueryFacts):
+    candidates = [
+        replace(candidate(number, text, kind=kind, source=f"s{number // 3}"), meaning=meaning)
+        for number, (text, meaning, kind) in enumerate(facts)
+    ]
+    ranked = rank(candidates, now_ms=NOW, query=query)
+    scores = [one.score for one in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0.0 < score <= (1.0 + 2 * NEIGHBOUR_SHARE) * 1.25 + 1e-9 for score in scores)

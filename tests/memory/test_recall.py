@@ -229,3 +229,54 @@ def test_any_input_is_a_safe_query(queries: list[str]):
             say(tx, query, message_id="m2", session_id="s2")
 
     anyio.run(run)
+
+
+async def test_every_result_says_why_it_was_found(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        say(tx, "Which ports does the database use?", message_id="m1")
+        say(tx, "It is 5433.", message_id="m2", kind="assistant", at_ms=NOW - 300 * DAY)
+        return [one.why.sentence for one in look(tx, "database port")]
+
+    assert await constellation.database.write(run) == ["words: ports, database; recent", "beside a match"]
+
+
+async def test_a_search_is_narrowed_to_kinds_sessions_and_times(constellation: Constellation):
+    def run(tx: Transaction) -> list[list[str]]:
+        say(tx, "port one", message_id="m1", at_ms=NOW - 2 * DAY)
+        say(tx, "port two", message_id="m2", session_id="s2", kind="assistant", at_ms=NOW - DAY)
+        index_block(tx, block("port three"), at_ms=NOW, seq=an_event(tx))
+        filters = (
+            Filters(("tester",), kinds=("user", "assistant")),
+            Filters(("tester",), kinds=("block",)),
+            Filters(("tester",), session="s2"),
+            Filters(("tester",), since_ms=NOW - DAY, until_ms=NOW - DAY),
+            Filters(("tester",), kinds=()),
+        )
+        return [sorted(texts(list(search(tx, "port", one, limit=9, now_ms=NOW)))) for one in filters]
+
+    assert await constellation.database.write(run) == [
+        ["port one", "port two"],
+        ["port three"],
+        ["port two"],
+        ["port two"],
+        [],
+    ]
+
+
+async def test_neighbours_are_narrowed_too(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        say(tx, "Which port?", message_id="m1")
+        say(tx, "It is 5433.", message_id="m2", kind="assistant")
+        return texts(list(search(tx, "port", Filters(("tester",), kinds=("user",)), limit=9, now_ms=NOW)))
+
+    assert await constellation.database.write(run) == ["Which port?"]
+
+
+async def test_many_invisible_matches_do_not_hide_the_visible_one(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        for number in range(450):
+            say(tx, "port port port", message_id=f"m{number}", owner="other", session_id="s2")
+        say(tx, "a long text in which the port is named once among other words", message_id="mine")
+        return texts(look(tx, "port"))
+
+    assert len(await constellation.database.write(run)) == 1

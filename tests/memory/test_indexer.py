@@ -1,0 +1,159 @@
+"""Texts become vectors beside everything else, and search goes on when they do not."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector
+from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.hashing import HashedNgrams, hashed_vector
+from pattern_acp.memory.indexer import CATCH_UP, RETRY_SECONDS, Indexer
+from pattern_acp.memory.recall import Found, index_message, search
+from pattern_acp.testing.constellation import Constellation, temporary_constellation
+
+NOW = 1_800_000_000_000
+
+
+class SlowEmbedder:
+    """Hashed vectors by an embedder that is not immediate, fails while `problem` is set, and tells of each text."""
+
+    model = EmbeddingModel("slow", 384, floor=0.3, trust=1.0)
+    is_immediate = False
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.asked: list[tuple[str, TextUse]] = []
+        self.done = anyio.Event()
+
+    async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+        """See `Embedder.embed`."""
+        await anyio.lowlevel.checkpoint()
+        if self.problem:
+            raise EmbedderError(self.problem)
+        self.asked += [(text, use) for text in texts]
+        self.done.set()
+        return tuple(hashed_vector(text) for text in texts)
+
+
+@pytest.fixture
+async def constellation() -> AsyncGenerator[Constellation, None]:
+    async with temporary_constellation() as opened:
+        yield opened
+
+
+def say(tx: Transaction, *texts: str) -> None:
+    seq = append(tx, "s1", SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=NOW).seq
+    for number, text in enumerate(texts):
+        index_message(
+            tx,
+            session_id=f"s{number}",
+            owner="me",
+            kind="user",
+            message_id=f"m{number}",
+            text=text,
+            at_ms=NOW,
+            seq=seq,
+        )
+
+
+async def look(constellation: Constellation, indexer: Indexer, query: str) -> tuple[Found, ...]:
+    vector = await indexer.query(query)
+    return await constellation.database.read(
+        lambda tx: search(tx, query, Filters(("me",)), limit=5, now_ms=NOW, vector=vector)
+    )
+
+
+async def test_an_immediate_embedder_finds_what_was_stored_a_moment_ago(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs."))
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    (found,) = await look(constellation, indexer, "authentification")
+    assert found.text == "Authentication is by key."
+    assert found.why.words == ()
+    assert found.why.meaning is not None
+    assert found.why.sentence.startswith("meaning 0.")
+
+
+async def test_a_slow_embedder_is_not_waited_for(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs."))
+    embedder = SlowEmbedder()
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    assert await look(constellation, indexer, "authentification") == ()
+    assert [text for text, _ in embedder.asked] == ["authentification"]
+    (found,) = await look(constellation, indexer, "tabs")
+    assert found.why.words == ("tabs",)
+    assert await indexer.catch_up(10) == 2
+    assert [one.text for one in await look(constellation, indexer, "authentification")] == ["Authentication is by key."]
+
+
+async def test_the_background_task_embeds_what_is_stored(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Use tabs."))
+    embedder = SlowEmbedder()
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(indexer.run)
+        with anyio.fail_after(5):
+            await embedder.done.wait()
+            while (await indexer.state()).waiting:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert embedder.asked == [("Use tabs.", TextUse.STORED)]
+
+
+async def test_a_failing_embedder_leaves_words_and_is_asked_again_after_a_while(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Use tabs."))
+    embedder = SlowEmbedder()
+    embedder.problem = "The server is not running; start it."
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    (found,) = await look(constellation, indexer, "tabs")
+    assert found.why.meaning is None
+    assert (await indexer.state()).problem == "The server is not running; start it."
+    embedder.problem = ""
+    assert await indexer.query("tabs") is None
+    constellation.clock.advance(int(RETRY_SECONDS * 1000))
+    assert await indexer.query("tabs") is not None
+    assert (await indexer.state()).problem == ""
+
+
+async def test_the_background_task_survives_a_failing_embedder(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Use tabs."))
+    embedder = SlowEmbedder()
+    embedder.problem = "The server is not running; start it."
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(indexer.run)
+        with anyio.fail_after(5):
+            while not (await indexer.state()).problem:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_search_embeds_a_bounded_number_of_texts(constellation: Constellation):
+    texts = [f"text {number}" for number in range(CATCH_UP + 100)]
+    await constellation.database.write(lambda tx: say(tx, *texts))
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    await indexer.query("text")
+    assert (await indexer.state()).waiting == 100
+
+
+async def test_changing_the_embedder_keeps_search_right_meanwhile(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs."))
+    before = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    await before.catch_up(10)
+    after = Indexer(constellation.database, SlowEmbedder(), constellation.clock)
+    (words,) = await look(constellation, after, "tabs")
+    assert words.why.meaning is None
+    assert [one.text for one in await look(constellation, before, "authentification")] == ["Authentication is by key."]
+    await after.catch_up(10)
+    (both,) = await look(constellation, after, "tabs")
+    assert both.why.meaning is not None
+
+
+async def test_a_query_that_says_nothing_has_no_vector(constellation: Constellation):
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    assert await indexer.query("?!") is None
