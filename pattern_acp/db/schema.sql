@@ -98,7 +98,7 @@ CREATE TABLE blocks (
     frontiers BLOB NOT NULL,             -- Loro frontiers of the newest state, encoded
     created_ms INTEGER NOT NULL,
     updated_ms INTEGER NOT NULL,
-    deleted INTEGER NOT NULL,            -- 1 when deleted, 2 when forgotten for good; the label can then be made again
+    deleted INTEGER NOT NULL,            -- 1 when deleted, 2 when forgotten or discarded; the label can then be made again
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
     history_from INTEGER NOT NULL DEFAULT 1, -- first update whose data is still there: forgetting takes older data away
     schema TEXT NOT NULL DEFAULT '{"kind":"text"}', -- what the document holds: memory/schemas/types.py, JSON
@@ -121,7 +121,7 @@ CREATE TABLE block_updates (
     actor TEXT NOT NULL,
     origin TEXT NOT NULL,
     operation TEXT NOT NULL,             -- create, append, replace, rewrite, insert, set, add, move, remove, archive,
-                                         -- edit, undo, redo, rollback, delete, restore, forget
+                                         -- verify, edit, undo, redo, rollback, delete, restore, forget
     reason TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event of this write
@@ -253,7 +253,7 @@ CREATE TABLE grants (
     id INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL REFERENCES sessions (id), -- an always lasts for its session, as its label says
     effect TEXT NOT NULL,                -- allow or deny
-    kind TEXT NOT NULL,                  -- command_prefix, exact_command, edit_folder, read_folder
+    kind TEXT NOT NULL,                  -- policy/grants.py GrantKind
     pattern TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq)

@@ -48,6 +48,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.SessionDeleted: ("session_deleted", 1),
     events.InstructionsCompiled: ("instructions_compiled", 1),
     events.TurnStarted: ("turn_started", 1),
+    events.MemoryShown: ("memory_shown", 1),
     events.ModelRequested: ("model_requested", 1),
     events.MessagePartial: ("message_partial", 1),
     events.MessageRecorded: ("message_recorded", 1),

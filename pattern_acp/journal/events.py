@@ -12,6 +12,17 @@ from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.memory_events import (
+    BlockCommitted,
+    BlockConfigured,
+    BlockDeleted,
+    BlockForgotten,
+    BlockHealed,
+    BlockRestored,
+    BlockShared,
+    EntryArchived,
+    EntryVerified,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,33 @@ class TurnStarted:
     turn_id: TurnId
     message: Message
     command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBlock:
+    """A memory block as the model was shown it. `version` is the number of its newest write then."""
+
+    block_id: str
+    label: str
+    version: int
+    about: str
+    permission: str
+    limit: int
+    text: str
+    is_shown: bool = True
+    """False for a block of which only the head was shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShown:
+    """The model was shown its whole memory, in the words of `text`, right before the turn's prompt.
+
+    Later requests tell what changed since; so the text stays in the history, byte for byte.
+    """
+
+    turn_id: TurnId
+    text: str
+    blocks: tuple[ShownBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,140 +246,6 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockCommitted:
-    """A memory block was created or changed.
-
-    Hashes are SHA-256 of the rendered text; `peer_version` is Loro's frontier, hex.
-    """
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    operation: str
-    reason: str
-    before_hash: str
-    after_hash: str
-    frontiers_before: str
-    frontiers_after: str
-    turn_id: TurnId | None = None
-    call_id: ToolCallId | None = None
-    target: int | None = None
-    """The write that an undo or redo takes back, or the version that a rollback goes back to."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockDeleted:
-    """A memory block was deleted; it can be restored. `text_hash` is the SHA-256 of its text."""
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    reason: str
-    text_hash: str
-    turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRestored:
-    """A deleted memory block is back as it was."""
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    reason: str
-    text_hash: str
-    turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockForgotten:
-    """Words were taken out of a memory block, its history, the search index and the journal, for good.
-
-    `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. `events`
-    counts those whose words were replaced by a mark. `after_hash` is the SHA-256 of the text that is left.
-    """
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    reason: str
-    whole: bool
-    events: int
-    after_hash: str
-    redaction: str
-    """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
-    turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockConfigured:
-    """A setting of a memory block was changed: its description, limit, permission, tier, or whether it is pinned."""
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    setting: str
-    before: str
-    after: str
-    turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShared:
-    """A memory block was attached to a persona or project; an empty permission means that it is no longer."""
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    with_scope: str
-    with_owner: str
-    permission: str
-    turn_id: TurnId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EntryArchived:
-    """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces."""
-
-    entry_id: str
-    scope: str
-    owner: str
-    text_hash: str
-    reason: str
-    supersedes: str = ""
-    turn_id: TurnId | None = None
-    call_id: ToolCallId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EntryVerified:
-    """A fact in the archive was found to be still true."""
-
-    entry_id: str
-    scope: str
-    owner: str
-    turn_id: TurnId | None = None
-    call_id: ToolCallId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockHealed:
-    """What was stored of a memory block was damaged, and was written anew from what was sound."""
-
-    block_id: str
-    scope: str
-    owner: str
-    label: str
-    text_hash: str
-
-
-@dataclass(frozen=True, slots=True)
 class GrantStored:
     """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
 
@@ -361,6 +265,7 @@ Event: TypeAlias = (
     | SessionDeleted
     | InstructionsCompiled
     | TurnStarted
+    | MemoryShown
     | ModelRequested
     | MessagePartial
     | MessageRecorded

@@ -30,6 +30,7 @@ def item_of(event: Event) -> str:
         case (
             events.TurnStarted()
             | events.TurnEnded()
+            | events.MemoryShown()
             | events.ModelRequested()
             | events.PlanUpdated()
             | events.UsageReported()

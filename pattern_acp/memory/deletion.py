@@ -11,11 +11,13 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.edits import Operation
-from pattern_acp.memory.errors import BlockMissingError, LabelTakenError, StaleProposalError
-from pattern_acp.memory.store import ProposedChange, WriteRecord, block_exists, changed_block, insert_write
-from pattern_acp.memory.stored import decode_block, read_row
+from pattern_acp.memory.errors import BlockMissingError, LabelTakenError, NothingDeletedError, StaleProposalError
+from pattern_acp.memory.history import read_write
+from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write
+from pattern_acp.memory.stored import read_row
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -27,6 +29,8 @@ class ProposedMark:
     block: Block
     operation: Operation
     frontiers: bytes
+    discarded: bool = False
+    """Whether it makes room for another block and is not to be restored itself."""
 
 
 def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
@@ -42,18 +46,32 @@ def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
 
 
 def propose_restoration(tx: Transaction, key: BlockKey) -> ProposedMark:
-    """What restoring the block of this key that was deleted last would store.
+    """What restoring the block of this key that was deleted last would store, once the label is free.
 
     Raises:
-        LabelTakenError: there is a block with this key now.
-        BlockMissingError: none was deleted, or what was deleted has been forgotten.
+        NothingDeletedError: none was deleted, or what was deleted has been forgotten.
     """
-    if block_exists(tx, key):
-        raise LabelTakenError(key.label)
     row = tx.one(_QUERIES["find_deleted_block"], _named(key))
     if row is None:
-        raise BlockMissingError(key.label)
+        raise NothingDeletedError(key.label)
     return _mark(row, Operation.RESTORE)
+
+
+def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
+    """What has to be stored before a block with this key can be restored; None when the label is free.
+
+    A block that the program made anew and that nobody has written to since gives way.
+
+    Raises:
+        LabelTakenError: another block has the label, and somebody has written to it.
+    """
+    row = tx.one(_QUERIES["find_block"], _named(key))
+    if row is None:
+        return None
+    block, frontiers = read_row(row)
+    if block.head_update > 1 or read_write(tx, block, 1).actor is not Actor.SYSTEM:
+        raise LabelTakenError(key.label)
+    return ProposedMark(block, Operation.DELETE, frontiers, discarded=True)
 
 
 def store_mark(tx: Transaction, mark: ProposedMark, record: WriteRecord, *, peer: int) -> Block:
@@ -69,7 +87,7 @@ def store_mark(tx: Transaction, mark: ProposedMark, record: WriteRecord, *, peer
         {
             "block_id": block.id,
             "number": change.number,
-            "deleted": int(mark.operation is Operation.DELETE),
+            "deleted": 0 if mark.operation is Operation.RESTORE else 2 if mark.discarded else 1,
             "at_ms": record.at_ms,
             "seq": record.seq,
         },
@@ -84,19 +102,6 @@ def list_deleted(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[
     """The blocks of these owners that can be restored, deleted last first; `updated_ms` is when."""
     rows = tx.all(_QUERIES["list_deleted_blocks"], {"owners": json.dumps(owners)})
     return tuple(read_row(row)[0] for row in rows)
-
-
-def load_deleted(tx: Transaction, key: BlockKey) -> Block:
-    """The block of this key that was deleted last.
-
-    Raises:
-        BlockMissingError: there is none to restore.
-        BlockCorruptError: its text cannot be read or rebuilt.
-    """
-    row = tx.one(_QUERIES["find_deleted_block"], _named(key))
-    if row is None:
-        raise BlockMissingError(key.label)
-    return decode_block(tx, row)
 
 
 def _mark(row: Row, operation: Operation) -> ProposedMark:

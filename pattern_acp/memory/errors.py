@@ -61,6 +61,15 @@ class StaleProposalError(BlockError):
         self.label = label
 
 
+class NothingDeletedError(BlockMissingError):
+    """No block of this label was deleted, or what was has been forgotten."""
+
+    def __init__(self, label: str) -> None:
+        """Name the label."""
+        BlockError.__init__(self, f"No memory block {label!r} was deleted that could be restored; list the blocks.")
+        self.label = label
+
+
 class LabelTakenError(BlockError):
     """A block cannot be restored, since another one has its label now."""
 

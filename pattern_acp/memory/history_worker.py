@@ -5,18 +5,22 @@ loro never lets go of the interpreter's lock, so a history of 100,000 edits woul
 a thread (memory.md section 1.4); reading its rows and handing them over would too, so the other process reads them.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio.to_process
 import anyio.to_thread
+from anyio import BrokenWorkerProcess
 
 from pattern_acp.db.connection import Database, read_file
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.history import StoredHistory, read_history
+
+_LOGGER = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,10 +54,19 @@ async def run_on_history(
         BlockError: what `work` raises, or the history is damaged.
         DatabaseError: the constellation cannot be read.
     """
-    if block.head_update <= WORKER_WRITES:
-        history = await database.read(lambda tx: read_history(tx, block))
-        return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
-    outcome = await anyio.to_process.run_sync(_attempt, database.path, block, work, args, kwargs, cancellable=True)
+    if block.head_update > WORKER_WRITES:
+        try:
+            return await _in_process(database.path, block, work, args, kwargs)
+        except BrokenWorkerProcess:
+            _LOGGER.warning("A history could not be read in a process of its own; it is read here.", exc_info=True)
+    history = await database.read(lambda tx: read_history(tx, block))
+    return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
+
+
+async def _in_process(
+    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> T:
+    outcome = await anyio.to_process.run_sync(_attempt, path, block, work, args, kwargs, cancellable=True)
     if isinstance(outcome, _Failure):
         error = outcome.kind.__new__(outcome.kind, outcome.message)
         error.__dict__.update(outcome.fields)
@@ -62,7 +75,7 @@ async def run_on_history(
 
 
 def _attempt(
-    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
+    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> T | _Failure:
     """Runs in the other process."""
     try:

@@ -159,7 +159,7 @@ VALUES (
 );
 
 -- name: mark_block
--- A block that was deleted (1) or restored (0), as its newest write.
+-- A block that was deleted (1), discarded (2) or restored (0), as its newest write.
 UPDATE blocks
 SET deleted = :deleted, head_update = :number, updated_ms = :at_ms, last_seq = :seq
 WHERE id = :block_id AND head_update = :number - 1;
@@ -550,3 +550,10 @@ UPDATE archival_entries SET supersedes = NULL, last_seq = :seq WHERE supersedes 
 -- name: supersede_entries
 -- The passages of an archival entry that was superseded.
 UPDATE search_entries SET kind = 'superseded', last_seq = :seq WHERE source = :source AND kind = 'archival';
+
+-- name: writes_since
+-- The newest writes of a block above a number, with the stream that holds their event, newest first.
+SELECT block_updates.number, block_updates.at_ms, block_updates.actor, block_updates.reason, events.stream
+FROM block_updates JOIN events ON events.seq = block_updates.last_seq
+WHERE block_updates.block_id = :block_id AND block_updates.number > :after
+ORDER BY block_updates.number DESC LIMIT :limit;

@@ -8,6 +8,7 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.tools.base import MemoryEdit
 
@@ -95,21 +96,6 @@ async def run_status(session: "Session", argument: str) -> str:
     return "\n".join(lines)
 
 
-async def run_memory(session: "Session", argument: str) -> str:
-    """Show all memory blocks, or the one that is named."""
-    blocks = await session.memory.blocks()
-    if argument:
-        blocks = tuple(block for block in blocks if block.label == argument)
-        if not blocks:
-            raise InvalidRequestError(f"There is no memory block {argument!r}; /memory lists them.")
-    parts: list[str] = []
-    for block in blocks:
-        head = f"### {block.label} ({block.scope}, {len(block.text):,} of {block.limit:,} characters"
-        changed = f", changed {day(block.updated_at_ms)})" if block.updated_at_ms else ")"
-        parts.append(f"{head}{changed}\n\n*{block.description}*\n\n{block.text or '(empty)'}")
-    return "\n\n".join(parts)
-
-
 async def run_remember(session: "Session", argument: str) -> str:
     """Append the text to the `human` block as the person's own words; `project:` in front chooses the project."""
     label, text = "human", argument
@@ -172,7 +158,9 @@ COMMANDS: dict[str, CommandSpec] = {
     for spec in (
         CommandSpec("help", "List the commands", "", run_help),
         CommandSpec("status", "Model, mode, folders, memory file, prompt size", "", run_status),
-        CommandSpec("memory", "Show what is remembered", "[LABEL]", run_memory),
+        CommandSpec(
+            "memory", "What is remembered: show, compare, undo, edit", "[LABEL | VERB LABEL | help]", run_memory
+        ),
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),

@@ -65,9 +65,10 @@ _SHORTEST_NEARBY = 3
 class ForgottenReport:
     """What was forgotten, and what a person has to know about what is left.
 
-    `events`, `messages` and `archived` count what lost words or was deleted besides the block. `others` are labels of
-    blocks that hold the words too. `backups` are copies of the file that were made before and are not touched. `clean`
-    is False while another process's reading keeps the old words in the write-ahead log.
+    `before` is the text with a mark in the place of the words. `events`, `messages` and `archived` count what lost
+    words or was deleted besides the block. `others` are labels of blocks that hold the words too. `backups` are copies
+    of the file that were made before and are not touched. `clean` is False while another process's reading keeps the
+    old words in the write-ahead log.
     """
 
     label: str
@@ -206,7 +207,7 @@ class MemoryForgetting:
         return ForgottenReport(
             label=search.key.label,
             whole=done.forgetting.whole,
-            before=change.block.text,
+            before=search.words.mask(change.block.text),
             after=change.text,
             events=done.events,
             messages=done.messages,

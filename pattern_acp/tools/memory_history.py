@@ -21,7 +21,8 @@ from pattern_acp.memory.history import (
     text_of_version,
 )
 from pattern_acp.memory.history_worker import run_on_history
-from pattern_acp.memory.store import block_exists, list_blocks, load_block
+from pattern_acp.memory.sharing import visible_blocks
+from pattern_acp.memory.store import block_exists, load_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class HistoryScope:
     actor: Actor
     origin: Origin
     peer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A block in sight, under the label that means it, with its newest write; whose it is when it is shared."""
+
+    label: str
+    block: Block
+    write: Write
+    shared_from: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +96,19 @@ class MemoryHistory:
         self._database = database
         self._owners = tuple(owners)
 
-    async def blocks(self) -> tuple[tuple[Block, Write], ...]:
-        """All blocks with their newest writes, in the order of the owners.
+    async def blocks(self) -> tuple[Listed, ...]:
+        """All blocks in sight with their newest writes: those of the owners in their order, then shared ones.
 
         Raises:
             BlockCorruptError: what is stored of one cannot be read or rebuilt.
             DatabaseError: the constellation cannot be read.
         """
 
-        def read(tx: Transaction) -> tuple[tuple[Block, Write], ...]:
-            blocks = list_blocks(tx, self._owners)
-            return tuple((block, read_write(tx, block, block.head_update)) for block in blocks)
+        def read(tx: Transaction) -> tuple[Listed, ...]:
+            return tuple(
+                Listed(seen.label, seen.block, read_write(tx, seen.block, seen.block.head_update), seen.shared_from)
+                for seen in visible_blocks(tx, self._owners)
+            )
 
         return await self._database.read(read)
 
@@ -180,7 +193,9 @@ class MemoryHistory:
 
 
 def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -> BlockKey:
-    """The key of the first owner's block with this label; `SCOPE/LABEL` names one where two scopes have the label.
+    """The key of the first owner's block with this label, or of one that is shared with them.
+
+    `SCOPE/LABEL` names one where two scopes have the label.
 
     Raises:
         BlockMissingError: there is no such block; names those that there are.
@@ -188,7 +203,11 @@ def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -
     for key in keys_of(owners, label):
         if block_exists(tx, key):
             return key
-    raise BlockMissingError(label, tuple(block.key.label for block in list_blocks(tx, owners)))
+    seen = visible_blocks(tx, owners)
+    shared = next((one for one in seen if one.label == label), None)
+    if shared is None:
+        raise BlockMissingError(label, tuple(one.label for one in seen))
+    return shared.block.key
 
 
 def keys_of(owners: Sequence[tuple[Scope, str]], label: str) -> tuple[BlockKey, ...]:

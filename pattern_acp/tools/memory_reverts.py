@@ -16,9 +16,15 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockRestored, Event
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.deletion import ProposedMark, propose_deletion, propose_restoration, store_mark
+from pattern_acp.memory.deletion import (
+    ProposedMark,
+    propose_deletion,
+    propose_making_room,
+    propose_restoration,
+    store_mark,
+)
 from pattern_acp.memory.edits import Operation
-from pattern_acp.memory.errors import BlockMissingError, StaleProposalError
+from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.merging import Conflict
@@ -105,58 +111,57 @@ class MemoryReverts:
         raise AssertionError("the last attempt returns or raises")
 
     async def delete(self, label: str, reason: str = "") -> Block:
-        """Delete a block, which can be restored; the block as it was.
+        """Delete a block, which can be restored; the block as it is then.
 
         Raises:
             BlockError: there is no such block, or its permission forbids it.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
-        return await self._mark(label, self._propose_deletion, BlockDeleted, reason)
+
+        def write(tx: Transaction) -> Block:
+            mark = propose_deletion(tx, find_key(tx, self._scope.owners, label))
+            self._refuse_without_permission(mark.block, Operation.DELETE)
+            return self._store_mark(tx, mark, reason)
+
+        return await self._database.write(write)
 
     async def restore(self, label: str, reason: str = "") -> Block:
-        """Bring back the block of this label that was deleted last.
+        """Bring back the block of this label that was deleted last; the block as it is then.
 
         Raises:
             BlockError: none was deleted, it was forgotten, or another block has the label.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
-        return await self._mark(label, self._propose_restoration, BlockRestored, reason)
 
-    def _propose_deletion(self, tx: Transaction, label: str) -> ProposedMark:
-        return propose_deletion(tx, find_key(tx, self._scope.owners, label))
+        def write(tx: Transaction) -> Block:
+            mark = self._propose_restoration(tx, label)
+            self._refuse_without_permission(mark.block, Operation.DELETE)
+            in_the_way = propose_making_room(tx, mark.block.key)
+            if in_the_way is not None:
+                self._store_mark(tx, in_the_way, "It makes room for the one that is restored.")
+            return self._store_mark(tx, mark, reason)
+
+        return await self._database.write(write)
 
     def _propose_restoration(self, tx: Transaction, label: str) -> ProposedMark:
         for key in keys_of(self._scope.owners, label):
             try:
                 return propose_restoration(tx, key)
-            except BlockMissingError:
+            except NothingDeletedError:
                 continue
-        raise BlockMissingError(label)
+        raise NothingDeletedError(label)
 
-    async def _mark(
-        self,
-        label: str,
-        propose_mark: Callable[[Transaction, str], ProposedMark],
-        kind: type[BlockDeleted] | type[BlockRestored],
-        reason: str,
-    ) -> Block:
-        turn_id = self.turn_id
-
-        def write(tx: Transaction) -> Block:
-            mark = propose_mark(tx, label)
-            block = mark.block
-            self._refuse_without_permission(block, mark.operation)
-            key = block.key
-            event = kind(block.id, key.scope, key.owner, key.label, reason, text_hash(block.text), turn_id)
-            record = self._record(tx, event, reason)
-            stored = store_mark(tx, mark, record, peer=self._scope.peer)
-            if mark.operation is Operation.DELETE:
-                remove_source(tx, block.id)
-            else:
-                index_block(tx, stored, at_ms=record.at_ms, seq=record.seq)
-            return stored
-
-        return await self._database.write(write)
+    def _store_mark(self, tx: Transaction, mark: ProposedMark, reason: str) -> Block:
+        block, kind = mark.block, BlockDeleted if mark.operation is Operation.DELETE else BlockRestored
+        key = block.key
+        event = kind(block.id, key.scope, key.owner, key.label, reason, text_hash(block.text), self.turn_id)
+        record = self._record(tx, event, reason)
+        stored = store_mark(tx, mark, record, peer=self._scope.peer)
+        if mark.operation is Operation.DELETE:
+            remove_source(tx, block.id)
+        else:
+            index_block(tx, stored, at_ms=record.at_ms, seq=record.seq)
+        return stored
 
     def _propose(self, work: _Work, tx: Transaction) -> ProposedChange:
         plan, scope = work.plan, self._scope

@@ -1,0 +1,141 @@
+"""Durable facts about memory. `journal/events.py` joins them to the other events.
+
+Each names the block or entry, who may be asked about it, and hashes of texts instead of the texts, which are in memory.
+"""
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCommitted:
+    """A memory block was created or changed.
+
+    Hashes are SHA-256 of the rendered text; `peer_version` is Loro's frontier, hex.
+    """
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    operation: str
+    reason: str
+    before_hash: str
+    after_hash: str
+    frontiers_before: str
+    frontiers_after: str
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+    target: int | None = None
+    """The write that an undo or redo takes back, or the version that a rollback goes back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDeleted:
+    """A memory block was deleted; it can be restored. `text_hash` is the SHA-256 of its text."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    text_hash: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRestored:
+    """A deleted memory block is back as it was."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    text_hash: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForgotten:
+    """Words were taken out of a memory block, its history, the search index and the journal, for good.
+
+    `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. `events`
+    counts those whose words were replaced by a mark. `after_hash` is the SHA-256 of the text that is left.
+    """
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    reason: str
+    whole: bool
+    events: int
+    after_hash: str
+    redaction: str
+    """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockConfigured:
+    """A setting of a memory block was changed: its description, limit, permission, tier, or whether it is pinned."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    setting: str
+    before: str
+    after: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShared:
+    """A memory block was attached to a persona or project; an empty permission means that it is no longer."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    with_scope: str
+    with_owner: str
+    permission: str
+    turn_id: TurnId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryArchived:
+    """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces."""
+
+    entry_id: str
+    scope: str
+    owner: str
+    text_hash: str
+    reason: str
+    supersedes: str = ""
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryVerified:
+    """A fact in the archive was found to be still true."""
+
+    entry_id: str
+    scope: str
+    owner: str
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHealed:
+    """What was stored of a memory block was damaged, and was written anew from what was sound."""
+
+    block_id: str
+    scope: str
+    owner: str
+    label: str
+    text_hash: str

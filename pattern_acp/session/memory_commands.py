@@ -1,0 +1,237 @@
+"""The command /memory: looking at memory and its history, and changing it as the person.
+
+Owns: the verbs and what they take. Must not know: how anything is stored, or rendered (session/memory_markdown.py).
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
+from pattern_acp.session import memory_markdown as markdown
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.tools.memory_access import PERSON, MemoryOwner, Writer
+from pattern_acp.tools.memory_forgetting import MemoryForgetting
+from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
+from pattern_acp.tools.memory_reverts import MemoryReverts
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+LOG_LENGTH = 30
+"""Writes that /memory history shows at a time."""
+
+WHOLE = "--all"
+"""What the person types to forget a whole block, so that a passage left out by mistake does not."""
+
+_WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
+
+Run = Callable[["Session", str], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb of /memory: what to type behind it, what it does, and what carries it out."""
+
+    hint: str
+    summary: str
+    run: Run
+
+
+async def run_memory(session: "Session", argument: str) -> str:
+    """Carry out a verb; a label alone shows that block, and nothing at all lists the blocks.
+
+    Raises:
+        InvalidRequestError: an argument is missing or wrong.
+        BlockError: nothing was changed, and why.
+    """
+    # The default blocks are made when memory is first looked at.
+    await session.memory.blocks()
+    word, rest = take_word(argument)
+    if not word:
+        return await _list(session, "")
+    verb = VERBS.get(word)
+    if verb is not None:
+        return await verb.run(session, rest)
+    return await _show(session, argument)
+
+
+def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
+    """Whose blocks a session sees, for the person or the agent."""
+    shared = session.constellation
+    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
+    return HistoryScope(owner.owners, session.session_id, writer.actor, writer.origin, shared.peer)
+
+
+def take_word(text: str) -> tuple[str, str]:
+    """The first word of a text, which may stand in quotes, and what follows it with its line ends."""
+    found = _WORD.match(text)
+    if found is None:
+        return "", ""
+    quoted, plain = found.groups()
+    return (plain if quoted is None else quoted), text[found.end() :]
+
+
+async def _help(session: "Session", argument: str) -> str:
+    del session, argument
+    rows = [(f"`/memory {name} {verb.hint}`".replace(" `", "`"), verb.summary) for name, verb in VERBS.items()]
+    return markdown.table(("Command", "What it does"), [("`/memory [LABEL]`", "List the blocks, or show one"), *rows])
+
+
+async def _list(session: "Session", argument: str) -> str:
+    del argument
+    history = _history(session)
+    return markdown.list_table(await history.blocks(), await history.deleted())
+
+
+async def _show(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "show")
+    number = _optional_number(rest, "version")
+    return markdown.version_text(await _history(session).show(label, number))
+
+
+async def _log(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "history")
+    writes = await _history(session).log(label, before=_optional_number(rest, "version"), limit=LOG_LENGTH)
+    return markdown.log_table(label, writes)
+
+
+async def _diff(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "diff")
+    words = rest.split()
+    numbers = [_number(word, "version") for word in words if word != "--words"]
+    if len(numbers) > 2:
+        raise InvalidRequestError("Compare two versions at most: /memory diff LABEL [OLD [NEW]] [--words].")
+    history = _history(session)
+    old = numbers[0] if numbers else max(1, (await history.show(label)).block.head_update - 1)
+    versions = await history.compare(label, old, numbers[1] if len(numbers) == 2 else None)
+    return markdown.versions_diff(versions, words="--words" in words)
+
+
+async def _blame(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "blame")
+    history = _history(session)
+    if not rest.strip():
+        return markdown.blame_table(await history.blame(label))
+    start, end = character_range(rest)
+    return markdown.range_table(await history.blame_range(label, start, end))
+
+
+def character_range(text: str) -> tuple[int, int]:
+    """A range of characters typed as `10-25`, counted from 0; the end is not part of it.
+
+    Raises:
+        InvalidRequestError: it is no range.
+    """
+    found = re.fullmatch(r"\s*(\d{1,9})-(\d{1,9})\s*", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise InvalidRequestError("Give characters as START-END, counted from 0, such as 10-25.")
+    return int(found[1]), int(found[2])
+
+
+async def _undo(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "undo")
+    plan = partial(plan_undo, number=_optional_number(rest, "write"))
+    return markdown.change_text(await _reverts(session).change(label, plan))
+
+
+async def _redo(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "redo")
+    plan = partial(plan_redo, number=_optional_number(rest, "write"))
+    return markdown.change_text(await _reverts(session).change(label, plan))
+
+
+async def _rollback(session: "Session", argument: str) -> str:
+    label, rest = _label(argument, "rollback")
+    plan = partial(plan_rollback, number=_number(rest, "version"))
+    return markdown.change_text(await _reverts(session).change(label, plan))
+
+
+async def _delete(session: "Session", argument: str) -> str:
+    label, reason = _label(argument, "delete")
+    await _reverts(session).delete(label, reason.strip())
+    return f"`{label}` is deleted; `/memory restore {label}` brings it back, `/memory forget {label} {WHOLE}` ends it."
+
+
+async def _restore(session: "Session", argument: str) -> str:
+    label, reason = _label(argument, "restore")
+    block = await _reverts(session).restore(label, reason.strip())
+    return f"`{label}` is back with {len(block.text):,} characters and its whole history."
+
+
+async def _edit(session: "Session", argument: str) -> str:
+    label, text = _label(argument, "edit")
+    shown = await _history(session).show(label)
+    if not text.strip():
+        return (
+            f"Run `pattern-acp memory edit {label}` in a terminal in this folder to open it in your editor, or send "
+            f"`/memory edit {label}` with the whole new text behind it. It reads now:\n\n{markdown.fence(shown.text)}"
+        )
+    plan = partial(plan_merge, opened=shown.write.number, text=text.strip("\n"))
+    return markdown.change_text(await _reverts(session).change(label, plan))
+
+
+async def _forget(session: "Session", argument: str) -> str:
+    label, passage = _label(argument, "forget")
+    if not passage.strip():
+        raise InvalidRequestError(
+            f"Say what to forget for good: /memory forget {label} PASSAGE, or /memory forget {label} {WHOLE} for the "
+            "whole block with its history."
+        )
+    forgetting = MemoryForgetting(
+        session.constellation.database, history_scope(session), clock=session.constellation.clock
+    )
+    forgetting.turn_id = session.person_memory.turn_id
+    whole = passage.strip() == WHOLE
+    report = await forgetting.forget(label, None if whole else passage.strip("\n"))
+    # What this session has in memory would go to the model with the next prompt.
+    await session.reload_history()
+    return markdown.forgotten_text(report)
+
+
+def _history(session: "Session") -> MemoryHistory:
+    return MemoryHistory(session.constellation.database, history_scope(session).owners)
+
+
+def _reverts(session: "Session") -> MemoryReverts:
+    reverts = MemoryReverts(session.constellation.database, history_scope(session), clock=session.constellation.clock)
+    reverts.turn_id = session.person_memory.turn_id
+    return reverts
+
+
+def _label(argument: str, verb: str) -> tuple[str, str]:
+    label, rest = take_word(argument)
+    if not label:
+        raise InvalidRequestError(f"Say which block: /memory {verb} {VERBS[verb].hint}.")
+    return label, rest
+
+
+def _optional_number(text: str, what: str) -> int | None:
+    return _number(text, what) if text.strip() else None
+
+
+def _number(text: str, what: str) -> int:
+    word = text.strip()
+    if not re.fullmatch(r"\d{1,9}", word):
+        raise InvalidRequestError(f"Give the number of a {what}; /memory history LABEL shows them.")
+    return int(word)
+
+
+VERBS: dict[str, Verb] = {
+    "list": Verb("", "List the blocks with size, limit and last change", _list),
+    "show": Verb("LABEL [VERSION]", "Show a block, or an older version of it", _show),
+    "history": Verb("LABEL [BEFORE]", "Every write: who, when, what, why, and where it is recorded", _log),
+    "diff": Verb("LABEL [OLD [NEW]] [--words]", "What changed between two versions; the newest write alone", _diff),
+    "blame": Verb("LABEL [START-END]", "Who wrote each line, or these characters", _blame),
+    "undo": Verb("LABEL [WRITE]", "Take back a write and keep later ones", _undo),
+    "redo": Verb("LABEL [UNDO]", "Take back an undo", _redo),
+    "rollback": Verb("LABEL VERSION", "Make it read as a version did, as a new change", _rollback),
+    "delete": Verb("LABEL [REASON]", "Delete a block; it can be restored", _delete),
+    "restore": Verb("LABEL [REASON]", "Bring back a deleted block", _restore),
+    "edit": Verb("LABEL [TEXT]", "Replace the text, or tell how to open it in an editor", _edit),
+    "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
+    "help": Verb("", "This list", _help),
+}
+"""All verbs, in the order of the help."""

@@ -1,0 +1,214 @@
+"""What /memory answers, in Markdown.
+
+Owns: its tables and fences. Must not know: sessions, or how memory is stored.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pattern_acp.domain.origin import Actor
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
+from pattern_acp.memory.history import Write
+from pattern_acp.tools.memory_forgetting import ForgottenReport
+from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_reverts import HistoryChange
+
+EXCERPT = 80
+"""Characters of a block's text in the list."""
+
+_WHO = {
+    Actor.HUMAN: "you",
+    Actor.PERSONA: "agent",
+    Actor.TOOL: "a tool",
+    Actor.SYSTEM: "pattern-acp",
+    Actor.PROCESS: "another process",
+    Actor.IMPORT: "an import",
+}
+
+
+def list_table(blocks: Sequence[Listed], deleted: Sequence[Block]) -> str:
+    """All blocks with size, limit, last change, and how each begins."""
+    rows = [
+        (
+            f"`{one.label}`",
+            one.shared_from or one.block.key.scope.value,
+            f"{len(one.block.text):,} of {one.block.limit:,}",
+            f"{when(one.write.at_ms)} by {who(one.write)}",
+            cell(one.block.text, EXCERPT) or "*(empty)*",
+        )
+        for one in blocks
+    ]
+    parts = [table(("Block", "Of", "Characters", "Last change", "Begins"), rows)]
+    if deleted:
+        names = ", ".join(f"`{block.key.label}` ({when(block.updated_ms)})" for block in deleted)
+        parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
+    parts.append("`/memory help` tells what else can be done.")
+    return "\n\n".join(parts)
+
+
+def version_text(version: Version) -> str:
+    """A block, or an older version of it."""
+    block, write = version.block, version.write
+    head = f"### {block.key.label} ({block.key.scope}, {len(version.text):,} of {block.limit:,} characters)"
+    if write.number == block.head_update:
+        head += f"\n\n*{block.description}*"
+    about = f"Version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
+    return f"{head}\n\n{version.text or '(empty)'}\n\n{about}{because(write)}."
+
+
+def log_table(label: str, writes: Sequence[Write]) -> str:
+    """The writes of a block, newest first."""
+    rows = [
+        (
+            str(write.number),
+            when(write.at_ms),
+            who(write),
+            operation(write),
+            line_counts(write),
+            "" if write.size is None else f"{write.size:,}",
+            cell(write.reason, 100),
+            place(write),
+        )
+        for write in writes
+    ]
+    told = table(("#", "When (UTC)", "Who", "What", "Lines", "Size", "Why", "Where"), rows)
+    if writes and writes[-1].number > 1:
+        told += f"\n\nOlder ones: `/memory history {label} {writes[-1].number}`."
+    return told
+
+
+def versions_diff(versions: Versions, *, words: bool) -> str:
+    """Two versions compared by lines, or by words."""
+    name = f"{versions.label}, version {versions.old} → {versions.new}"
+    if versions.before == versions.after:
+        return f"{name}: they read the same."
+    if words:
+        return f"{name}\n\n{fence(mark_words(word_diff(versions.before, versions.after)))}"
+    names = (f"{versions.label} {versions.old}", f"{versions.label} {versions.new}")
+    return f"{name}\n\n{diff_fence(versions.before, versions.after, names)}"
+
+
+def blame_table(blamed: Blamed) -> str:
+    """Who wrote each line."""
+    rows = [(str(line.line), *_blame_cells(blamed.writes[line.number]), cell(line.text, 120)) for line in blamed.lines]
+    return table(("Line", "#", "When (UTC)", "Who", "Why", "Where", "Text"), rows) if rows else "The block is empty."
+
+
+def range_table(spans: Sequence[BlamedRange]) -> str:
+    """Who wrote which characters."""
+    rows = [(f"{span.start}-{span.end}", *_blame_cells(span.write), cell(repr(span.text)[1:-1], 120)) for span in spans]
+    return table(("Characters", "#", "When (UTC)", "Who", "Why", "Where", "Text"), rows)
+
+
+def change_text(change: HistoryChange) -> str:
+    """What an undo, redo, rollback or edit did."""
+    done = {
+        "undo": f"Write {change.target} of `{change.label}` was taken back",
+        "redo": f"Write {change.target} of `{change.label}`, an undo, was taken back",
+        "rollback": f"`{change.label}` reads as in version {change.target} again",
+    }.get(change.operation.value, f"`{change.label}` was changed")
+    parts = [f"{done}; it is write {change.number}, and `/memory undo {change.label}` takes it back."]
+    parts.append(diff_fence(change.before, change.after, (change.label, change.label)))
+    parts += [
+        f"> Changed here and meanwhile elsewhere; both are in the text: “{cell(one.theirs, 80)}” and "
+        f"“{cell(one.ours, 80)}”."
+        for one in change.conflicts
+    ]
+    return "\n\n".join(parts)
+
+
+def forgotten_text(report: ForgottenReport) -> str:
+    """What was forgotten. The words themselves are not repeated."""
+    what = f"The whole block `{report.label}`" if report.whole else f"The passage of `{report.label}`"
+    parts = [
+        f"{what} is forgotten: taken out of the block, its history, the search index and {report.events} recorded "
+        f"events. Versions of before can no longer be shown; who wrote when is still known."
+    ]
+    if not report.whole:
+        parts.append(diff_fence(report.before, report.after, (report.label, report.label)))
+    if report.archived:
+        parts.append(f"{report.archived} archival entries with these words were deleted.")
+    parts += [f"> {note}" for note in forgotten_notes(report)]
+    return "\n\n".join(parts)
+
+
+def forgotten_notes(report: ForgottenReport) -> tuple[str, ...]:
+    """What the person has to know about what is left."""
+    notes: list[str] = []
+    if report.others:
+        names = ", ".join(f"`{label}`" for label in report.others)
+        notes.append(f"The words are in other blocks too, which were left alone: {names}.")
+    if report.backups:
+        names = ", ".join(f"`{path}`" for path in report.backups)
+        notes.append(f"Backups made before still hold the words; delete them when you can: {names}.")
+    if not report.clean:
+        notes.append(
+            "Another process is reading the constellation, so its write-ahead log may still hold the words; close the "
+            "other editors, then forget once more."
+        )
+    return tuple(notes)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def diff_fence(before: str, after: str, names: tuple[str, str]) -> str:
+    """The lines that changed, as a diff."""
+    return fence(unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff")
+
+
+def fence(text: str, language: str = "") -> str:
+    """A fenced block, whose fence is longer than any in the text."""
+    marks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{marks}{language}\n{text}\n{marks}"
+
+
+def cell(text: str, limit: int) -> str:
+    """A text as one cell of a table."""
+    flat = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def when(at_ms: int) -> str:
+    """A moment as `2026-11-27 14:05`, UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def who(write: Write) -> str:
+    """Who wrote, in a person's words."""
+    return _WHO[write.actor]
+
+
+def operation(write: Write) -> str:
+    """What was done."""
+    if write.target is None:
+        return write.operation
+    return f"{write.operation} {'to' if write.operation == 'rollback' else 'of'} {write.target}"
+
+
+def line_counts(write: Write) -> str:
+    """Lines that came and went."""
+    if write.lines_added is None or write.lines_removed is None:
+        return ""
+    return f"+{write.lines_added} -{write.lines_removed}"
+
+
+def place(write: Write) -> str:
+    """Where the event of a write is recorded."""
+    session = "" if write.stream == CONSTELLATION_STREAM else f", {write.stream}"
+    return f"event {write.seq}{session}"
+
+
+def because(write: Write) -> str:
+    """Why, as the end of a sentence."""
+    return f": {cell(write.reason, 200).rstrip('.')}" if write.reason else ""
+
+
+def _blame_cells(write: Write) -> tuple[str, str, str, str, str]:
+    return str(write.number), when(write.at_ms), who(write), cell(write.reason, 80), place(write)

@@ -1,0 +1,227 @@
+"""/memory with its verbs, through a whole agent."""
+
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.memory_commands import VERBS, take_word
+from pattern_acp.session.memory_markdown import cell, fence
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.scripts import says
+
+
+async def ask(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    await agent.editor.prompt(session, text)
+    return agent.editor.said()
+
+
+async def opened(agent: RunningAgent) -> str:
+    session = await agent.editor.open_session(str(agent.folder))
+    for text in ("likes tea", "works at night", "speaks Dutch"):
+        await ask(agent, session, f"/remember {text}")
+    return session
+
+
+async def test_the_list_tells_size_limit_last_change_and_what_is_deleted():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory")
+        assert "| `human` | persona | 37 of 8,000 |" in said
+        assert "by you" in said
+        assert "likes tea works at night speaks Dutch" in said
+        await ask(agent, session, "/memory delete human")
+        assert "/memory restore LABEL" in await ask(agent, session, "/memory list")
+
+
+async def test_history_tells_every_write_with_who_what_and_where():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory history human")
+        rows = said.splitlines()
+        assert rows[0].startswith("| # | When (UTC) | Who | What | Lines | Size | Why | Where |")
+        assert [row.split(" | ")[0].strip("| ") for row in rows[2:]] == ["4", "3", "2", "1"]
+        assert "| you | append | +1 -0 |" in rows[2]
+        assert session in rows[2]
+
+
+async def test_an_older_version_is_shown_and_compared():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory show human 2")
+        assert "likes tea" in said
+        assert "works at night" not in said
+        assert "Version 2 of 4" in said
+        said = await ask(agent, session, "/memory diff human 2")
+        assert "```diff\n--- human 2\n+++ human 4\n" in said
+        assert "\n+works at night\n+speaks Dutch\n```" in said
+        assert "+speaks Dutch" in await ask(agent, session, "/memory diff human")
+
+
+async def test_a_comparison_by_words_marks_them():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/memory edit human likes green tea\nworks at night\nspeaks Dutch")
+        said = await ask(agent, session, "/memory diff human --words")
+        assert "likes{+ green+} tea" in said
+
+
+async def test_blame_names_the_write_of_each_line_and_of_characters():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory blame human")
+        assert said.splitlines()[3].startswith("| 2 | 3 |")
+        assert said.splitlines()[3].endswith("| works at night |")
+        spans = await ask(agent, session, "/memory blame human 6-15")
+        assert "| 6-9 | 2 |" in spans
+        assert "| 9-15 | 3 |" in spans
+
+
+async def test_undo_and_redo_show_the_diff_and_say_how_to_take_it_back():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory undo human 2")
+        assert "Write 2 of `human` was taken back; it is write 5" in said
+        assert "\n-likes tea\n" in said
+        assert "likes tea" not in await ask(agent, session, "/memory human")
+        said = await ask(agent, session, "/memory redo human")
+        assert "\n+likes tea\n" in said
+        assert "likes tea" in await ask(agent, session, "/memory human")
+
+
+async def test_a_rollback_shows_the_diff():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory rollback human 2")
+        assert "reads as in version 2 again" in said
+        assert "\n-speaks Dutch\n" in said
+
+
+async def test_an_undo_is_the_persons_and_seen_by_the_next_prompt():
+    model = ScriptedProvider([says("ok")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/memory undo human")
+        await ask(agent, session, "Hi")
+        assert "speaks Dutch" not in str(model.requests[-1])
+        assert "works at night" in str(model.requests[-1])
+
+        def newest(tx: Transaction) -> object:
+            return tx.one("SELECT actor, origin, operation FROM block_updates ORDER BY last_seq DESC LIMIT 1")
+
+        assert await agent.database.read(newest) == ("human", "person", "undo")
+
+
+async def test_a_block_is_deleted_and_restored():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await ask(agent, session, "/remember project: build with ninja")
+        assert "/memory restore project" in await ask(agent, session, "/memory delete project Not needed.")
+        assert "ninja" not in await ask(agent, session, "/memory project")
+        # The default block that was made anew gives way.
+        assert "back" in await ask(agent, session, "/memory restore project")
+        assert "ninja" in await ask(agent, session, "/memory project")
+        assert "Deleted" not in await ask(agent, session, "/memory")
+
+
+async def test_a_block_that_was_written_to_meanwhile_does_not_give_way():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/memory delete human")
+        await ask(agent, session, "/remember something new")
+        assert "already" in await ask(agent, session, "/memory restore human")
+
+
+async def test_edit_without_text_tells_how_and_with_text_changes_it():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory edit human")
+        assert "pattern-acp memory edit human" in said
+        said = await ask(agent, session, "/memory edit human\nlikes coffee\nworks at night")
+        assert "\n-likes tea\n" in said
+        assert "\n+likes coffee\n" in said
+
+
+async def test_forgetting_leaves_nothing_of_the_words_anywhere():
+    model = ScriptedProvider([says("I see."), says("Yes.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        secret = "wintergarden 90317 code"
+        await ask(agent, session, f"Mind that the {secret} is mine")
+        await ask(agent, session, f"/remember the {secret}")
+        said = await ask(agent, session, f"/memory forget human the {secret}")
+        assert "forgotten" in said
+        assert "wintergarden" not in said
+        assert "-[forgotten]" in said
+        assert "wintergarden" not in await ask(agent, session, "/memory human")
+        await ask(agent, session, "What did I say?")
+        assert "wintergarden" not in str(model.requests[-1])
+        await agent.database.close()
+        assert b"wintergarden" not in raw(agent.database.path)
+
+
+def raw(path: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name))
+
+
+async def test_a_whole_block_is_only_forgotten_when_that_is_said():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory forget human")
+        assert "--all" in said
+        assert "likes tea" in await ask(agent, session, "/memory human")
+        assert "whole block" in await ask(agent, session, "/memory forget human --all")
+        assert "likes tea" not in await ask(agent, session, "/memory human")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("/memory show", "Say which block: /memory show LABEL"),
+        ("/memory show nowhere", "no memory block named 'nowhere'"),
+        ("/memory show human 99", "versions are 1 to 4"),
+        ("/memory show human two", "Give the number of a version"),
+        ("/memory diff human 1 2 3", "two versions at most"),
+        ("/memory blame human 9-3", "START-END"),
+        ("/memory undo human x", "Give the number of a write"),
+        ("/memory undo human 1", "delete the block instead"),
+        ("/memory redo human", "nothing to redo"),
+        ("/memory rollback human", "Give the number of a version"),
+        ("/memory rollback human 4", "reads like that already"),
+        ("/memory restore human", "was deleted that could be restored"),
+        ("/memory forget human ab", "at least 4 characters"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_in_one_sentence(text: str, sentence: str):
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, text)
+        assert sentence in said
+        assert "\n" not in said.strip()
+
+
+async def test_help_lists_every_verb():
+    async with running_agent(ScriptedProvider([])) as agent:
+        said = await ask(agent, await agent.editor.open_session(str(agent.folder)), "/memory help")
+        assert all(f"/memory {verb}" in said for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "rest"),
+    [
+        ("", "", ""),
+        ("human", "human", ""),
+        ("human\nfirst\nsecond", "human", "first\nsecond"),
+        ('"two words" rest', "two words", "rest"),
+        ("  project/notes   3", "project/notes", "  3"),
+    ],
+)
+def test_words_are_taken_one_by_one_and_may_be_quoted(text: str, word: str, rest: str):
+    assert take_word(text) == (word, rest)
+
+
+def test_cells_and_fences_hold_any_text():
+    assert cell("a | b\nc", 50) == "a \\| b c"
+    assert fence("```python\n```").startswith("````\n")
