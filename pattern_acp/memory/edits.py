@@ -25,6 +25,7 @@ class Operation(StrEnum):
     MOVE = "move"
     REMOVE = "remove"
     ARCHIVE = "archive"
+    VERIFY = "verify"
     EDIT = "edit"
     UNDO = "undo"
     REDO = "redo"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import same_text_hash
 from pattern_acp.memory.blocks import Block
@@ -96,6 +97,7 @@ def check_repeats(tx: Transaction, label: str, text: str, where: Passages) -> No
         DuplicateFoundError: shows the passage that says the same, and where it is.
     """
     labels = dict(where.blocks)
+    text = storable(text)
     known: dict[str, tuple[str, str]] = {}
     for row in tx.all(_QUERIES["passages_of"], {"ids": json.dumps(list(labels))}):
         existing = columns.text(row[1])

@@ -6,17 +6,16 @@ only those it is attached to hear of it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block, Scope, Tier
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.store import list_blocks
-from pattern_acp.memory.stored import decode_block
+from pattern_acp.memory.stored import decode_block, read_row
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -76,22 +75,49 @@ def visible_blocks(
     Raises:
         BlockCorruptError: the text of one cannot be read or rebuilt.
     """
+    return _visible(tx, owners, isolation, decode_block)
+
+
+def visible_rows(
+    tx: Transaction, owners: Sequence[tuple[Scope, str]], *, isolation: Isolation = Isolation.NONE
+) -> tuple[VisibleBlock, ...]:
+    """`visible_blocks` without a look at the texts, so that a damaged block is in nobody's way."""
+    return _visible(tx, owners, isolation, lambda _tx, row: read_row(row)[0])
+
+
+def _visible(
+    tx: Transaction,
+    owners: Sequence[tuple[Scope, str]],
+    isolation: Isolation,
+    decode: Callable[[Transaction, Row], Block],
+) -> tuple[VisibleBlock, ...]:
     seen: dict[str, VisibleBlock] = {}
     ids: set[str] = set()
-    for block in list_blocks(tx, owners):
+    asked = {"owners": json.dumps(owners)}
+    for row in tx.all(_QUERIES["list_blocks"], asked):
+        block = decode(tx, row)
         if is_hidden(block, isolation):
             continue
-        label = block.key.label if block.key.label not in seen else f"{block.key.scope}:{block.key.label}"
+        label = block.key.label if block.key.label not in seen else f"{block.key.scope}/{block.key.label}"
         seen[label] = VisibleBlock(block, label, block.permission)
         ids.add(block.id)
-    for row in tx.all(_QUERIES["list_shared_blocks"], {"owners": json.dumps(owners)}):
-        block = decode_block(tx, row)
+    for row in tx.all(_QUERIES["list_shared_blocks"], asked):
+        block = decode(tx, row)
         if block.id in ids:
             continue
         ids.add(block.id)
         label = _free_label(block, set(seen))
         seen[label] = VisibleBlock(block, label, Permission(columns.text(row[17])), block.key.owner)
     return tuple(seen.values())
+
+
+def touched_by(tx: Transaction, session_id: str, blocks: Sequence[Block]) -> set[str]:
+    """The ids of those working blocks that a session wrote to."""
+    ids = [block.id for block in blocks if block.tier is Tier.WORKING]
+    if not ids:
+        return set()
+    rows = tx.all(_QUERIES["list_touched"], {"ids": json.dumps(ids), "session_id": session_id})
+    return {columns.text(row[0]) for row in rows}
 
 
 def is_hidden(block: Block, isolation: Isolation) -> bool:
@@ -103,9 +129,9 @@ def is_hidden(block: Block, isolation: Isolation) -> bool:
 
 def _free_label(block: Block, taken: set[str]) -> str:
     owner = block.key.owner.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    wanted = (block.key.label, f"{owner}:{block.key.label}")
+    wanted = (block.key.label, f"{owner}/{block.key.label}")
     free = next((label for label in wanted if label not in taken), None)
-    return free or f"{block.key.owner}:{block.key.label}"
+    return free or f"{block.key.owner}/{block.key.label}"
 
 
 def _row(block_id: BlockId, attachment: Attachment) -> dict[str, SqlValue]:

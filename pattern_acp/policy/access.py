@@ -1,5 +1,6 @@
 """What a tool call wants to touch, as facts that policy decides on."""
 
+from enum import StrEnum
 from typing import TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -37,11 +38,28 @@ class ReadMemory:
     """Read or search memory."""
 
 
+class Standing(StrEnum):
+    """What the permission of a block, and the guards, say of a write."""
+
+    ALLOWED = "allowed"
+    CONSENT = "consent"
+    DENIED = "denied"
+
+
 @dataclass(frozen=True, slots=True)
 class WriteMemory:
-    """Change a memory block."""
+    """Change a memory block.
+
+    `scope` and `owner` tell blocks of one label apart. `reason` says in a sentence why the person has to consent, or
+    why nobody may; `only_once` that an always answer must not reach it, as with a secret.
+    """
 
     label: str
+    scope: str = ""
+    owner: str = ""
+    standing: Standing = Standing.ALLOWED
+    reason: str = ""
+    only_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

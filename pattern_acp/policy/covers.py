@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
+from pattern_acp.policy.access import Access, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
@@ -41,6 +41,8 @@ def any_covers(
             return any(_covers_path(grant, GrantKind.EDIT_FOLDER, path, roots) for grant in allowances)
         case RunCommand():
             return _covers_command(allowances, access, roots, resolve)
+        case WriteMemory():
+            return any(_is_block(grant, access) for grant in allowances)
         case _:
             return False
 
@@ -56,8 +58,15 @@ def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) ->
             return grant.kind is GrantKind.EDIT_FOLDER and is_inside(path, grant.pattern)
         case RunCommand():
             return _forbids_command(grant, access, resolve)
+        case WriteMemory():
+            return _is_block(grant, access)
         case _:
             return False
+
+
+def memory_pattern(access: WriteMemory) -> str:
+    """The pattern of a `memory_block` grant for this access."""
+    return json.dumps([access.scope, access.owner, access.label], ensure_ascii=False)
 
 
 def exact_pattern(access: RunCommand) -> str:
@@ -68,6 +77,10 @@ def exact_pattern(access: RunCommand) -> str:
 def prefix_pattern(words: Sequence[str], cwd: str, resolve: Resolver | None) -> str:
     """The pattern of a `command_prefix` grant for these first words, typed in `cwd`."""
     return json.dumps([_program(words[0], cwd, resolve), *words[1:]], ensure_ascii=False)
+
+
+def _is_block(grant: Grant, access: WriteMemory) -> bool:
+    return grant.kind is GrantKind.MEMORY_BLOCK and grant.pattern == memory_pattern(access)
 
 
 def _program(word: str, cwd: str, resolve: Resolver | None) -> str:

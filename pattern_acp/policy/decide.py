@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.access import (
+    Access,
+    NoEffect,
+    ReadMemory,
+    ReadPath,
+    RunCommand,
+    Standing,
+    WriteMemory,
+    WritePath,
+)
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.covers import any_covers, forbids
@@ -17,7 +26,7 @@ from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
-from pattern_acp.policy.scopes import command_scopes, edit_scopes, read_scopes
+from pattern_acp.policy.scopes import command_scopes, edit_scopes, memory_scopes, read_scopes
 
 __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
@@ -49,7 +58,8 @@ def decide(
     A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
 
     Memory is the agent's own: it may always be read, and a write shows its diff and can be undone, so it runs without
-    a question. In `plan` it is denied all the same, since that mode promises that nothing is different afterwards.
+    a question, unless the block's permission wants the person's consent (issue 3 section 1). In `plan` it is denied
+    all the same, since that mode promises that nothing is different afterwards.
 
     Args:
         accesses: all that the call wants to touch; none at all is taken for no effect.
@@ -75,7 +85,7 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
         case ReadMemory():
             return Decision(Verdict.ALLOW, "memory_read", "Reading its own memory needs no permission.")
         case WriteMemory():
-            return _decide_memory(situation)
+            return _decide_memory(access, situation)
         case ReadPath():
             return _decide_read(access, situation)
         case WritePath():
@@ -86,9 +96,17 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
             assert_never(access)
 
 
-def _decide_memory(situation: _Situation) -> Decision:
+def _decide_memory(access: WriteMemory, situation: _Situation) -> Decision:
     if situation.mode is Mode.PLAN:
         return Decision(Verdict.DENY, "plan_mode", "Plan mode changes nothing, memory included.")
+    if access.standing is Standing.DENIED:
+        return Decision(Verdict.DENY, "memory_denied", access.reason)
+    if access.standing is Standing.CONSENT:
+        if access.only_once:
+            return Decision(Verdict.ASK, "memory_secret", access.reason)
+        if any_covers(situation.grants, access, roots=situation.roots):
+            return Decision(Verdict.ALLOW, "allowed_before", "You allowed writes to this block for this session.")
+        return Decision(Verdict.ASK, "memory_consent", access.reason, memory_scopes(access))
     return Decision(Verdict.ALLOW, "memory_write", "Its own memory is shown as a diff and can be undone.")
 
 

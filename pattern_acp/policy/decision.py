@@ -40,6 +40,7 @@ class GrantScope:
       resolved path of the program.
     - `exact_command`: JSON list of the folder and the whole line, since one line means another thing elsewhere.
     - `edit_folder`, `read_folder`: a resolved folder and all below it, or one resolved file.
+    - `memory_block`: JSON list of a block's scope, owner and label.
     """
 
     kind: str

@@ -30,6 +30,7 @@ class GrantKind(StrEnum):
     EXACT_COMMAND = "exact_command"
     EDIT_FOLDER = "edit_folder"
     READ_FOLDER = "read_folder"
+    MEMORY_BLOCK = "memory_block"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,17 @@ Owns: how far an always reaches, and the text that says so. Must not know: modes
 
 from collections.abc import Sequence
 
-from pattern_acp.policy.access import ReadPath, RunCommand, WritePath
+from pattern_acp.policy.access import ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import Feature
 from pattern_acp.policy.commands import read_command_line
-from pattern_acp.policy.covers import any_covers, doing_commands, exact_pattern, is_plain, prefix_pattern
+from pattern_acp.policy.covers import (
+    any_covers,
+    doing_commands,
+    exact_pattern,
+    is_plain,
+    memory_pattern,
+    prefix_pattern,
+)
 from pattern_acp.policy.decision import GrantScope
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
@@ -73,6 +80,12 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
         return (exact,)
     label = allow_label("", _code(f"{' '.join(prefix)} …", _PREFIX_LENGTH))
     return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, label), exact)
+
+
+def memory_scopes(access: WriteMemory) -> tuple[GrantScope, ...]:
+    """Writes to this one block."""
+    label = allow_label("writes to", _code(access.label, _FOLDER_LENGTH))
+    return (GrantScope(GrantKind.MEMORY_BLOCK, memory_pattern(access), label),)
 
 
 def allow_label(what: str, shown: str) -> str:

@@ -4,6 +4,7 @@ Owns: a `MemoryAccess` that follows the rules of edits and limits and keeps ever
 how anything is stored; the one function over a transaction is for tests of the stores.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pattern_acp.db.connection import Transaction
@@ -12,11 +13,15 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import default_blocks
-from pattern_acp.memory.edits import plan_edit
+from pattern_acp.memory.edits import Rewrite, plan_edit
 from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.passages import block_passages, excerpt
+from pattern_acp.memory.refusals import ContentRefusedError
+from pattern_acp.memory.schemas.edits import Within
+from pattern_acp.memory.schemas.text_edits import edited_text
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.words import query_terms
+from pattern_acp.policy.access import WriteMemory
 from pattern_acp.tools.base import (
     EVERYTHING,
     MemoryBlockView,
@@ -24,8 +29,10 @@ from pattern_acp.tools.base import (
     MemoryEdit,
     MemoryHit,
     MemoryNarrowing,
+    MemoryProposal,
 )
-from pattern_acp.tools.memory_access import as_block_edit, block_event
+from pattern_acp.tools.memory_changes import block_event
+from pattern_acp.tools.memory_edits import as_block_edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class FakeMemory:
     def __init__(self, clock: Clock, *, limit: int | None = None) -> None:
         """`limit` replaces every block's limit."""
         self.commits: list[CommittedEdit] = []
+        self.touched: list[str] = []
         self._clock = clock
         self._blocks = {
             spec.key.label: MemoryBlockView(
@@ -59,21 +67,48 @@ class FakeMemory:
         """See `MemoryAccess.blocks`."""
         return tuple(self._blocks.values())
 
+    def touch(self, label: str) -> None:
+        """See `MemoryAccess.touch`."""
+        self.touched.append(label)
+
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`."""
-        block = self._blocks.get(edit.label)
-        if block is None:
-            raise BlockMissingError(edit.label, tuple(self._blocks))
-        planned = plan_edit(as_block_edit(edit), block.text, label=edit.label, limit=block.limit)
-        return MemoryChange(edit.label, block.text, planned.text)
+        return (await self.preview_all((edit,))).changes[0]
+
+    async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
+        """See `MemoryAccess.preview_all`."""
+        texts = {label: block.text for label, block in self._blocks.items()}
+        changes = tuple(self._change(edit, texts) for edit in edits)
+        return MemoryProposal(changes, tuple(WriteMemory(edit.label) for edit in edits))
 
     async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
         """See `MemoryAccess.commit`."""
-        change = await self.preview(edit)
-        block = self._blocks[edit.label]
-        self._blocks[edit.label] = replace(block, text=change.after, updated_at_ms=self._clock.now_ms())
-        self.commits.append(CommittedEdit(edit, call_id))
-        return change
+        return (await self.commit_all((edit,), call_id))[0]
+
+    async def commit_all(
+        self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
+    ) -> tuple[MemoryChange, ...]:
+        """See `MemoryAccess.commit_all`."""
+        del consented
+        proposal = await self.preview_all(edits)
+        for edit, change in zip(edits, proposal.changes, strict=True):
+            block = self._blocks[edit.label]
+            self._blocks[edit.label] = replace(block, text=change.after, updated_at_ms=self._clock.now_ms())
+            self.commits.append(CommittedEdit(edit, call_id))
+        return proposal.changes
+
+    def _change(self, edit: MemoryEdit, texts: dict[str, str]) -> MemoryChange:
+        block = self._blocks.get(edit.label)
+        if block is None:
+            raise BlockMissingError(edit.label, tuple(self._blocks))
+        before = texts[edit.label]
+        asked = as_block_edit(edit, now_ms=self._clock.now_ms())
+        if isinstance(asked, Within):
+            raise ContentRefusedError(edit.label, "it has no fields or sections", edit.field)
+        changed = edited_text(asked, before, label=edit.label)
+        planned = plan_edit(Rewrite(changed.text), before, label=edit.label, limit=block.limit)
+        texts[edit.label] = planned.text
+        return MemoryChange(edit.label, before, planned.text)
 
     async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`. Ranks by the share of words that a passage holds; knows blocks alone."""

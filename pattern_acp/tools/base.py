@@ -5,7 +5,7 @@ A call goes through three steps, so that policy and the person see what would ha
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
-from pattern_acp.policy.access import Access
+from pattern_acp.policy.access import Access, WriteMemory
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
@@ -135,17 +135,44 @@ class MemoryBlockView:
     text: str
     limit: int
     updated_at_ms: int
+    permission: str = "read_write"
+    form: str = ""
+    """What it holds besides free text, in a sentence; empty for free text."""
+    notes: tuple[str, ...] = ()
+    """What the model should know of it now: double changes to mend, facts that are stale."""
+    in_context: bool = True
+    """Whether it belongs into every request now; others are only named."""
+    shared_from: str = ""
+    """Whose it is, when it is attached and not this persona's or project's own."""
+    block_id: str = ""
+    version: int = 0
+    """Number of the newest write."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdit:
-    """One edit. `operation` is `append`, `replace` (exact passage `old_text` by `text`) or `rewrite`."""
+    """One edit; `tools/memory_edits.py` says which operations there are and what each needs.
+
+    The label `archive` stands for the archive, whose entries are named in `old_text` by id.
+    """
 
     label: str
     operation: str
     text: str
     old_text: str = ""
     reason: str = ""
+    field: str = ""
+    """The section, field, or `section.field` that is meant."""
+    to: str = ""
+    """Where to: behind which item, below which entry."""
+    check: str = ""
+    """A command that finds out whether the fact still holds."""
+    template: str = ""
+    description: str = ""
+    scope: str = ""
+    """Of a block to create: `persona` or `project`; empty for the template's."""
+    base: str | None = None
+    """The text that a rewrite was worked out from; what others changed since is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +182,16 @@ class MemoryChange:
     label: str
     before: str
     after: str
+    notes: tuple[str, ...] = ()
+    """What the writer should know, such as a double change that is to be mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProposal:
+    """What edits would change, in their order, and what policy decides on."""
+
+    changes: tuple[MemoryChange, ...]
+    accesses: tuple[WriteMemory, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +204,10 @@ class MemoryHit:
     score: float = 0.0
     why: str = ""
     """Why it was found, in a few words."""
+    words: tuple[str, ...] = ()
+    """Words of the query that it has too, in some form."""
+    meaning: float | None = None
+    """How alike it is to the query in meaning, up to 1; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +233,10 @@ class MemoryAccess(Protocol):
         """All blocks of this session's persona and project, in a stable order."""
         ...
 
+    def touch(self, label: str) -> None:
+        """Note that the session looked at a block, which is in context from now on."""
+        ...
+
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """What the edit would change.
 
@@ -202,6 +247,24 @@ class MemoryAccess(Protocol):
 
     async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
         """Apply and record the edit in one transaction; visible to every process afterwards.
+
+        Raises:
+            BlockError: nothing was changed, and why.
+        """
+        ...
+
+    async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
+        """What the edits would change, one after the other, and who has to consent.
+
+        Raises:
+            BlockError: with a sentence for the model.
+        """
+        ...
+
+    async def commit_all(
+        self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
+    ) -> tuple[MemoryChange, ...]:
+        """Apply and record all edits in one transaction, or none of them; `consented` when the person was asked.
 
         Raises:
             BlockError: nothing was changed, and why.

@@ -1,32 +1,20 @@
 """Memory of one session over the constellation.
 
-Owns: composing a change of memory with its event and its index rows in one transaction (rules R1 and R2), and which
-blocks and messages a session may see. Must not know: the model, ACP, or who decided that the write is allowed.
+Owns: when a session's memory is read and written, and which blocks it touched. Must not know: the model, ACP, or who
+decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 """
+
+from collections.abc import Mapping, Sequence
+
+import anyio.to_thread
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import BlockId, IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import BlockCommitted
-from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.memory.blocks import Block, BlockKey, Scope, default_blocks
-from pattern_acp.memory.edits import Append, BlockEdit, Replace, Rewrite
-from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
+from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.recall import index_block
-from pattern_acp.memory.store import (
-    ProposedChange,
-    WriteRecord,
-    block_exists,
-    changed_block,
-    list_blocks,
-    missing_blocks,
-    propose,
-    propose_creation,
-    store_change,
-)
+from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks
+from pattern_acp.memory.templates.loading import Template, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
     MemoryBlockView,
@@ -34,39 +22,14 @@ from pattern_acp.tools.base import (
     MemoryEdit,
     MemoryHit,
     MemoryNarrowing,
+    MemoryProposal,
 )
+from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults
+from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing
 from pattern_acp.tools.memory_search import SessionSearch
+from pattern_acp.tools.memory_views import view_of
 
-
-@dataclass(frozen=True, slots=True)
-class MemoryOwner:
-    """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session."""
-
-    persona: str
-    project_key: str
-    session_id: SessionId
-
-    @property
-    def owners(self) -> tuple[tuple[Scope, str], ...]:
-        """The owners whose blocks the session sees, in the order they are shown."""
-        return (Scope.PERSONA, self.persona), (Scope.PROJECT, self.project_key)
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Who writes through a `ConstellationMemory`, and where the words are from."""
-
-    actor: Actor
-    origin: Origin
-
-
-PERSONA = Writer(Actor.PERSONA, Origin.MODEL)
-"""The agent, through its tools."""
-
-PERSON = Writer(Actor.HUMAN, Origin.PERSON)
-"""The person, as with /remember."""
-
-_PROGRAM = Writer(Actor.SYSTEM, Origin.MEMORY)
+__all__ = ["PERSON", "PERSONA", "ConstellationMemory", "MemoryOwner", "MemoryRules", "Writer", "block_event"]
 
 
 class ConstellationMemory:
@@ -85,20 +48,25 @@ class ConstellationMemory:
         peer: int,
         writer: Writer = PERSONA,
         indexer: Indexer | None = None,
+        rules: MemoryRules | None = None,
     ) -> None:
         """`peer` is the Loro peer of this process start, the same for all its sessions; `writer` is who commits.
 
-        `indexer` lets searches go by meaning too.
+        `indexer` lets searches go by meaning too; `rules` are what the settings say.
         """
         self.turn_id: TurnId | None = None
         self._database = database
         self._owner = owner
-        self._defaults = default_blocks(owner.persona, owner.project_key)
+        self._rules = rules or MemoryRules()
         self._clock = clock
         self._ids = ids
         self._peer = peer
         self._writer = writer
-        self._search = SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
+        self._touched: set[str] = set()
+        """Labels that this session read."""
+        isolated = self._rules.isolation is not Isolation.NONE
+        searched = owner.owners[1:] if isolated else owner.owners
+        self._search = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
@@ -107,11 +75,18 @@ class ConstellationMemory:
             BlockCorruptError: a block's text is damaged and nothing is left to rebuild it from.
             DatabaseError: the constellation cannot be read or written.
         """
-        stored = await self._database.read(self._list)
-        if not {spec.key for spec in self._defaults} <= {block.key for block in stored}:
-            await self._database.write(self._create_missing)
-            stored = await self._database.read(self._list)
-        return tuple(_view(block) for block in stored)
+        seen, touched = await self._database.read(self._look)
+        if not {spec.key for spec in self._rules.defaults(self._owner)} <= {one.block.key for one in seen}:
+            writing = self._writing(None)
+            await self._database.write(lambda tx: create_defaults(tx, writing))
+            seen, touched = await self._database.read(self._look)
+        touched |= {one.block.id for one in seen if one.label in self._touched}
+        now_ms = self._clock.now_ms()
+        return tuple(view_of(one, touched, now_ms=now_ms) for one in seen)
+
+    def touch(self, label: str) -> None:
+        """See `MemoryAccess.touch`."""
+        self._touched.add(label)
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`.
@@ -120,9 +95,27 @@ class ConstellationMemory:
             BlockError: with a sentence for the model.
             DatabaseError: the constellation cannot be read.
         """
-        await self.blocks()
-        change = await self._database.read(lambda tx: self._propose(tx, edit))
-        return _as_change(change)
+        return (await self.preview_all((edit,))).changes[0]
+
+    async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
+        """See `MemoryAccess.preview_all`. The edits are really done, and rolled back: so what is shown is what comes.
+
+        Raises:
+            BlockError: with a sentence for the model.
+            ConfigError: a template file of the person's cannot be used.
+            DatabaseError: the constellation cannot be written.
+        """
+        writing = self._writing(None, templates=await self._templates(edits), is_trial=True)
+
+        def attempt(tx: Transaction) -> None:
+            raise _DoneError(apply_edits(tx, edits, writing))
+
+        try:
+            await self._database.write(attempt)
+        except _DoneError as done:
+            changes = tuple(applied.change for applied in done.applied)
+            return MemoryProposal(changes, tuple(applied.access for applied in done.applied))
+        raise AssertionError("the attempt always ends in what it did")
 
     async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
         """See `MemoryAccess.commit`.
@@ -131,16 +124,21 @@ class ConstellationMemory:
             BlockError: nothing was changed, and why.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
-        turn_id = self.turn_id
+        return (await self.commit_all((edit,), call_id))[0]
 
-        def change_block(tx: Transaction) -> ProposedChange:
-            self._create_missing(tx)
-            change = self._propose(tx, edit)
-            event = block_event(change, edit.reason, turn_id=turn_id, call_id=call_id)
-            self._commit(tx, self._owner.session_id, event, change, self._writer)
-            return change
+    async def commit_all(
+        self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
+    ) -> tuple[MemoryChange, ...]:
+        """See `MemoryAccess.commit_all`.
 
-        return _as_change(await self._database.write(change_block))
+        Raises:
+            BlockError: nothing was changed, and why.
+            ConfigError: a template file of the person's cannot be used.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+        writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
+        applied = await self._database.write(lambda tx: apply_edits(tx, edits, writing))
+        return tuple(one.change for one in applied)
 
     async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`. This session's own messages are left out: the model has them before it.
@@ -150,82 +148,41 @@ class ConstellationMemory:
         """
         return await self._search.search(query, limit, narrowing)
 
-    def _list(self, tx: Transaction) -> tuple[Block, ...]:
-        return list_blocks(tx, self._owner.owners)
+    def _look(self, tx: Transaction) -> tuple[tuple[VisibleBlock, ...], set[str]]:
+        seen = visible_blocks(tx, self._owner.owners, isolation=self._rules.isolation)
+        return seen, touched_by(tx, self._owner.session_id, [one.block for one in seen])
 
-    def _create_missing(self, tx: Transaction) -> None:
-        for spec in missing_blocks(tx, self._defaults):
-            # Not the session's stream: the blocks outlive whichever session happens to be first.
-            change = propose_creation(spec, BlockId(self._ids.new("block")), peer=self._peer)
-            event = block_event(change, "Every persona and project begins with it.")
-            self._commit(tx, CONSTELLATION_STREAM, event, change, _PROGRAM)
+    def _writing(
+        self,
+        call_id: ToolCallId | None,
+        *,
+        templates: Mapping[str, Template] | None = None,
+        consented: bool = False,
+        is_trial: bool = False,
+    ) -> Writing:
+        return Writing(
+            self._owner,
+            self._writer,
+            self._rules,
+            self._ids,
+            self._peer,
+            self._clock.now_ms(),
+            templates or {},
+            self.turn_id,
+            call_id,
+            consented,
+            is_trial,
+        )
 
-    def _propose(self, tx: Transaction, edit: MemoryEdit) -> ProposedChange:
-        for scope, owner in self._owner.owners:
-            key = BlockKey(scope, owner, edit.label)
-            if block_exists(tx, key):
-                return propose(tx, key, as_block_edit(edit), peer=self._peer)
-        raise BlockMissingError(edit.label, tuple(block.key.label for block in self._list(tx)))
-
-    def _commit(
-        self, tx: Transaction, stream: str, event: BlockCommitted, change: ProposedChange, writer: Writer
-    ) -> None:
-        at_ms = self._clock.now_ms()
-        appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=at_ms)
-        record = WriteRecord(appended.seq, writer.actor, writer.origin, event.reason, at_ms)
-        store_change(tx, change, record)
-        index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=appended.seq)
-
-
-def as_block_edit(edit: MemoryEdit) -> BlockEdit:
-    """The edit that a tool asks for, as memory knows it.
-
-    Raises:
-        UnusableEditError: there is no such operation.
-    """
-    match edit.operation:
-        case "append":
-            return Append(edit.text)
-        case "replace":
-            return Replace(edit.old_text, edit.text)
-        case "rewrite":
-            return Rewrite(edit.text)
-        case _:
-            problem = f"there is no operation {edit.operation!r}; use append, replace or rewrite."
-            raise UnusableEditError(edit.label, problem)
+    async def _templates(self, edits: Sequence[MemoryEdit]) -> Mapping[str, Template]:
+        if all(edit.operation != "create" for edit in edits):
+            return {}
+        return await anyio.to_thread.run_sync(load_templates, self._rules.templates)
 
 
-def block_event(
-    change: ProposedChange, reason: str, *, turn_id: TurnId | None = None, call_id: ToolCallId | None = None
-) -> BlockCommitted:
-    """The event that records a change of a block."""
-    key = change.block.key
-    return BlockCommitted(
-        block_id=change.block.id,
-        scope=key.scope.value,
-        owner=key.owner,
-        label=key.label,
-        operation=change.operation.value,
-        reason=reason,
-        before_hash=change.before_hash,
-        after_hash=change.after_hash,
-        frontiers_before=change.frontiers_before.hex(),
-        frontiers_after=change.frontiers_after.hex(),
-        turn_id=turn_id,
-        call_id=call_id,
-    )
+class _DoneError(Exception):
+    """Ends a trial, so that its transaction is rolled back, and carries out what it did."""
 
-
-def _view(block: Block) -> MemoryBlockView:
-    return MemoryBlockView(
-        label=block.key.label,
-        scope=block.key.scope.value,
-        description=block.description,
-        text=block.text,
-        limit=block.limit,
-        updated_at_ms=block.updated_ms,
-    )
-
-
-def _as_change(change: ProposedChange) -> MemoryChange:
-    return MemoryChange(change.block.key.label, change.block.text, change.text)
+    def __init__(self, applied: tuple[Applied, ...]) -> None:
+        super().__init__("tried")
+        self.applied = applied

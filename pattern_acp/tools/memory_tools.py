@@ -1,12 +1,11 @@
-"""The tools memory_read, memory_write and memory_search.
+"""The tools memory_read and memory_search; `memory_write.py` has the third.
 
-Owns: how memory is read, changed and found by the model. Must not know: how blocks are stored or merged.
+Owns: how memory is read and found by the model. Must not know: how blocks are stored or merged.
 """
 
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -14,13 +13,11 @@ from msgspec import Meta, Struct
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
-from pattern_acp.policy.access import ReadMemory, WriteMemory
+from pattern_acp.domain.tool_calls import TextContent, ToolKind
+from pattern_acp.policy.access import ReadMemory
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     MemoryBlockView,
-    MemoryChange,
-    MemoryEdit,
     MemoryHit,
     MemoryNarrowing,
     PreparedCall,
@@ -37,14 +34,6 @@ DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
 
 _DAY_MS = 24 * 3_600_000
-
-
-class MemoryOperation(StrEnum):
-    """How memory_write changes a block."""
-
-    APPEND = "append"
-    REPLACE = "replace"
-    REWRITE = "rewrite"
 
 
 class SearchKind(StrEnum):
@@ -69,16 +58,6 @@ class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_read."""
 
     label: str | None = None
-
-
-class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of memory_write."""
-
-    label: Annotated[str, Meta(min_length=1)]
-    operation: MemoryOperation
-    text: str
-    old_text: Annotated[str, Meta(description="Exact passage, for replace.")] | None = None
-    reason: str = ""
 
 
 class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,34 +90,6 @@ class MemoryRead:
         return PreparedCall(title, (ReadMemory(),), partial(_read, asked.label or "", context))
 
 
-class MemoryWrite:
-    """Changes one block, for every later session."""
-
-    spec = ToolSpec(
-        "memory_write",
-        "Remember something for later sessions: append to a block, replace an exact passage of it, or rewrite it.",
-        input_schema(MemoryWriteArguments),
-    )
-    kind = ToolKind.EDIT
-    changes_things = True
-
-    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
-        """See `Tool.prepare`."""
-        asked = parse_arguments(arguments, MemoryWriteArguments)
-        if asked.operation is MemoryOperation.REPLACE and not asked.old_text:
-            raise ToolInputError("`old_text` is missing; replace needs the exact passage that `text` stands for.")
-        if asked.operation is not MemoryOperation.REPLACE and asked.old_text:
-            raise ToolInputError(f"`old_text` is only for replace; leave it out to {asked.operation.value}.")
-        edit = MemoryEdit(asked.label, asked.operation.value, asked.text, asked.old_text or "", asked.reason)
-        change = await context.memory.preview(edit)
-        return PreparedCall(
-            title=f"Write memory: {one_line(asked.label)}",
-            accesses=(WriteMemory(asked.label),),
-            run=partial(_write, edit, call_id, context),
-            preview=(_diff(change, context),),
-        )
-
-
 class MemorySearch:
     """Finds what was said or remembered before."""
 
@@ -156,42 +107,6 @@ class MemorySearch:
         narrowing = _narrowing(asked)
         title = f"Search memory: {one_line(asked.query)}"
         return PreparedCall(title, (ReadMemory(),), partial(_search, asked, narrowing, context))
-
-
-def memory_path(label: str, cwd: str) -> str:
-    """The path under which a block's diff is shown: ACP wants an absolute one, but a block is no file.
-
-    It lies at the root of the drive that `cwd` is on, where nobody keeps files, so that no editor takes it for one.
-    """
-    pure = PureWindowsPath(cwd) if PureWindowsPath(cwd).drive else PurePosixPath(cwd)
-    return str(type(pure)(pure.anchor or "/") / "memory" / f"{label}.md")
-
-
-def _diff(change: MemoryChange, context: ToolContext) -> DiffContent:
-    return DiffContent(memory_path(change.label, context.cwd), change.before, change.after)
-
-
-async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    blocks = await context.memory.blocks()
-    chosen = [block for block in blocks if label in {"", block.label}]
-    if not chosen:
-        known = ", ".join(block.label for block in blocks)
-        raise ToolFailedError(f"There is no memory block of this label; the blocks are {known}.")
-    text = cut_middle("\n\n".join(_block_text(block) for block in chosen), context.result_limit).text
-    shown = ", ".join(f"{block.label}: {len(block.text):,} characters" for block in chosen)
-    return ToolOutcome(text, content=(TextContent(shown),), origin=Origin.MEMORY)
-
-
-def _block_text(block: MemoryBlockView) -> str:
-    head = f"[{block.label}] {block.description} ({len(block.text):,} of {block.limit:,} characters)"
-    return f"{head}\n{block.text or '(empty)'}"
-
-
-async def _write(edit: MemoryEdit, call_id: ToolCallId, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    change = await context.memory.commit(edit, call_id)
-    done = "did not change" if change.before == change.after else "is saved"
-    text = f"Memory block {change.label} {done}; it has {plural(len(change.after), 'character')} now."
-    return ToolOutcome(text, content=(_diff(change, context),), origin=Origin.MEMORY)
 
 
 def _narrowing(asked: MemorySearchArguments) -> MemoryNarrowing:
@@ -213,6 +128,28 @@ def _day_ms(text: str, name: str) -> int | None:
     except ValueError:
         raise ToolInputError(f"`{name}` is no date; write it like 2026-11-27.") from None
     return int(day.timestamp() * 1000)
+
+
+async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    blocks = await context.memory.blocks()
+    chosen = [block for block in blocks if label in {"", block.label}]
+    if not chosen:
+        known = ", ".join(block.label for block in blocks)
+        raise ToolFailedError(f"There is no memory block of this label; the blocks are {known}.")
+    if label:
+        context.memory.touch(label)
+    text = cut_middle("\n\n".join(_block_text(block) for block in chosen), context.result_limit).text
+    shown = ", ".join(f"{block.label}: {len(block.text):,} characters" for block in chosen)
+    return ToolOutcome(text, content=(TextContent(shown),), origin=Origin.MEMORY)
+
+
+def _block_text(block: MemoryBlockView) -> str:
+    head = f"[{block.label}] {block.description} ({len(block.text):,} of {block.limit:,} characters)"
+    about = [] if block.permission == "read_write" else [f"Permission: {block.permission}."]
+    about += [f"Shared by {block.shared_from}."] if block.shared_from else []
+    about += [block.form] if block.form else []
+    lines = [head, *([" ".join(about)] if about else []), block.text or "(empty)"]
+    return "\n".join((*lines, *(f"[{note}]" for note in block.notes)))
 
 
 async def _search(

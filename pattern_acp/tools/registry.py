@@ -9,7 +9,8 @@ from pattern_acp.tools.base import Tool
 from pattern_acp.tools.edit_file import EditFile
 from pattern_acp.tools.find_files import FindFiles
 from pattern_acp.tools.list_directory import ListDirectory
-from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
+from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
+from pattern_acp.tools.memory_write import MemoryWrite
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.tools.search_text import SearchText

@@ -24,8 +24,11 @@ _LEFT_OUT = frozenset({"title", "default", "minLength"})
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
 
-def input_schema(arguments: type[msgspec.Struct]) -> JsonObject:
+def input_schema(arguments: type[msgspec.Struct], *, plain: Sequence[str] = ()) -> JsonObject:
     """The JSON Schema of an argument type: one inline object, no titles, no unknown properties.
+
+    The items of the lists that `plain` names are given as objects without their properties: those are the call's own
+    once more, and the model pays for every word. They are checked all the same when they come.
 
     Raises:
         TypeError: the type uses something that no tool needs so far.
@@ -34,9 +37,19 @@ def input_schema(arguments: type[msgspec.Struct]) -> JsonObject:
     # The docstring of an argument type speaks to programmers; the model pays for every word.
     definitions = {name: {**item, "description": None} for name, item in components.items()}
     schema = _compact(root, definitions)
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         raise TypeError("A tool's arguments must be one object.")
+    for name in plain:
+        _make_plain(schema, name)
     return schema
+
+
+def _make_plain(schema: dict[str, Json], name: str) -> None:
+    properties = schema.get("properties")
+    listed = properties.get(name) if isinstance(properties, dict) else None
+    if not isinstance(listed, dict):
+        raise TypeError(f"There is no list {name!r} among the arguments.")
+    listed["items"] = {"type": "object"}
 
 
 def parse_arguments(raw: JsonObject, arguments: type[ArgumentsT]) -> ArgumentsT:
@@ -207,7 +220,7 @@ def _from_json_text(value: Json) -> Json:
         return value
     try:
         parsed: Json = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
     return parsed if isinstance(parsed, dict | list) else value
 

@@ -104,7 +104,7 @@ async def test_an_unknown_label_is_refused_with_those_there_are(memory: MemoryAc
 
 
 async def test_an_unknown_operation_is_refused(memory: MemoryAccess):
-    with pytest.raises(UnusableEditError, match="use append, replace or rewrite"):
+    with pytest.raises(UnusableEditError, match="use append, replace, "):
         await memory.commit(MemoryEdit("human", "prepend", "x"), CALL)
 
 

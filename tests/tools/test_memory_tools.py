@@ -8,7 +8,9 @@ from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.policy.access import ReadMemory, WriteMemory
 from pattern_acp.testing.tools import CALL_ID, tool_bench
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
-from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite, memory_path
+from pattern_acp.tools.memory_paths import memory_path
+from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
+from pattern_acp.tools.memory_write import MemoryWrite
 
 
 async def test_a_write_shows_its_diff_before_it_is_saved(tmp_path: Path):
@@ -45,7 +47,7 @@ async def test_a_replacement_needs_its_passage_and_nothing_else_takes_one(tmp_pa
     bench = tool_bench(tmp_path)
     with pytest.raises(ToolInputError, match="`old_text` is missing"):
         await bench.prepare(MemoryWrite(), label="human", operation="replace", text="x")
-    with pytest.raises(ToolInputError, match="`old_text` is only for replace; leave it out to append"):
+    with pytest.raises(ToolInputError, match=r"`old_text` is only for replace, .*; leave it out to append"):
         await bench.prepare(MemoryWrite(), label="human", operation="append", text="x", old_text="y")
 
 

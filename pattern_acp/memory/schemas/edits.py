@@ -62,7 +62,16 @@ class RemoveItem:
     item: str
 
 
-ContentEdit: TypeAlias = BlockEdit | RewriteFrom | InsertAfter | SetField | AddItem | MoveItem | RemoveItem
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Mark the line that holds `passage` as found true at `now_ms`; `command` is how to find out again."""
+
+    passage: str
+    command: str
+    now_ms: int
+
+
+ContentEdit: TypeAlias = BlockEdit | RewriteFrom | InsertAfter | SetField | AddItem | MoveItem | RemoveItem | Verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,12 @@ def shown_part(schema: LogSchema, state: LogState) -> LogState:
     return LogState(state.entries[hidden:], state.older + hidden)
 
 
+def without_count(text: str) -> str:
+    """The text of a log without the line that counts the older entries."""
+    first, _, rest = text.partition("\n")
+    return rest if _OLDER.fullmatch(first) else text
+
+
 def _entry(schema: LogSchema, item: str) -> LogEntry:
     head = _HEAD.match(item)
     if head is None:

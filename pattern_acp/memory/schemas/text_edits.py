@@ -7,8 +7,9 @@ schemas.
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.edits import Append, Operation, Patch, Replace, Rewrite, plan_edit, storable_text
 from pattern_acp.memory.errors import PassageError, UnusableEditError
+from pattern_acp.memory.freshness import marked
 from pattern_acp.memory.merging import Conflict, merge_texts
-from pattern_acp.memory.schemas.edits import ContentEdit, InsertAfter, RemoveItem, RewriteFrom
+from pattern_acp.memory.schemas.edits import ContentEdit, InsertAfter, RemoveItem, RewriteFrom, Verify
 from pattern_acp.memory.schemas.values import ContentError
 
 _NO_LIMIT = 10**9
@@ -39,6 +40,8 @@ def edited_text(edit: ContentEdit, before: str, *, label: str) -> EditedText:
             return EditedText(Operation.INSERT, _with_lines_after(before, passage, text, label))
         case RemoveItem(item):
             return EditedText(Operation.REMOVE, _without(before, item, label))
+        case Verify(passage, command, now_ms):
+            return EditedText(Operation.VERIFY, _verified(before, passage, label, command, now_ms))
         case Append() | Replace() | Rewrite() | Patch():
             planned = plan_edit(edit, before, label=label, limit=_NO_LIMIT)
             return EditedText(planned.operation, planned.text)
@@ -65,6 +68,14 @@ def _with_lines_after(before: str, passage: str, text: str, label: str) -> str:
     line_end = before.find("\n", end)
     at = len(before) if line_end < 0 else line_end
     return f"{before[:at]}\n{added}{before[at:]}"
+
+
+def _verified(before: str, passage: str, label: str, command: str, now_ms: int) -> str:
+    _, end = _place(passage, before, label)
+    start = before.rfind("\n", 0, end) + 1
+    line_end = before.find("\n", end)
+    line_end = len(before) if line_end < 0 else line_end
+    return before[:start] + marked(before[start:line_end], command, now_ms=now_ms) + before[line_end:]
 
 
 def _without(before: str, passage: str, label: str) -> str:

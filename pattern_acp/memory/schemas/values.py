@@ -36,9 +36,12 @@ def show_value(value: Scalar, kind: FieldKind) -> str:
         return show_time(int(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value)
+    return value if isinstance(value, str) else show_number(value)
+
+
+def show_number(number: int | float) -> str:
+    """A number as it reads: without a fraction where it has none."""
+    return str(int(number)) if float(number).is_integer() else repr(number)
 
 
 def show_time(seconds: int) -> str:
@@ -133,9 +136,9 @@ def check_bounds(field: FieldSpec, number: int | float) -> None:
         ContentError: names the bound.
     """
     if field.minimum is not None and number < field.minimum:
-        raise ContentError(field.name, f"must be at least {show_value(field.minimum, FieldKind.NUMBER)}")
+        raise ContentError(field.name, f"must be at least {show_number(field.minimum)}")
     if field.maximum is not None and number > field.maximum:
-        raise ContentError(field.name, f"must be at most {show_value(field.maximum, FieldKind.NUMBER)}")
+        raise ContentError(field.name, f"must be at most {show_number(field.maximum)}")
 
 
 def _boolean(field: FieldSpec, text: str) -> bool:

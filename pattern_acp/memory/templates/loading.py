@@ -14,7 +14,6 @@ the person's counts before a built-in one of the same name.
     kind = "list"
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -96,6 +95,9 @@ def read_template(path: Path) -> Template:
     Raises:
         ConfigError: it cannot be read or is no template; names the file and the key.
     """
+    # Templates are read when a block is made of one, which few sessions do.
+    import tomllib
+
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ConfigError(f"The template {path} is larger than {LARGEST_FILE:,} bytes; make it shorter.")

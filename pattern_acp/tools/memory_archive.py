@@ -1,0 +1,152 @@
+"""Writes to the archive, inside one transaction.
+
+Owns: new entries, corrections, verifications, and passages that move there from a block, each with its event. Must not
+know: tools, who is asked. An entry is never changed: a correction supersedes it and is linked to it.
+"""
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.journal.events import EntryArchived, EntryVerified
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.archive import (
+    ArchivalEntry,
+    EntryMissingError,
+    NewEntry,
+    find_same,
+    insert_entry,
+    load_entry,
+    verify_entry,
+)
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.guards import Passages, check_repeats
+from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.memory.schemas.finding import find_item
+from pattern_acp.memory.schemas.types import ListSchema, TextSchema
+from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.store import ProposedChange
+from pattern_acp.tools.base import MemoryChange, MemoryEdit
+from pattern_acp.tools.memory_edits import ARCHIVE
+from pattern_acp.tools.memory_scope import Writing
+
+
+def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:
+    """Add an entry, supersede one, or note that one is still true.
+
+    Raises:
+        BlockError: there is no such entry, memory says the same already, or it is another operation.
+    """
+    match edit.operation:
+        case "append" | "add":
+            _refuse_repeat(tx, edit.text, scope, writing)
+            entry = _insert(tx, edit, edit.text, scope, writing)
+            return MemoryChange(ARCHIVE, "", entry.text, (f"It is archival entry {entry.id}.",))
+        case "replace":
+            old = _find(tx, edit.old_text, writing)
+            entry = _insert(tx, edit, edit.text, old.scope, writing, supersedes=old)
+            note = f"Archival entry {entry.id} supersedes {old.id}, which stays in history."
+            return MemoryChange(ARCHIVE, old.text, entry.text, (note,))
+        case "verify":
+            old = _find(tx, edit.old_text, writing)
+            _verify(tx, old, writing)
+            return MemoryChange(ARCHIVE, old.text, old.text, (f"Archival entry {old.id} is marked as still true.",))
+        case operation:
+            problem = f"{operation} is none of its operations; use append, replace with the entry's id, or verify."
+            raise UnusableEditError(ARCHIVE, problem)
+
+
+def keep_passage(tx: Transaction, edit: MemoryEdit, change: ProposedChange, writing: Writing) -> str:
+    """Put the passage that `change` takes out of a block into the archive, and say under which id.
+
+    Raises:
+        BlockError: the passage cannot be stored.
+    """
+    key = change.block.key
+    scope = Scope.PROJECT if key.scope is Scope.PROJECT else Scope.PERSONA
+    entry = _insert(tx, edit, _passage(change, edit.old_text), scope, writing)
+    return f"The passage is archival entry {entry.id} now."
+
+
+def _passage(change: ProposedChange, named: str) -> str:
+    block = change.block
+    if isinstance(block.schema, TextSchema):
+        return named
+    before, after = block.text.split("\n"), set(change.text.split("\n"))
+    gone = "\n".join(line for line in before if line not in after)
+    if isinstance(block.schema, ListSchema) and not block.schema.fields:
+        items = [line.removeprefix("- ") for line in before if line.startswith("- ")]
+        try:
+            return gone.removeprefix("- ") or items[find_item(items, named)]
+        except ContentError:
+            return gone
+    return gone or named
+
+
+def _insert(
+    tx: Transaction,
+    edit: MemoryEdit,
+    text: str,
+    scope: Scope,
+    writing: Writing,
+    *,
+    supersedes: ArchivalEntry | None = None,
+) -> ArchivalEntry:
+    owner = writing.owner.owner_of(scope) if supersedes is None else supersedes.owner
+    new = NewEntry(
+        id=writing.ids.new("entry"),
+        scope=scope,
+        owner=owner,
+        text=text,
+        actor=writing.writer.actor,
+        origin=writing.writer.origin,
+        reason=edit.reason,
+        supersedes="" if supersedes is None else supersedes.id,
+        verified_ms=writing.at_ms if edit.check else None,
+        check_command=edit.check,
+    )
+    event = EntryArchived(
+        entry_id=new.id,
+        scope=scope.value,
+        owner=owner,
+        text_hash=sha256_hex(text.encode("utf-8", "surrogatepass")),
+        reason=edit.reason,
+        supersedes=new.supersedes,
+        turn_id=writing.turn_id,
+        call_id=writing.call_id,
+    )
+    writer = writing.writer
+    stream = writing.owner.session_id
+    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
+    return insert_entry(tx, new, at_ms=writing.at_ms, seq=appended.seq)
+
+
+def _verify(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> None:
+    writer = writing.writer
+    event = EntryVerified(entry.id, entry.scope.value, entry.owner, writing.turn_id, writing.call_id)
+    stream = writing.owner.session_id
+    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
+    verify_entry(tx, entry.id, verified_ms=writing.at_ms, seq=appended.seq)
+
+
+def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: Writing) -> None:
+    owner = writing.owner.owner_of(scope)
+    same = find_same(tx, scope, owner, text)
+    if same is not None:
+        raise DuplicateFoundError(ARCHIVE, f"the archival entry {same.id}", same.text[:200])
+    check_repeats(tx, ARCHIVE, text, Passages((), (owner,)))
+
+
+def _find(tx: Transaction, named: str, writing: Writing) -> ArchivalEntry:
+    """The entry of an id, or with exactly this text; only of the session's own persona and project."""
+    wanted = named.strip()
+    try:
+        entry = load_entry(tx, wanted)
+        if (entry.scope, entry.owner) in writing.owner.owners:
+            return entry
+    except EntryMissingError:
+        pass
+    for scope, owner in writing.owner.owners:
+        same = find_same(tx, scope, owner, wanted)
+        if same is not None:
+            return same
+    raise EntryMissingError(wanted[:80])

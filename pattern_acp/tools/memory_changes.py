@@ -1,0 +1,238 @@
+"""Changes of memory inside one transaction.
+
+Owns: the way of an edit: which block is meant, whether it may be written, what the guards say, and then its event, its
+rows and its index, in this order (rules R1 and R2). Must not know: tools, ACP, who is asked. Several edits are done one
+after the other on one transaction, so that all of them are stored or none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor
+from pattern_acp.journal.events import BlockCommitted
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.blocks import BlockSpec, Scope
+from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
+from pattern_acp.memory.guards import Passages, check_repeats, check_secret, check_words, with_oldest
+from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
+from pattern_acp.memory.permissions import Standing as BlockStanding
+from pattern_acp.memory.recall import index_block
+from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
+from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
+from pattern_acp.memory.schemas.types import LogSchema
+from pattern_acp.memory.sharing import VisibleBlock, visible_rows
+from pattern_acp.memory.store import (
+    ProposedChange,
+    WriteRecord,
+    block_exists,
+    changed_block,
+    missing_blocks,
+    propose,
+    propose_creation,
+    store_change,
+)
+from pattern_acp.memory.templates.loading import template_named
+from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.tools.base import MemoryChange, MemoryEdit
+from pattern_acp.tools.memory_archive import change_archive, keep_passage
+from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
+from pattern_acp.tools.memory_scope import PROGRAM, Writer, Writing
+from pattern_acp.tools.memory_views import conflict_note
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An edit as it was done: the change, what policy is told of it, and the block it was."""
+
+    change: MemoryChange
+    access: WriteMemory
+    block_id: str = ""
+
+
+def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: Writing) -> tuple[Applied, ...]:
+    """Do the edits in their order.
+
+    Raises:
+        BlockError: one of them cannot be done, and why; the transaction is to be rolled back.
+    """
+    create_defaults(tx, writing)
+    return tuple(_apply(tx, edit, writing) for edit in edits)
+
+
+def create_defaults(tx: Transaction, writing: Writing) -> None:
+    """Create the default blocks that do not exist yet."""
+    for spec in missing_blocks(tx, writing.rules.defaults(writing.owner)):
+        change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
+        event = block_event(change, "Every persona and project begins with it.")
+        # Not the session's stream: the blocks outlive whichever session happens to be first.
+        _store(tx, CONSTELLATION_STREAM, event, change, PROGRAM, writing.at_ms)
+
+
+def block_event(change: ProposedChange, reason: str, writing: Writing | None = None) -> BlockCommitted:
+    """The event that records a change of a block."""
+    key = change.block.key
+    return BlockCommitted(
+        block_id=change.block.id,
+        scope=key.scope.value,
+        owner=key.owner,
+        label=key.label,
+        operation=change.operation.value,
+        reason=reason,
+        before_hash=change.before_hash,
+        after_hash=change.after_hash,
+        frontiers_before=change.frontiers_before.hex(),
+        frontiers_after=change.frontiers_after.hex(),
+        turn_id=None if writing is None else writing.turn_id,
+        call_id=None if writing is None else writing.call_id,
+    )
+
+
+def find_visible(tx: Transaction, label: str, writing: Writing) -> VisibleBlock:
+    """The block in sight that `label` names; `SCOPE/LABEL` names one of several.
+
+    Raises:
+        IsolationDeniedError: the project does not see it.
+        BlockMissingError: there is none; names those there are.
+    """
+    seen = visible_rows(tx, writing.owner.owners, isolation=writing.rules.isolation)
+    for visible in seen:
+        if label in {visible.label, f"{visible.block.key.scope}/{visible.block.key.label}"}:
+            return visible
+    if writing.rules.isolation is not Isolation.NONE:
+        others = visible_rows(tx, writing.owner.owners)
+        if any(visible.label == label for visible in others):
+            raise IsolationDeniedError(label, writing.rules.isolation)
+    raise BlockMissingError(label, tuple(visible.label for visible in seen))
+
+
+def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
+    """Refuse to write memory of a persona from an isolated project; the person always may.
+
+    Raises:
+        IsolationDeniedError: says what would allow it.
+    """
+    if scope is Scope.PERSONA and writing.rules.isolation is not Isolation.NONE and not writing.is_person:
+        raise IsolationDeniedError(label, writing.rules.isolation)
+
+
+def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+    if edit.label == ARCHIVE:
+        check_words(ARCHIVE, edit.text)
+        access = _guarded(WriteMemory(ARCHIVE, Scope.PROJECT.value, writing.owner.project_key), edit.text, writing)
+        scope = Scope(edit.scope) if edit.scope in {Scope.PERSONA.value, Scope.PROJECT.value} else Scope.PROJECT
+        check_isolation(ARCHIVE, scope, writing)
+        return Applied(change_archive(tx, edit, scope, writing), access)
+    if edit.operation == "create":
+        return _create(tx, edit, writing)
+    return _change(tx, edit, writing)
+
+
+def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+    spec = _new_spec(edit, writing)
+    check_isolation(edit.label, spec.key.scope, writing)
+    if block_exists(tx, spec.key):
+        raise UnusableEditError(edit.label, "there is a block of this label already; write into that one.")
+    access = WriteMemory(edit.label, spec.key.scope.value, spec.key.owner)
+    access = _judged(access, spec.permission, Action.APPEND, writing)
+    check_words(edit.label, spec.text)
+    access = _guarded(access, spec.text, writing)
+    change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
+    event = block_event(change, edit.reason, writing)
+    _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
+    return Applied(MemoryChange(edit.label, "", change.text), access, change.block.id)
+
+
+def _new_spec(edit: MemoryEdit, writing: Writing) -> BlockSpec:
+    if "/" in edit.label or "\\" in edit.label:
+        raise UnusableEditError(edit.label, "a label holds no slash; use words and dashes.")
+    if edit.template:
+        template = template_named(writing.templates, edit.template, edit.label)
+        scope = Scope(edit.scope) if edit.scope else template.scope
+        spec = template.block("", edit.label, description=edit.description, text=edit.text)
+        return replace(spec, key=replace(spec.key, scope=scope, owner=writing.owner.owner_of(scope)))
+    scope = Scope(edit.scope) if edit.scope else Scope.PROJECT
+    plain = template_named(writing.templates, "scratchpad", edit.label)
+    spec = plain.block("", edit.label, text=edit.text)
+    # A block without a template is free text; only its description says what it is for.
+    key = replace(spec.key, scope=scope, owner=writing.owner.owner_of(scope))
+    return replace(spec, key=key, description=edit.description)
+
+
+def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+    visible = find_visible(tx, edit.label, writing)
+    block, key = visible.block, visible.block.key
+    if not visible.shared_from:
+        check_isolation(visible.label, key.scope, writing)
+    content: AnyEdit = (
+        RemoveItem(edit.old_text) if edit.operation == "archive" else as_block_edit(edit, now_ms=writing.at_ms)
+    )
+    access = WriteMemory(visible.label, key.scope.value, key.owner)
+    access = _judged(access, visible.permission, action_of(content, block.schema), writing)
+    check_words(visible.label, edit.text)
+    access = _guarded(access, edit.text, writing)
+    if edit.operation in ADDING and not isinstance(block.schema, LogSchema):
+        check_repeats(tx, visible.label, edit.text, _passages(tx, writing))
+    try:
+        change = propose(tx, key, content, peer=writing.peer, author=writing.author)
+    except LimitExceededError as error:
+        raise with_oldest(tx, error, block) from error
+    notes = tuple(conflict_note(conflict) for conflict in change.conflicts)
+    if edit.operation == "archive":
+        change = replace(change, operation=Operation.ARCHIVE)
+        notes = (*notes, keep_passage(tx, edit, change, writing))
+    event = block_event(change, edit.reason, writing)
+    _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
+    return Applied(MemoryChange(visible.label, change.block.text, change.text, notes), access, block.id)
+
+
+def _judged(access: WriteMemory, permission: Permission, action: Action, writing: Writing) -> WriteMemory:
+    """The access with what the block's permission says of it.
+
+    Raises:
+        PermissionDeniedError: nobody but the person may, or consent is missing.
+    """
+    standing = judge(permission, action, writing.writer.actor)
+    explained = explain_permission(permission)
+    if standing is BlockStanding.DENIED:
+        raise PermissionDeniedError(access.label, explained + ".")
+    if standing is BlockStanding.ALLOWED:
+        return access
+    if not (writing.consented or writing.is_trial):
+        raise PermissionDeniedError(access.label, f"{explained}, and nobody was asked; call again to have it asked.")
+    reason = f"It changes the memory block `{access.label}`: {explained}."
+    return replace(access, standing=Standing.CONSENT, reason=reason)
+
+
+def _guarded(access: WriteMemory, text: str, writing: Writing) -> WriteMemory:
+    """The access with what the guard of secrets says of the text.
+
+    Raises:
+        SecretFoundError: there is a secret, and the settings block those.
+        PermissionDeniedError: there is one, and the person was not asked.
+    """
+    secret = check_secret(access.label, text, writing.rules.secrets)
+    if secret is None or writing.writer.actor is Actor.HUMAN:
+        return access
+    if not (writing.consented or writing.is_trial):
+        raise PermissionDeniedError(access.label, f"the text seems to hold {secret.what}, and nobody was asked.")
+    reason = f"The text for the memory block `{access.label}` seems to hold {secret.what} ({secret.excerpt})."
+    return replace(access, standing=Standing.CONSENT, reason=reason, only_once=True)
+
+
+def _passages(tx: Transaction, writing: Writing) -> Passages:
+    seen = visible_rows(tx, writing.owner.owners, isolation=writing.rules.isolation)
+    owners = tuple(owner for _, owner in writing.owner.owners)
+    return Passages(tuple((visible.block.id, visible.label) for visible in seen), owners)
+
+
+def _store(
+    tx: Transaction, stream: str, event: BlockCommitted, change: ProposedChange, writer: Writer, at_ms: int
+) -> None:
+    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=at_ms)
+    record = WriteRecord(appended.seq, writer.actor, writer.origin, event.reason, at_ms)
+    store_change(tx, change, record)
+    index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=appended.seq)

@@ -1,0 +1,99 @@
+"""Whose memory is used, by whom, under which rules.
+
+Owns: these types. Must not know: how anything is read or written.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blocks import BlockSpec, Scope, default_blocks
+from pattern_acp.memory.guards import SecretRule
+from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.schemas.edits import Authoring
+from pattern_acp.memory.templates.loading import Template
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOwner:
+    """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session."""
+
+    persona: str
+    project_key: str
+    session_id: SessionId
+
+    @property
+    def owners(self) -> tuple[tuple[Scope, str], ...]:
+        """The owners whose blocks the session sees, in the order they are shown."""
+        return (Scope.PERSONA, self.persona), (Scope.PROJECT, self.project_key)
+
+    def owner_of(self, scope: Scope) -> str:
+        """The owner of new things of a scope."""
+        return self.project_key if scope is Scope.PROJECT else self.persona
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes through a `ConstellationMemory`, and where the words are from."""
+
+    actor: Actor
+    origin: Origin
+
+
+PERSONA = Writer(Actor.PERSONA, Origin.MODEL)
+"""The agent, through its tools."""
+
+PERSON = Writer(Actor.HUMAN, Origin.PERSON)
+"""The person, as with /remember."""
+
+PROGRAM = Writer(Actor.SYSTEM, Origin.MEMORY)
+"""What is written without anyone asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRules:
+    """What the settings say of memory. `templates` is the person's folder of templates, which need not exist."""
+
+    isolation: Isolation = Isolation.NONE
+    secrets: SecretRule = SecretRule.BLOCK
+    templates: Path | None = None
+
+    def defaults(self, owner: MemoryOwner) -> tuple[BlockSpec, ...]:
+        """The blocks that have to exist: none of a persona that the project does not see."""
+        specs = default_blocks(owner.persona, owner.project_key)
+        hidden = self.isolation is Isolation.FULL
+        return tuple(spec for spec in specs if not (hidden and spec.key.scope is Scope.PERSONA))
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """One batch of writes: who, when, under which call, and what was decided before.
+
+    `is_trial` batches are rolled back, so they go as far as consent would be asked for.
+    """
+
+    owner: MemoryOwner
+    writer: Writer
+    rules: MemoryRules
+    ids: IdFactory
+    peer: int
+    at_ms: int
+    templates: Mapping[str, Template]
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+    consented: bool = False
+    is_trial: bool = False
+
+    @property
+    def author(self) -> Authoring:
+        """Who stands in entries of logs."""
+        actor = self.writer.actor
+        name = self.owner.persona if actor is Actor.PERSONA else actor.value
+        return Authoring(self.at_ms // 1000, name, trusted=actor in {Actor.HUMAN, Actor.SYSTEM})
+
+    @property
+    def is_person(self) -> bool:
+        """Whether the person writes, who needs nobody's consent."""
+        return self.writer.actor is Actor.HUMAN
