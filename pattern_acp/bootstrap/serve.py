@@ -91,15 +91,23 @@ async def _stop_on_signal(connection: anyio.CancelScope, last_resort: bool) -> N
     if not last_resort or threading.current_thread() is not threading.main_thread():
         return
     try:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(*_ending_signals()) as signals:
+            # To the end, since a second signal would otherwise end the process before its children.
             async for _ in signals:
-                logger.info("Told to end.")
-                _end_at_last()
-                connection.cancel()
-                return
+                if not connection.cancel_called:
+                    logger.info("Told to end.")
+                    _end_at_last()
+                    connection.cancel()
     except NotImplementedError:
         # Windows has no signal receiver on this loop; there the end of stdin is the only way.
         return
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """A terminal that closes sends SIGHUP, which is not for a process that was started to outlive it (nohup)."""
+    names = ("SIGTERM", "SIGINT", "SIGHUP")
+    known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
+    return [each for each in known if signal.getsignal(each) is not signal.SIG_IGN]
 
 
 def _end_at_last() -> None:

@@ -4,6 +4,7 @@ Imports nothing heavy at the top: an editor waits for `serve`, and descriptors a
 loaded.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -44,6 +45,9 @@ def run(argv: Sequence[str]) -> int:
 
 def run_serve(flags: Flags) -> int:
     """Serve ACP on the standard streams."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the server listens for signals there is nothing to clean up, and a traceback would help nobody.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from pattern_acp.jsonrpc.stdio import claim_standard_streams
 
     read_fd, write_fd = claim_standard_streams()

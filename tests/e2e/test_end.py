@@ -1,6 +1,8 @@
 """How the process ends (architecture.md, invariant 9): at the end of input and on SIGTERM, idle and in a turn."""
 
 import contextlib
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,7 +14,14 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, ToolCallFinished, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+from pattern_acp.testing.process import (
+    AgentProcess,
+    Launch,
+    agent_environment,
+    read_events,
+    running_process,
+    write_script,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -27,8 +36,22 @@ async def terminate(agent: AgentProcess) -> None:
     agent.terminate()
 
 
+async def hang_up(agent: AgentProcess) -> None:
+    agent.process.send_signal(signal.Signals["SIGHUP"])
+
+
+async def insist(agent: AgentProcess) -> None:
+    agent.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        await agent.wait(0.1)
+    agent.terminate()
+    agent.process.send_signal(signal.SIGINT)
+
+
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to be received")
-ways = pytest.mark.parametrize("leave", [close_input, pytest.param(terminate, marks=on_posix)])
+ways = pytest.mark.parametrize(
+    "leave", [close_input, pytest.param(terminate, marks=on_posix), pytest.param(hang_up, marks=on_posix)]
+)
 
 
 async def prompt_until_the_end(agent: AgentProcess, session: str) -> None:
@@ -55,6 +78,33 @@ async def test_a_process_with_an_idle_session_ends_in_time_and_gives_up_its_leas
         assert await agent.wait() == 0
     async with running_process(Launch(tmp_path)) as agent:
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+
+
+@on_posix
+async def test_a_second_signal_does_not_keep_the_process_from_ending_its_command(tmp_path: Path):
+    async with watched_command(tmp_path, "stubborn") as command:
+        script = write_script(tmp_path, [[{"tool": "run_command", "arguments": {"command": command.line}}]])
+        async with running_process(Launch(tmp_path, environment=script)) as agent, anyio.create_task_group() as tasks:
+            session = await agent.editor.open_session(str(tmp_path))
+            tasks.start_soon(prompt_until_the_end, agent, session)
+            with anyio.fail_after(10):
+                await command.wait_until_started()
+            await insist(agent)
+            assert await agent.wait() == 0
+            with anyio.fail_after(1):
+                await command.wait_until_gone()
+
+
+@on_posix
+async def test_an_interrupt_before_the_first_request_is_read_leaves_no_traceback(tmp_path: Path):
+    code = (
+        "import sys; sys.argv=['pattern-acp']; from pattern_acp.cli import main; import pattern_acp.jsonrpc.stdio as s;"
+        "import os, signal; s.claim_standard_streams = lambda: os.kill(os.getpid(), signal.SIGINT);"
+        "sys.exit(main.run([]))"
+    )
+    ran = await anyio.run_process([sys.executable, "-c", code], env=agent_environment(tmp_path), check=False)
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""
 
 
 @ways
