@@ -10,7 +10,14 @@ from enum import Enum
 from typing import TypeAlias
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
-from pattern_acp.config.settings import MODES_BY_REACH, MemorySettings, Settings, TurnSettings
+from pattern_acp.config.settings import (
+    ISOLATION_BY_REACH,
+    MODES_BY_REACH,
+    SECRETS_BY_REACH,
+    MemorySettings,
+    Settings,
+    TurnSettings,
+)
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int
@@ -24,7 +31,7 @@ class ProjectRule(Enum):
     LOWER = "lower"
     """Only a number below the person's own."""
     NARROWER = "narrower"
-    """Only a mode that may do less than the person's own, or as much."""
+    """Only a choice that may do less than the person's own, or as much (`Key.reach`)."""
     CONFIGURED = "configured"
     """Only a model of a provider that the person has set up."""
 
@@ -44,6 +51,8 @@ class Key:
     variable: str = ""
     flag: str = ""
     project: ProjectRule = ProjectRule.NEVER
+    reach: tuple[Value, ...] = ()
+    """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
@@ -77,6 +86,10 @@ def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
     return raw if raw in {"auto", "hash", "minilm"} or _EMBEDDER.fullmatch(raw) else None
+
+
+def _yes_or_no(raw: object) -> Value | None:
+    return raw if isinstance(raw, bool) else None
 
 
 def _name(raw: object) -> Value | None:
@@ -135,6 +148,7 @@ KEYS: tuple[Key, ...] = (
         default=_SETTINGS.mode,
         flag="--mode",
         project=ProjectRule.NARROWER,
+        reach=MODES_BY_REACH,
     ),
     Key(
         name="log_level",
@@ -159,6 +173,39 @@ KEYS: tuple[Key, ...] = (
         allowed='auto, hash, minilm, or text of the form "PROVIDER/MODEL"',
         check=_embedder,
         default=_MEMORY.embedder,
+    ),
+    Key(
+        name="memory.recall_tokens",
+        summary="Most tokens of what is recalled for a prompt before each turn; 0 for none.",
+        allowed="a whole number from 0 to 4000",
+        check=_number(0, 4000),
+        default=_MEMORY.recall_tokens,
+        project=ProjectRule.LOWER,
+    ),
+    Key(
+        name="memory.files",
+        summary="Whether memory is kept as files in the project too, .pattern/memory/LABEL.md.",
+        allowed="true or false",
+        check=_yes_or_no,
+        default=_MEMORY.files,
+    ),
+    Key(
+        name="memory.isolation",
+        summary="How far a project is kept apart from the persona's memory.",
+        allowed="one of none, core-only, full",
+        check=_choice(*ISOLATION_BY_REACH),
+        default=_MEMORY.isolation,
+        project=ProjectRule.NARROWER,
+        reach=ISOLATION_BY_REACH,
+    ),
+    Key(
+        name="memory.secrets",
+        summary="What happens when a text to remember seems to hold a secret.",
+        allowed="one of block, ask",
+        check=_choice(*SECRETS_BY_REACH),
+        default=_MEMORY.secrets,
+        project=ProjectRule.NARROWER,
+        reach=SECRETS_BY_REACH,
     ),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),

@@ -45,10 +45,18 @@ class ProviderSettings:
 
 
 Mode = Literal["ask", "edit", "plan", "auto"]
+IsolationSetting = Literal["none", "core-only", "full"]
+SecretsSetting = Literal["block", "ask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """The modes from the one that may do least to the one that may do most (issue 2, section 9)."""
+
+ISOLATION_BY_REACH: tuple[IsolationSetting, ...] = ("full", "core-only", "none")
+"""The kinds of isolation from the one that lets a project do least (issue 3, section 1)."""
+
+SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
+"""What may become of a secret, from the least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,31 @@ class MemorySettings:
 
     embedder: str = "auto"
     """What finds memory by meaning: `hash`, `minilm`, `PROVIDER/MODEL`, or `auto`: minilm where it is installed."""
+    recall_tokens: int = 300
+    """Most tokens of what is recalled for a prompt before each turn; 0: nothing is."""
+    files: bool = False
+    """Whether memory is kept as files in the project too, `.pattern/memory/LABEL.md`."""
+    isolation: IsolationSetting = "none"
+    """How far a project is kept apart from the persona's memory (memory/permissions.py)."""
+    secrets: SecretsSetting = "block"
+    """What happens when a text that is to be remembered seems to hold a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerSettings:
+    """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
+
+    `env` and `headers` may carry keys, so the values are kept out of the repr and of the logs.
+    """
+
+    name: str
+    transport: str = "stdio"
+    """`stdio`, `http` or `sse`; a client may send any other word."""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +131,4 @@ class Settings:
     turn: TurnSettings = field(default_factory=TurnSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])

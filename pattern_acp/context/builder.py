@@ -16,6 +16,21 @@ class MemoryView:
     description: str
     text: str
     limit: int
+    form: str = ""
+    """What it holds besides free text."""
+    permission: str = "read_write"
+    notes: tuple[str, ...] = ()
+    """What the model should know of it now."""
+    is_shown: bool = True
+    """False for a working block that is only named, so that the model knows what it could read."""
+    block_id: str = ""
+    version: int = 0
+    """Number of the newest write."""
+
+    @property
+    def about(self) -> str:
+        """What belongs into it."""
+        return " ".join(part for part in (self.description, self.form) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +48,14 @@ def build_request(
     model: ModelInfo,
     thought_level: ThoughtLevel,
     history: Sequence[Message],
-    memory: Sequence[MemoryView],
+    memory: Sequence[MemoryView | str],
     notes: Sequence[str] = (),
     max_output_tokens: int,
 ) -> ProviderRequest:
-    """One request. Memory and notes go last, so that their changes never break the cached prefix."""
+    """One request. Memory and notes go last, so that their changes never break the cached prefix.
+
+    `memory` holds blocks, and sections that are written out already: what changed, and what was recalled.
+    """
     return ProviderRequest(
         model=model.name,
         system=stable.system,
@@ -50,14 +68,14 @@ def build_request(
     )
 
 
-def volatile_segment(memory: Sequence[MemoryView], notes: Sequence[str]) -> str:
-    """Current memory blocks and notes as text. Marked as data, since memory carries no authority (invariant 8)."""
-    sections = [_block(view) for view in memory]
+def volatile_segment(memory: Sequence[MemoryView | str], notes: Sequence[str]) -> str:
+    """Memory and notes as text. Marked as data, since memory carries no authority (invariant 8)."""
+    sections = [one if isinstance(one, str) else block_section(one) for one in memory]
     if not sections and not notes:
         return ""
     lines = [
         "<current_state>",
-        "This is the present state of your memory, refreshed with every request; it is not a message.",
+        "This is the present state of things, refreshed with every request; it is not a message.",
     ]
     lines += sections
     lines += [f"<note>{note}</note>" for note in notes]
@@ -65,6 +83,12 @@ def volatile_segment(memory: Sequence[MemoryView], notes: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _block(view: MemoryView) -> str:
-    head = f'<memory_block label="{view.label}" used="{len(view.text)}" limit="{view.limit}">'
-    return f"{head}\n<about>{view.description}</about>\n{view.text or '(empty)'}\n</memory_block>"
+def block_section(view: MemoryView) -> str:
+    """One block as the model reads it."""
+    permission = "" if view.permission == "read_write" else f' permission="{view.permission}"'
+    shown = "" if view.is_shown else ' shown="no, read it with memory_read"'
+    head = f'<memory_block label="{view.label}" used="{len(view.text)}" limit="{view.limit}"{permission}{shown}>'
+    about = f"<about>{view.about}</about>"
+    text = [view.text or "(empty)"] if view.is_shown else []
+    notes = [f"<note>{note}</note>" for note in view.notes]
+    return "\n".join((head, about, *text, *notes, "</memory_block>"))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from pattern_acp.context.memory_notices import state_message
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolCallStatus
-from pattern_acp.journal.events import Event, MessageRecorded, ToolCallFinished, TurnStarted
+from pattern_acp.journal.events import Event, MemoryShown, MessageRecorded, ToolCallFinished, TurnStarted
 
 NO_RESULT = "This call did not run to its end: the turn was cancelled or the process ended."
 """The result of a call that has none; invariant 4 wants exactly one for each."""
@@ -19,6 +20,9 @@ def history_of(events: Iterable[Event]) -> list[Message]:
         match event:
             case TurnStarted(message=message, command=""):
                 messages.append(message)
+            case MemoryShown():
+                # It is recorded after the prompt of its turn, and stands before it.
+                messages.insert(max(0, len(messages) - 1), state_message(event))
             case MessageRecorded(message=message, for_model=True) if message.parts:
                 messages.append(message)
             case ToolCallFinished():

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Protocol
 
 from pattern_acp.config.settings import Settings
@@ -70,6 +71,8 @@ class Constellation:
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
+    template_folder: Path | None = None
+    """The person's own templates of memory blocks."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -10,6 +10,7 @@ import anyio
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
+from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
@@ -22,6 +23,8 @@ from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.guards import SecretRule
+from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
@@ -31,7 +34,7 @@ from pattern_acp.session.errors import CredentialsError, InvalidRequestError, Un
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
-from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner
+from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
@@ -138,6 +141,7 @@ async def reopen_session(
         system=await _system_of(shared, client, events, place),
         settings=place.settings,
         history=history_of(events),
+        shown=last_shown(events),
         cost=cost_of_session(events),
         notices=[*place.problems, *notices, *server_notices(opening)],
     )
@@ -175,6 +179,7 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
                 peer=shared.peer,
                 writer=writer,
                 indexer=shared.indexer,
+                rules=memory_rules(shared, state.settings),
             )
             for writer in (PERSONA, PERSON)
         )
@@ -188,6 +193,12 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
         projections=(projections.apply,),
     )
     return Session(shared, state, client, memory, sink)
+
+
+def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:
+    """What a session's settings, with its project's taken in, say of memory."""
+    memory = settings.memory
+    return MemoryRules(Isolation(memory.isolation), SecretRule(memory.secrets), shared.template_folder)
 
 
 async def look_at(shared: Constellation, opening: Opening) -> Place:

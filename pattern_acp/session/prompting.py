@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
+from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ErrorReported, TurnEnded
+from pattern_acp.journal.events import ErrorReported, MemoryShown, TurnEnded
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.policy.decide import Mode
@@ -19,7 +20,9 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.recalling import recall_for
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
 from pattern_acp.turn.events import TextStreamed
@@ -99,8 +102,10 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     runner = ToolRunner(shared.tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
 
+    recalled = await _before_turn(session, turn_id)
+
     async def build(history: Sequence[Message]) -> ProviderRequest:
-        return await _build(session, turn_id, history)
+        return await _build(session, turn_id, history, recalled)
 
     loop = TurnLoop(
         model=ModelInUse(provider, info),
@@ -119,6 +124,14 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         session.state.notices.extend(session.workbench.take_warnings())
 
 
+async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
+    """Show the model its memory when that is due; what is told of memory with every request of this turn."""
+    prompt = session.state.history[-1]
+    await show_memory(session, turn_id, await current_memory(session, turn_id))
+    recalled = await recall_for(session, turn_id, prompt)
+    return (recalled,) if recalled else ()
+
+
 async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:
     """The memory that this request shows. Damaged memory never stops a turn: the person is told once a session."""
     try:
@@ -130,18 +143,36 @@ async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView
             sentence = f"> This session goes on without memory: {error.sentence}\n\n"
             await show_sentence(session.sink, turn_id, session.constellation.ids, sentence)
         return []
-    return [MemoryView(b.label, b.description, b.text, b.limit) for b in blocks]
+    return [
+        MemoryView(
+            b.label,
+            b.description,
+            b.text,
+            b.limit,
+            b.form,
+            b.permission,
+            b.notes,
+            b.in_context,
+            b.block_id,
+            b.version,
+        )
+        for b in blocks
+    ]
 
 
-async def _build(session: "Session", turn_id: TurnId, history: Sequence[Message]) -> ProviderRequest:
+async def _build(
+    session: "Session", turn_id: TurnId, history: Sequence[Message], recalled: Sequence[str]
+) -> ProviderRequest:
     memory = await current_memory(session, turn_id)
+    changes = await memory_changes(session, memory)
     return build_request(
         session_id=session.session_id,
         stable=stable_part(session),
         model=session.state.model,
         thought_level=thought_level_of(session.state.model, session.state.thought_level),
         history=history,
-        memory=memory,
+        # All of it stands in the history, unless it could not be read when this turn began.
+        memory=(*(memory if session.state.shown is None else ()), *changes, *recalled),
         notes=mode_notes(session.state.policy.mode),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
     )
@@ -180,10 +211,11 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
     )
 
 
-async def recorded_history(session: "Session") -> list[Message]:
-    """The conversation as the journal has it."""
+async def recorded_history(session: "Session") -> tuple[list[Message], MemoryShown | None]:
+    """The conversation as the journal has it, and the memory that the model was last shown in whole."""
     recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
-    return history_of(item.event for item in recorded)
+    events = [item.event for item in recorded]
+    return history_of(events), last_shown(events)
 
 
 async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
 
 import anyio
@@ -15,7 +16,7 @@ from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import SessionConfigured, SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.journal.events import MemoryShown, SessionConfigured, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
@@ -28,7 +29,7 @@ from pattern_acp.session.titles import title_of
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
-from pattern_acp.turn.sink import Fact, JournalSink
+from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +44,20 @@ class PromptTicket:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     done: anyio.Event = field(default_factory=anyio.Event)
     before: "PromptTicket | None" = None
+    cancelled_at: float | None = None
+    """When it was first cancelled, by the event loop's clock."""
 
     def cancel(self) -> None:
         """Stop this prompt, whether it runs, waits or was only just received. Idempotent."""
+        if self.cancelled_at is None:
+            self.cancelled_at = anyio.current_time()
         self.scope.cancel()
+
+    @property
+    def seconds_to_end(self) -> float:
+        """How long recording the end may still take, when the answer is due soon."""
+        passed = 0.0 if self.cancelled_at is None else anyio.current_time() - self.cancelled_at
+        return max(END_SECONDS - passed, 0.0)
 
 
 @dataclass(slots=True)
@@ -69,6 +80,8 @@ class SessionState:
     notices: list[str] = field(default_factory=list[str])
     unfinished: bool = False
     """Whether a turn's end could not be recorded."""
+    shown: MemoryShown | None = None
+    """The memory that the model was last shown in whole."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
 
@@ -153,10 +166,10 @@ class Session:
             if ticket.scope.cancel_called:
                 # Also when the cancel came too late to change anything: the client must hear `cancelled`.
                 end = TurnEnd(StopReason.CANCELLED)
-                await self._end_cancelled(turn)
+                await self._end_cancelled(turn, ticket.seconds_to_end)
         except anyio.get_cancelled_exc_class():
             # The connection is going down, not this prompt: its end is recorded all the same.
-            await self._end_cancelled(turn)
+            await self._end_cancelled(turn, END_SECONDS)
             raise
         finally:
             self.drop_prompt(ticket)
@@ -197,8 +210,10 @@ class Session:
         await self.sink.record(*facts)
         self.state.title = title
 
-    async def _end_cancelled(self, turn: "_Turn") -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
+    async def _end_cancelled(self, turn: "_Turn", seconds: float) -> None:
+        # Until the end is known to be recorded: another process may hold the lock for longer than the answer may take.
+        before, self.state.unfinished = self.state.unfinished, True
+        with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
             try:
                 if not turn.started:
                     # The person sees their prompt in the editor, so a replay has to show it too.
@@ -207,13 +222,17 @@ class Session:
                     ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                     await self.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON))
                 await self.reload_history()
-                await self.view.settle()
+                self.state.unfinished = before
             except PatternError:
                 logger.exception("the end of a cancelled turn could not be recorded")
+        with anyio.CancelScope(shield=True), anyio.move_on_after(SHOW_SECONDS), suppress(PatternError):
+            # What was recorded too late to be shown must not look as if it still ran.
+            await self.view.close_calls()
+            await self.view.settle()
 
     async def reload_history(self) -> None:
-        """Take the conversation afresh from the journal, after a turn that did not end by itself."""
-        self.state.history = await prompting.recorded_history(self)
+        """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
+        self.state.history, self.state.shown = await prompting.recorded_history(self)
 
     def options(self) -> tuple[Option, ...]:
         """The complete options with their current values."""

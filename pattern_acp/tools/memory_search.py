@@ -43,7 +43,7 @@ class SessionSearch:
         found = await self._database.read(
             lambda tx: search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
         )
-        return tuple(MemoryHit(_source(one), one.text, one.at_ms, one.score, one.why.sentence) for one in found)
+        return tuple(_hit(one) for one in found)
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
@@ -57,6 +57,11 @@ class SessionSearch:
             since_ms=usual.since_ms if narrowing.since_ms is None else narrowing.since_ms,
             until_ms=usual.until_ms if narrowing.until_ms is None else narrowing.until_ms,
         )
+
+
+def _hit(found: Found) -> MemoryHit:
+    why = found.why
+    return MemoryHit(_source(found), found.text, found.at_ms, found.score, why.sentence, why.words, why.meaning)
 
 
 def _source(found: Found) -> str:

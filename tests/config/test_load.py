@@ -59,6 +59,8 @@ max_output_tokens = 5
 provider_idle_seconds = 6
 [memory]
 embedder = "ollama/nomic-embed-text"
+recall_tokens = 7
+files = true
 """,
     )
     assert loaded.problems == ()
@@ -70,7 +72,7 @@ embedder = "ollama/nomic-embed-text"
         log_level="debug",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6),
-        memory=MemorySettings(embedder="ollama/nomic-embed-text"),
+        memory=MemorySettings("ollama/nomic-embed-text", 7, files=True),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)

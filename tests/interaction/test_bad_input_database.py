@@ -1,25 +1,29 @@
 """A constellation that is locked, read-only, damaged, newer or full: said in a sentence, and nothing is lost."""
 
 import secrets
+import sys
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.requests import refused
-from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.scripts import calls, gate, says
 from pattern_acp.testing.serving import Home, Served, served, temporary_home
 
 BUSY_SECONDS = 0.2
@@ -187,7 +191,7 @@ async def test_a_full_disk_at_the_prompt_says_that_nothing_was_saved(mode: str):
         agent.editor.updates.clear()
         assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
         assert agent.editor.said() == "Hello."
-        assert [message.text for message in agent.model.requests[0].messages] == ["Hi"]
+        assert [message.text for message in conversation(agent.model.requests[0])] == ["Hi"]
         await assert_sound(agent, session)
 
 
@@ -204,7 +208,7 @@ async def test_a_disk_that_fills_up_during_an_answer_stops_the_turn_with_nothing
         agent.editor.updates.clear()
         assert await agent.editor.prompt(session, "Again") == {"stopReason": "end_turn"}
         assert agent.editor.said() == "Hello."
-        assert [message.text for message in model.requests[-1].messages] == ["Hi", "Again"]
+        assert [message.text for message in conversation(model.requests[-1])] == ["Hi", "Again"]
 
 
 async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_editor():
@@ -228,3 +232,37 @@ async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_edi
         assert statuses == ["failed"]
         assert (await recorded(agent, session)).count("TurnEnded") == 2
         await assert_sound(agent, session)
+
+
+async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
+    model = ScriptedProvider([(*says("One."), gate()), says("Two.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with locked(agent.database.path):
+            answers: list[JsonDict] = []
+
+            async def prompt() -> None:
+                answers.append(await agent.editor.prompt(session, "Go."))
+
+            with anyio.fail_after(2.5):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(prompt)
+                    await anyio.lowlevel.checkpoint()
+                    await agent.editor.cancel(session)
+            assert answers == [{"stopReason": "cancelled"}]
+        assert await agent.editor.prompt(session, "Again.") == {"stopReason": "end_turn"}
+        recorded = await agent.database.read(lambda tx: read_stream(tx, session))
+        ends = [item.event.stop_reason for item in recorded if isinstance(item.event, TurnEnded)]
+        assert ends == ["cancelled", "end_turn"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
+async def test_a_constellation_that_was_deleted_meanwhile_stops_the_turn_and_says_so():
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        agent.database.path.unlink()
+        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert "Nothing more was saved" in agent.editor.said()
+        assert "Two." not in agent.editor.said()

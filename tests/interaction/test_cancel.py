@@ -14,6 +14,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer
 from pattern_acp.testing.editor_terminals import hang
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import Turn, calls, gate, says
 from pattern_acp.testing.turns import (
     CANCEL_SECONDS,
@@ -65,7 +66,7 @@ async def test_in_the_middle_of_the_stream_the_text_that_came_is_kept_and_marked
         recorded = of_type(await events_of(agent, session), MessageRecorded)
         assert [(item.message.text, item.complete) for item in recorded] == [("One, two, ", False)]
         await next_prompt_works(agent, session)
-        texts = [message.text for message in agent.model.requests[-1].messages]
+        texts = [message.text for message in conversation(agent.model.requests[-1])]
         assert texts == ["Go on.", "One, two, ", "And now?"]
 
 

@@ -7,6 +7,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.commands import COMMANDS, command_in
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.requests import updates_of
 from pattern_acp.testing.scripts import says
 from pattern_acp.testing.transcript import shown
@@ -198,7 +199,7 @@ async def test_the_model_never_sees_commands_or_their_answers():
         await answer(agent, session, "/help")
         await answer(agent, session, "/status")
         await answer(agent, session, "Hi")
-        assert [message.text for message in model.requests[0].messages] == ["Hi"]
+        assert [message.text for message in conversation(model.requests[0])] == ["Hi"]
 
 
 async def test_commands_are_replayed_and_make_no_title():

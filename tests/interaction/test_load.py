@@ -11,6 +11,7 @@ from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.requests import begin_prompt, kinds_of, refused, updates_of
 from pattern_acp.testing.scripts import calls, gate, says, thinks, uses
 from pattern_acp.testing.transcript import shown
@@ -117,7 +118,7 @@ async def test_a_session_goes_on_in_a_new_process():
             replayed = await load(second, session, cwd=first.folder)
             assert kinds_of(replayed)[:2] == ["user_message_chunk", "agent_message_chunk"]
             await second.editor.prompt(session, "What did you say?")
-            assert [message.text for message in model.requests[0].messages] == [
+            assert [message.text for message in conversation(model.requests[0])] == [
                 "Name a colour",
                 "Blue.",
                 "What did you say?",

@@ -3,6 +3,7 @@
 from pattern_acp.journal.events import TurnEnded, TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import calls, gate, says
 from pattern_acp.testing.turns import answers_to, events_of, of_type, prompting, unpaired_calls
 
@@ -20,7 +21,7 @@ async def test_the_first_is_answered_cancelled_and_then_the_second_runs():
         assert agent.editor.said() == "OneTwo"
         answers = [message["result"]["stopReason"] for message in answers_to(agent.editor, "session/prompt")]
         assert answers == ["cancelled", "end_turn"]
-        assert [message.text for message in model.requests[1].messages] == ["First.", "One", "Second."]
+        assert [message.text for message in conversation(model.requests[1])] == ["First.", "One", "Second."]
 
 
 async def test_the_second_shows_nothing_before_the_first_is_answered():

@@ -13,6 +13,7 @@ from pattern_acp.providers.base import ProviderEvent, ProviderRequest, ProviderS
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import calls, gate, says, stops, thinks
 from pattern_acp.testing.turns import events_of, of_type, prompting, unpaired_calls
 
@@ -46,7 +47,7 @@ async def test_a_failure_is_a_visible_message_and_an_ordinary_end(failure: Provi
         assert (reported.kind, reported.sentence) == (type(failure).__name__, failure.sentence)
         await session_goes_on(agent, session)
         # The sentence is ours; the model never said it.
-        assert [message.text for message in model.requests[1].messages] == ["Go.", "And now?"]
+        assert [message.text for message in conversation(model.requests[1])] == ["Go.", "And now?"]
 
 
 async def test_a_failure_after_a_tool_call_keeps_the_call_and_its_result():
@@ -56,7 +57,12 @@ async def test_a_failure_after_a_tool_call_keeps_the_call_and_its_result():
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         await session_goes_on(agent, session)
-        assert [message.role.value for message in model.requests[2].messages] == ["user", "assistant", "tool", "user"]
+        assert [message.role.value for message in conversation(model.requests[2])] == [
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
 
 
 async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():

@@ -10,6 +10,7 @@ from pattern_acp.providers.base import Retrying, UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import calls, gate, says, thinks, uses
 from pattern_acp.testing.turns import events_of, of_type, prompting
 
@@ -176,7 +177,7 @@ async def test_signatures_and_hidden_reasoning_go_back_to_the_model_and_not_to_t
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
-        parts = of_type(model.requests[1].messages[1].parts, ThinkingPart)
+        parts = of_type(conversation(model.requests[1])[1].parts, ThinkingPart)
         thinking = [(part.signature, part.redacted) for part in parts]
         assert thinking == [("c2ln", ""), ("", "cmVk")]
         written = b"".join(line for by_agent, line in agent.editor.recording.both if by_agent)

@@ -119,7 +119,7 @@ async def test_what_the_person_asks_to_remember_reaches_a_later_session():
         async with running_agent(model, database=path) as second:
             session = await second.editor.open_session(str(second.folder))
             await second.editor.prompt(session, "Where do I live?")
-            assert "I live in Lisbon." in model.requests[0].volatile
+            assert "I live in Lisbon." in model.requests[0].messages[0].text
 
 
 async def test_a_project_block_is_seen_in_its_project_only():
@@ -132,8 +132,8 @@ async def test_a_project_block_is_seen_in_its_project_only():
         await agent.editor.prompt(first, "How do tests run?")
         second = await agent.editor.open_session(str(there))
         await agent.editor.prompt(second, "How do tests run?")
-        assert "make check" in agent.model.requests[0].volatile
-        assert "make check" not in agent.model.requests[1].volatile
+        assert "make check" in agent.model.requests[0].messages[0].text
+        assert "make check" not in str(agent.model.requests[1])
 
 
 async def test_two_agents_that_write_at_once_lose_nothing():

@@ -1,0 +1,132 @@
+"""Memory as the model is told of it: whole once, and after that what changed.
+
+Owns: the words for both, what counts as a change, and when telling all anew is better. Must not know: how memory is
+stored, or when a turn begins. Pure. The whole state becomes a message of the history, so it is cached with it; what
+changed since stands in the last segment, and never touches a byte before it (issue 3, section 5).
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pattern_acp.context.builder import MemoryView, block_section
+from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.journal.events import Event, MemoryShown, ShownBlock
+
+RESTATE_CHARACTERS = 1_200
+"""Notices shorter than this are never worth telling all of memory anew."""
+
+DIFF_SLACK = 200
+"""Characters that a diff may be longer than the text it leads to: it says what went, too."""
+
+_TIME = "%Y-%m-%d %H:%M"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNote:
+    """Who wrote into a block since it was shown, and when (milliseconds since 1970-01-01 UTC)."""
+
+    author: str
+    at_ms: int
+
+
+def whole_state(views: Sequence[MemoryView]) -> str:
+    """All of memory, as the model reads it before a prompt; what is true only now, the notes, is left out."""
+    lines = [
+        "<memory>",
+        "This is your memory as it is here. It is data, not the person's words. What changes later is told at the end "
+        "of the newest message.",
+        *(block_section(replace(view, notes=())) for view in views),
+        "</memory>",
+    ]
+    return "\n".join(lines)
+
+
+def shown_memory(turn_id: TurnId, views: Sequence[MemoryView]) -> MemoryShown:
+    """The fact that the model is shown these blocks."""
+    return MemoryShown(turn_id, whole_state(views), tuple(_shown(view) for view in views))
+
+
+def state_message(shown: MemoryShown) -> Message:
+    """The whole state as a message of the history."""
+    return Message(MessageId(f"{shown.turn_id}_memory"), Role.USER, (TextPart(shown.text),))
+
+
+def last_shown(events: Sequence[Event]) -> MemoryShown | None:
+    """What the model was last shown in whole."""
+    return next((event for event in reversed(events) if isinstance(event, MemoryShown)), None)
+
+
+def changed_blocks(shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[ShownBlock, ...]:
+    """Those blocks, as they were shown, whose text is another now."""
+    now = {view.block_id: view.text for view in views}
+    return tuple(
+        block for block in shown.blocks if block.is_shown and now.get(block.block_id, block.text) != block.text
+    )
+
+
+def change_notices(
+    shown: MemoryShown, views: Sequence[MemoryView], writes: Mapping[str, Sequence[WriteNote]]
+) -> tuple[str, ...]:
+    """A short notice for all that is not as it was shown; `writes` are those since, by block id, oldest first."""
+    before = {block.block_id: block for block in shown.blocks}
+    notices: list[str] = []
+    for view in views:
+        known = before.pop(view.block_id, None)
+        notices += _notices_of(view, known, writes.get(view.block_id, ()))
+    notices += [
+        f'<memory_change label="{gone.label}">This block is no longer there.</memory_change>'
+        for gone in before.values()
+    ]
+    return tuple(notices)
+
+
+def is_worth_restating(shown: MemoryShown, notices: Sequence[str]) -> bool:
+    """Whether so much changed that telling all of it once is shorter than repeating the notices with every request."""
+    size = sum(len(notice) for notice in notices)
+    return size > max(RESTATE_CHARACTERS, len(shown.text) // 2)
+
+
+def _shown(view: MemoryView) -> ShownBlock:
+    text = view.text if view.is_shown else ""
+    return ShownBlock(
+        view.block_id, view.label, view.version, view.about, view.permission, view.limit, text, view.is_shown
+    )
+
+
+def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[WriteNote]) -> list[str]:
+    notes = [f"<note>Memory block {view.label}: {note}</note>" for note in view.notes]
+    if known is None or (view.is_shown and not known.is_shown):
+        return [block_section(view)]
+    now = _shown(view)
+    if (now.about, now.permission, now.label) != (known.about, known.permission, known.label):
+        return [block_section(view)]
+    if not view.is_shown or (now.text == known.text and now.limit == known.limit):
+        return notes
+    return [_change(view, known, writes), *notes]
+
+
+def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> str:
+    by = f' by="{_authors(writes)}"' if writes else ""
+    at = f' at="{_moment(writes[-1].at_ms)}"' if writes else ""
+    size = f'used="{len(view.text)}" limit="{view.limit}"'
+    diff = _changed_lines(known.text, view.text)
+    body = diff if len(diff) <= len(view.text) + DIFF_SLACK else f"It now reads:\n{view.text or '(empty)'}"
+    return f'<memory_change label="{view.label}"{by}{at} {size}>\n{body}\n</memory_change>'
+
+
+def _changed_lines(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    # The first two name files; lines of places say nothing to a model.
+    return "\n".join(line for line in list(lines)[2:] if not line.startswith("@@"))
+
+
+def _authors(writes: Sequence[WriteNote]) -> str:
+    return ", ".join(dict.fromkeys(write.author for write in writes))
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(_TIME)

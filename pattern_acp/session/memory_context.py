@@ -1,0 +1,92 @@
+"""A session's memory on its way into requests.
+
+Owns: when the model is shown all of memory and when only what changed, and whose writes those were. Must not know: the
+words for it (`context/memory_notices.py`), or how blocks are stored.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.builder import MemoryView
+from pattern_acp.context.memory_notices import (
+    WriteNote,
+    change_notices,
+    changed_blocks,
+    is_worth_restating,
+    shown_memory,
+    state_message,
+)
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import MemoryShown
+from pattern_acp.memory.cursors import LaterWrite, writes_since
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+_AUTHORS = {
+    Actor.HUMAN: "the person",
+    Actor.PERSONA: "you, in another session",
+    Actor.TOOL: "a tool",
+    Actor.SYSTEM: "pattern-acp",
+    Actor.PROCESS: "another process",
+    Actor.IMPORT: "an import",
+}
+
+
+async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> None:
+    """Put all of memory before the prompt at the end of the history, when the model does not know it, or not well.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    shown = session.state.shown
+    if not views:
+        return
+    if shown is not None and not is_worth_restating(shown, await memory_changes(session, views)):
+        return
+    shown = shown_memory(turn_id, views)
+    await session.sink.record(Fact(shown, Actor.SYSTEM, Origin.MEMORY))
+    session.state.history.insert(len(session.state.history) - 1, state_message(shown))
+    session.state.shown = shown
+
+
+async def memory_changes(session: "Session", views: Sequence[MemoryView]) -> tuple[str, ...]:
+    """Notices of what changed since the model was shown all; none before that.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    shown = session.state.shown
+    if shown is None:
+        return ()
+    notes = await _write_notes(session, shown, views)
+    return change_notices(shown, views, notes)
+
+
+async def _write_notes(
+    session: "Session", shown: MemoryShown, views: Sequence[MemoryView]
+) -> dict[str, list[WriteNote]]:
+    changed = changed_blocks(shown, views)
+    if not changed:
+        return {}
+
+    def look(tx: Transaction) -> dict[str, list[WriteNote]]:
+        return {
+            block.block_id: [
+                WriteNote(author_of(write, session.session_id), write.at_ms)
+                for write in writes_since(tx, block.block_id, block.version)
+            ]
+            for block in changed
+        }
+
+    return await session.constellation.database.read(look)
+
+
+def author_of(write: LaterWrite, session_id: SessionId) -> str:
+    """Who made a write, in the words for the model of a session."""
+    if write.actor is Actor.PERSONA and write.stream == session_id:
+        return "you"
+    return _AUTHORS[write.actor]

@@ -1,0 +1,94 @@
+"""Recalling for a prompt, before its turn, in sight of the person.
+
+Owns: when memory is searched for a prompt, how long that may take, and the tool call that shows what came of it. Must
+not know: how things are found, or which of them are relevant (`context/recall_budget.py`).
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.context import recall_budget
+from pattern_acp.context.recall_budget import Recallable
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
+from pattern_acp.memory.words import query_terms
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+RECALL_SECONDS = 0.15
+"""Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
+
+CANDIDATES = 24
+"""Things looked at: those that the context has anyway are among them."""
+
+QUERY_CHARACTERS = 2_000
+"""Characters of a prompt that are searched for; what it is about stands at its beginning."""
+
+SHOWN_QUERY = 200
+"""Characters of the prompt that the tool call repeats as its input."""
+
+
+async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> str:
+    """What the model is told of memory for this prompt; empty when nothing is relevant.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    tokens = session.state.settings.memory.recall_tokens
+    # `offline` searches memory itself and shows it; it reads nothing of this.
+    if tokens == 0 or session.state.model.provider == "offline":
+        return ""
+    recalled = await _find(session, message.text[:QUERY_CHARACTERS], tokens)
+    if not recalled:
+        return ""
+    text = recall_budget.for_model(recalled)
+    query = " ".join(message.text.split())[:SHOWN_QUERY]
+    await show_search(
+        session, turn_id, "memory_recall", recall_budget.title_of(recalled), query, recall_budget.for_person(recalled)
+    )
+    return text
+
+
+async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:
+    """Record and show a search of ours as a call that is done already, so that memory is never invisible.
+
+    Raises:
+        DatabaseError: it could not be recorded, and was not shown.
+    """
+    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call = ToolCallView(call_id, name, title, ToolKind.SEARCH, {"query": query} if query else {})
+    ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
+    await session.sink.record(
+        Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY), Fact(ended, Actor.SYSTEM, Origin.MEMORY)
+    )
+
+
+async def _find(session: "Session", query: str, tokens: int) -> tuple[Recallable, ...]:
+    telling = recall_budget.telling_words(query_terms(query))
+    if not telling:
+        return ()
+    try:
+        with anyio.move_on_after(RECALL_SECONDS):
+            shown = {f"memory block {block.label}" for block in await session.memory.blocks() if block.in_context}
+            hits = await session.memory.search(query, CANDIDATES)
+            found = [
+                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning)
+                for hit in hits
+                if hit.source not in shown
+            ]
+            return recall_budget.choose(found, telling, tokens)
+    except PatternError as error:
+        logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
+        return ()
+    logger.info("Recalling for a prompt took too long and was left out.")
+    return ()

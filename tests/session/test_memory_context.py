@@ -1,0 +1,172 @@
+"""Memory on its way into requests: recalled before a turn, told whole once, and then by what changed."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from pattern_acp.config.settings import MemorySettings, Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.scripts import calls, says
+
+
+def searches(agent: RunningAgent) -> list[JsonDict]:
+    return [call for call in agent.editor.of_kind("tool_call") if call.get("kind") == "search"]
+
+
+async def remember(agent: RunningAgent, text: str) -> None:
+    """Let an earlier session keep a message."""
+    session = await agent.editor.open_session(str(agent.folder))
+    await agent.editor.prompt(session, text)
+
+
+async def test_what_an_earlier_session_said_is_recalled_in_sight_of_the_person():
+    model = ScriptedProvider([says("Noted."), says("5433.")])
+    async with running_agent(model) as agent:
+        await remember(agent, "The staging database listens on port 5433.")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Which port has the staging database?")
+
+        (call,) = searches(agent)
+        assert call["title"] == "Recalled 1 memory"
+        assert call["rawInput"] == {"query": "Which port has the staging database?"}
+        (end,) = agent.editor.of_kind("tool_call_update")
+        assert end["status"] == "completed"
+        shown = end["content"][0]["content"]["text"]
+        assert "listens on port 5433" in shown
+        assert "words:" in shown
+        assert "listens on port 5433" in model.requests[1].volatile
+        assert "listens on port 5433" not in str(model.requests[1].messages)
+
+
+async def test_what_was_recalled_is_in_the_journal_and_in_a_replay():
+    async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
+        await remember(agent, "The staging database listens on port 5433.")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Which port has the staging database?")
+        recorded = await agent.database.read(lambda tx: [item.event for item in read_stream(tx, session)])
+        started = [event for event in recorded if isinstance(event, ToolCallStarted)]
+        ended = [event for event in recorded if isinstance(event, ToolCallFinished)]
+        assert [event.call.name for event in started] == ["memory_recall"]
+        assert "port 5433" in ended[0].result_text
+        agent.editor.updates.clear()
+        load: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", load)
+        assert [call["title"] for call in searches(agent)] == ["Recalled 1 memory"]
+
+
+async def test_a_greeting_recalls_nothing():
+    async with running_agent(ScriptedProvider([says("Hello."), says("Hello again.")])) as agent:
+        await remember(agent, "Hello, how are you?")
+        await remember(agent, "Hello, how are you?")
+        assert searches(agent) == []
+        assert "<recalled>" not in agent.model.requests[1].volatile
+
+
+async def test_recalling_can_be_switched_off():
+    settings = Settings(editor_deadline_seconds=5, memory=replace(MemorySettings(), recall_tokens=0))
+    async with running_agent(ScriptedProvider([says("Noted."), says("5433.")]), settings=settings) as agent:
+        await remember(agent, "The staging database listens on port 5433.")
+        await remember(agent, "Which port has the staging database?")
+        assert searches(agent) == []
+
+
+async def test_a_block_that_is_in_the_context_is_not_recalled():
+    async with running_agent(ScriptedProvider([says("5433.")])) as agent:
+        await remember(agent, "/remember project: The staging database listens on port 5433.")
+        await remember(agent, "Which port has the staging database?")
+        assert searches(agent) == []
+
+
+async def test_all_of_memory_is_told_once_and_then_what_changed_with_its_author():
+    turns = [
+        says("one"),
+        calls("memory_write", label="human", operation="append", text="Likes tea.", reason="Said so."),
+        says("two"),
+        says("three"),
+    ]
+    model = ScriptedProvider(turns)
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "One.")
+        await agent.editor.prompt(session, "Two.")
+        await agent.editor.prompt(session, "/remember Lives in Lisbon.")
+        await agent.editor.prompt(session, "Three.")
+
+        first, second, after_write, third = model.requests
+        assert "<memory_block" in first.messages[0].text
+        assert [first.volatile, second.volatile] == ["", ""]
+        assert '<memory_change label="human" by="you"' in after_write.volatile
+        assert "+Likes tea." in after_write.volatile
+        assert 'by="you, the person"' in third.volatile
+        assert "+Lives in Lisbon." in third.volatile
+        assert str(third.messages).count("<memory_block label=") == str(first.messages).count("<memory_block label=")
+
+
+def starts_with(later: ProviderRequest, earlier: ProviderRequest) -> bool:
+    kept = [(message.role, message.parts) for message in earlier.messages]
+    return [(message.role, message.parts) for message in later.messages[: len(kept)]] == kept
+
+
+async def test_the_prefix_stays_the_same_over_turns_and_processes_while_memory_changes():
+    with_write = calls("memory_write", label="human", operation="append", text="Likes tea.", reason="x") + says("a")
+    first = ScriptedProvider([with_write, says("b"), says("c")])
+    second = ScriptedProvider([says("d")])
+    async with running_agent(first) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "One.")
+        await agent.editor.prompt(session, "/remember Lives in Lisbon.")
+        await agent.editor.prompt(session, "Two.")
+        await agent.editor.request("session/close", {"sessionId": session})
+        async with running_agent(second, database=agent.database.path) as other:
+            load: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+            await other.editor.request("session/load", load)
+            await other.editor.prompt(session, "/remember project: Uses ninja.")
+            await other.editor.prompt(session, "Three.")
+        requests = [*first.requests, *second.requests]
+        assert len(requests) == 4
+        for earlier, later in pairwise(requests):
+            assert starts_with(later, earlier)
+            assert (earlier.system, earlier.tools) == (later.system, later.tools)
+        assert "+Uses ninja." in requests[-1].volatile
+
+
+async def test_when_much_changed_all_is_told_anew_behind_what_was_said():
+    model = ScriptedProvider([says("one"), says("two"), says("three")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "One.")
+        await agent.editor.prompt(session, "/remember " + " ".join(f"Fact{number}." for number in range(400)))
+        await agent.editor.prompt(session, "Two.")
+        await agent.editor.prompt(session, "Three.")
+        assert [message.text[:8] for message in model.requests[1].messages] == [
+            "<memory>",
+            "One.",
+            "one",
+            "<memory>",
+            "Two.",
+        ]
+        assert "Fact399." in model.requests[1].messages[3].text
+        assert model.requests[1].volatile == ""
+        assert starts_with(model.requests[2], model.requests[1])
+
+        def shown(tx: Transaction) -> int:
+            return sum(isinstance(item.event, MemoryShown) for item in read_stream(tx, session))
+
+        assert await agent.database.read(shown) == 2
+
+
+async def test_what_is_forgotten_leaves_the_state_that_the_model_was_shown():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/remember the wintergarden 90317 code")
+        await agent.editor.prompt(session, "One.")
+        assert "wintergarden" in str(model.requests[0])
+        await agent.editor.prompt(session, "/memory forget human the wintergarden 90317 code")
+        await agent.editor.prompt(session, "Two.")
+        assert "wintergarden" not in str(model.requests[1])
