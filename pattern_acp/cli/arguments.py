@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
+from pattern_acp.cli.memory_arguments import Memory, MemoryUsageError, add_memory_arguments, memory_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -85,7 +86,7 @@ class BadUsage:
     sentence: str
 
 
-Arguments: TypeAlias = Serve | Chat | Sessions | Doctor | ShowText | BadUsage
+Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Doctor | ShowText | BadUsage
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -147,6 +148,11 @@ def _parse(argv: Sequence[str]) -> Arguments:
         return _chat(flags, found)
     if command == "sessions":
         return _sessions(flags, found)
+    if command == "memory":
+        try:
+            return memory_arguments(flags, found)
+        except MemoryUsageError as error:
+            raise _UsageError(str(error)) from error
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
     return Serve(flags)
@@ -315,6 +321,13 @@ _COMMANDS = (
         _add_chat,
     ),
     _Command("sessions", "list, show or delete sessions", "List, show or delete sessions.", _add_sessions),
+    _Command(
+        "memory",
+        "show, compare, undo, edit or forget what is remembered",
+        "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
+        "writes back, edit, delete, restore, or forget for good.",
+        add_memory_arguments,
+    ),
     _Command(
         "doctor",
         "report what works and what does not",

@@ -3,6 +3,8 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,7 +27,8 @@ STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
 
 def run_doctor(arguments: Doctor, process: Process) -> int:
-    """Print the diagnosis; 1 when something that is needed is broken."""
+    """Print the diagnosis of a session in this directory; 1 when something that is needed is broken."""
+    process = replace(process, loaded=process.load_project(str(Path.cwd())))
     diagnosis = anyio.run(diagnose, process)
     try:
         if arguments.json:

@@ -21,6 +21,7 @@ from pattern_acp.cli.arguments import (
     ShowText,
     parse_arguments,
 )
+from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Doctor():
+        case Chat() | Sessions() | Memory() | Doctor():
             return _run_in_terminal(arguments)
 
 
@@ -56,7 +57,7 @@ def run_serve(flags: Flags) -> int:
     return serve(_start(flags, stderr=True), read_fd, write_fd)
 
 
-def _run_in_terminal(arguments: Chat | Sessions | Doctor) -> int:
+def _run_in_terminal(arguments: Chat | Sessions | Memory | Doctor) -> int:
     from pattern_acp.domain.errors import PatternError
 
     process = _start(arguments.flags, stderr=False)
@@ -69,6 +70,10 @@ def _run_in_terminal(arguments: Chat | Sessions | Doctor) -> int:
             from pattern_acp.cli.sessions import run_sessions
 
             return run_sessions(arguments, process)
+        if isinstance(arguments, Memory):
+            from pattern_acp.cli.memory import run_memory
+
+            return run_memory(arguments, process)
         from pattern_acp.cli.chat import run_chat
 
         return run_chat(arguments, process)

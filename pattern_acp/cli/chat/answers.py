@@ -3,10 +3,11 @@
 Owns: two ways to show it: as rendered Markdown on a terminal, and as it is for a pipe. Must not know: calls, plans.
 """
 
-from typing import Protocol, TextIO
+from typing import ClassVar, Protocol, TextIO
 
-from rich.console import RenderableType
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.table import Table
 
 from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
 from pattern_acp.cli.chat.screen import Screen, Trimmed
@@ -121,6 +122,23 @@ class PlainAnswer:
             raise OutputClosed from error
 
 
+class _FoldedTable(TableElement):
+    """A table that loses nothing: rich would cut a long path, where it can be folded."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                for column in part.columns:
+                    column.overflow = "fold"
+            yield part
+
+
+class _WholeMarkdown(Markdown):
+    """Subclassed since that is how rich takes an element of one's own."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _FoldedTable}
+
+
 def rendered(markdown: str) -> Trimmed:
-    """Markdown whose links show where they lead: a model must not hide an address behind a text."""
-    return Trimmed(Markdown(markdown, hyperlinks=False, code_theme=CODE_THEME))
+    """Markdown that hides nothing: links show where they lead, and long words in tables are folded."""
+    return Trimmed(_WholeMarkdown(markdown, hyperlinks=False, code_theme=CODE_THEME))

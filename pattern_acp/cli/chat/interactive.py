@@ -14,7 +14,7 @@ from pattern_acp.cli.chat.calls import one_line
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.keyboard import quiet_keys
 from pattern_acp.cli.chat.line_prompt import LinePrompt
-from pattern_acp.cli.chat.notes import header_line
+from pattern_acp.cli.chat.notes import folder_words, header_line, home_folder
 from pattern_acp.cli.chat.stage import Stage
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.turns import Turns
@@ -64,7 +64,10 @@ class Interactive:
                 interrupted = True
                 continue
             interrupted = False
-            if text is None or text.strip() in LEAVE:
+            if text is None:
+                self._stage.screen.print("")  # Ctrl-D leaves the cursor behind the prompt's sign
+                return EXIT_OK
+            if text.strip() in LEAVE:
                 return EXIT_OK
             if text.strip() and not self._turn(text):
                 return EXIT_ERROR
@@ -80,7 +83,8 @@ class Interactive:
     def _greet(self) -> None:
         marks = self._stage.marks
         banner = Text(f"pattern-acp {__version__}", style="bold")
-        banner.append(f" {marks.dot} {one_line(self._known.cwd)}", style="dim")
+        folder = folder_words(self._known.cwd, home_folder())
+        banner.append(f" {marks.dot} {folder}", style="dim")
         hint = Text(f"/help lists commands {marks.dot} Tab completes {marks.dot} Ctrl-D leaves", style="dim")
         self._stage.screen.print(banner, hint)
 

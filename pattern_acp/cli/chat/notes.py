@@ -1,6 +1,7 @@
 """The small lines around the conversation: plan, usage, times, headers."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.text import Text
 
@@ -59,6 +60,23 @@ def header_line(known: Known, marks: Marks) -> Text:
     words = [one_line(known.title), f"mode {known.mode}" if known.mode else "", known.model]
     shown = f" {marks.dot} ".join(one_line(word) for word in words if word)
     return Text(shown, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def home_folder() -> str:
+    """The person's home directory; empty where there is none."""
+    try:
+        return str(Path.home())
+    except RuntimeError:  # no HOME, and the account has no entry
+        return ""
+
+
+def folder_words(folder: str, home: str) -> str:
+    """A folder as people write it: `~` for the person's home directory."""
+    path = one_line(folder)
+    for separator in ("/", "\\"):
+        if home.strip("/\\") and path.startswith(home.rstrip("/\\") + separator):
+            return "~" + path[len(home.rstrip("/\\")) :]
+    return path
 
 
 def thought_line(characters: int, marks: Marks) -> Text:

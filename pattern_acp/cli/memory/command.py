@@ -1,0 +1,250 @@
+"""Carrying out `pattern-acp memory`.
+
+Owns: opening the constellation and what each verb does. Must not know: how results look (`pages.py`, `values.py`).
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.bootstrap.constellation import read_persona
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.memory import pages, values
+from pattern_acp.cli.memory.editing import EditedText, edit_text, read_edited
+from pattern_acp.cli.memory.lines import Line, line
+from pattern_acp.cli.memory.paging import show_lines
+from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.cli.output import OutputClosed, write_error, write_json
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import BlockError
+from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.project import project_key
+from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
+from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
+from pattern_acp.tools.memory_forgetting import MemoryForgetting
+from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
+from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
+from pattern_acp.workspace.git import git_facts
+from pattern_acp.workspace.paths import resolve_path
+
+LOG_LENGTH = 50
+"""Writes that history shows at a time; BEFORE shows older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a verb gives: lines for a person, a value for a program, and the exit code."""
+
+    lines: list[Line]
+    value: Json
+    code: int = EXIT_OK
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every verb works with."""
+
+    arguments: Memory
+    process: Process
+    history: MemoryHistory
+    reverts: MemoryReverts
+    forgetting: MemoryForgetting
+    memory: ConstellationMemory
+
+
+def run_memory(arguments: Memory, process: Process) -> int:
+    """Carry out the verb and print what it gives; 1 when it could not be done.
+
+    Raises:
+        PatternError: it could not be done, and why.
+    """
+    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    try:
+        if not path.exists() and arguments.verb != "edit":
+            return _without_constellation(arguments, process)
+        answer = anyio.run(_answer, arguments, process, path)
+        _print(answer, arguments, process)
+    except OutputClosed:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return EXIT_CANCELLED
+    return answer.code
+
+
+def _print(answer: Answer, arguments: Memory, process: Process) -> None:
+    if arguments.json:
+        write_json(answer.value)
+    else:
+        show_lines(answer.lines, process.environ, pager=arguments.pager)
+
+
+def _without_constellation(arguments: Memory, process: Process) -> int:
+    if arguments.verb == "list":
+        _print(Answer(pages.list_page((), ()), values.list_value((), ())), arguments, process)
+        return EXIT_OK
+    write_error(f"There is no memory block named {arguments.label!r}, since nothing is remembered yet.")
+    return EXIT_ERROR
+
+
+async def _answer(arguments: Memory, process: Process, path: Path) -> Answer:
+    async with open_database(path, clock=SystemClock()) as database:
+        desk = await anyio.to_thread.run_sync(open_desk, arguments, process, database)
+        return await _VERBS[arguments.verb](desk)
+
+
+def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
+    """The persona's memory and that of the project around the current directory. Reads files."""
+    cwd = resolve_path(str(Path(arguments.cwd or ".").absolute()))
+    persona = read_persona(process).name
+    owner = MemoryOwner(persona, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM))
+    clock, ids = SystemClock(), RandomIds()
+    scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer())
+    return Desk(
+        arguments,
+        process,
+        MemoryHistory(database, scope.owners),
+        MemoryReverts(database, scope, clock=clock),
+        MemoryForgetting(database, scope, clock=clock),
+        ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=PERSON),
+    )
+
+
+async def _list(desk: Desk) -> Answer:
+    blocks, deleted = await desk.history.blocks(), await desk.history.deleted()
+    return Answer(pages.list_page(blocks, deleted), values.list_value(blocks, deleted))
+
+
+async def _show(desk: Desk) -> Answer:
+    version = await desk.history.show(desk.arguments.label, _first(desk))
+    return Answer(pages.version_page(version), values.version_value(version))
+
+
+async def _log(desk: Desk) -> Answer:
+    writes = await desk.history.log(desk.arguments.label, before=_first(desk), limit=LOG_LENGTH)
+    return Answer(pages.log_page(writes), values.log_value(writes))
+
+
+async def _diff(desk: Desk) -> Answer:
+    label, numbers, words = desk.arguments.label, desk.arguments.numbers, desk.arguments.words
+    old = numbers[0] if numbers else max(1, (await desk.history.show(label)).block.head_update - 1)
+    versions = await desk.history.compare(label, old, numbers[1] if len(numbers) == 2 else None)
+    return Answer(pages.diff_page(versions, words=words), values.diff_value(versions, words=words))
+
+
+async def _blame(desk: Desk) -> Answer:
+    label, numbers = desk.arguments.label, desk.arguments.numbers
+    if numbers:
+        spans = await desk.history.blame_range(label, *numbers)
+        return Answer(pages.range_page(spans), values.range_value(spans))
+    blamed = await desk.history.blame(label)
+    return Answer(pages.blame_page(blamed), values.blame_value(blamed))
+
+
+async def _undo(desk: Desk) -> Answer:
+    plan = partial(plan_undo, number=_first(desk))
+    return _changed(await desk.reverts.change(desk.arguments.label, plan, desk.arguments.reason))
+
+
+async def _redo(desk: Desk) -> Answer:
+    plan = partial(plan_redo, number=_first(desk))
+    return _changed(await desk.reverts.change(desk.arguments.label, plan, desk.arguments.reason))
+
+
+async def _rollback(desk: Desk) -> Answer:
+    plan = partial(plan_rollback, number=desk.arguments.numbers[0])
+    return _changed(await desk.reverts.change(desk.arguments.label, plan, desk.arguments.reason))
+
+
+def _changed(change: HistoryChange) -> Answer:
+    return Answer(pages.change_page(change), values.change_value(change))
+
+
+async def _delete(desk: Desk) -> Answer:
+    label = desk.arguments.label
+    await desk.reverts.delete(label, desk.arguments.reason)
+    return Answer(
+        [line(f"{label} is deleted; `pattern-acp memory restore {label}` brings it back.")], {"deleted": label}
+    )
+
+
+async def _restore(desk: Desk) -> Answer:
+    label = desk.arguments.label
+    block = await desk.reverts.restore(label, desk.arguments.reason)
+    lines = [line(f"{label} is back with {len(block.text):,} characters and its whole history.")]
+    return Answer(lines, {"restored": label})
+
+
+async def _edit(desk: Desk) -> Answer:
+    arguments = desk.arguments
+    # The default blocks exist from the first look at memory on, so that one can be written before any session.
+    await desk.memory.blocks()
+    opened = await desk.history.show(arguments.label)
+    if arguments.file:
+        edited = EditedText(read_edited(Path(arguments.file), opened.text), Path(arguments.file))
+    else:
+        edited = await anyio.to_thread.run_sync(edit_text, opened.text, arguments.label, desk.process.environ)
+    kept = bool(arguments.file)
+    try:
+        if edited.text == opened.text:
+            return Answer([line("Nothing was changed.")], {"label": arguments.label, "changed": False})
+        plan = partial(plan_merge, opened=opened.write.number, text=edited.text)
+        return _changed(await desk.reverts.change(arguments.label, plan, arguments.reason))
+    except BlockError as error:
+        kept = True
+        sentence = f"{error.sentence} Your text is kept in {edited.path}."
+        return Answer([line((sentence, "red"))], {"error": error.sentence, "file": str(edited.path)}, EXIT_ERROR)
+    finally:
+        if not kept:
+            edited.discard()
+
+
+async def _forget(desk: Desk) -> Answer:
+    arguments = desk.arguments
+    passage = arguments.passage
+    if passage == "-":
+        passage = (await anyio.to_thread.run_sync(sys.stdin.read)).strip("\n")
+    if not (arguments.assume_yes or await anyio.to_thread.run_sync(_confirmed, arguments)):
+        return Answer([line("Nothing was forgotten.")], {"label": arguments.label, "forgotten": False}, EXIT_ERROR)
+    report = await desk.forgetting.forget(arguments.label, passage or None, arguments.reason)
+    return Answer(pages.forgotten_page(report), values.forgotten_value(report))
+
+
+def _confirmed(arguments: Memory) -> bool:
+    if not sys.stdin.isatty():
+        write_error("Forgetting cannot be taken back; say --yes when nobody can be asked.")
+        return False
+    what = f"this passage of {arguments.label}" if arguments.passage else f"all of {arguments.label}"
+    sys.stderr.write(
+        f"Forget {what} for good, with every older version of the block and every copy in recorded sessions? [y/N] "
+    )
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _first(desk: Desk) -> int | None:
+    return desk.arguments.numbers[0] if desk.arguments.numbers else None
+
+
+_VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
+    "list": _list,
+    "show": _show,
+    "history": _log,
+    "diff": _diff,
+    "blame": _blame,
+    "undo": _undo,
+    "redo": _redo,
+    "rollback": _rollback,
+    "delete": _delete,
+    "restore": _restore,
+    "edit": _edit,
+    "forget": _forget,
+}

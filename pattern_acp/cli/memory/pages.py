@@ -1,0 +1,142 @@
+"""What `pattern-acp memory` shows a person, as styled lines.
+
+Owns: the layout. Must not know: terminals, or where anything comes from.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.cli.memory.lines import Line, Span, diff_lines, line, table_lines, text_lines
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.diffs import Change, unified_diff, word_diff
+from pattern_acp.memory.history import Write
+from pattern_acp.session.memory_markdown import forgotten_notes, line_counts, operation, place, when, who
+from pattern_acp.tools.memory_forgetting import ForgottenReport
+from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_reverts import HistoryChange
+
+_EXCERPT = 60
+
+_WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "green"}
+
+
+def list_page(blocks: Sequence[Listed], deleted: Sequence[Block]) -> list[Line]:
+    """All blocks, and those that can be restored."""
+    if not blocks and not deleted:
+        return [line("Nothing is remembered here yet.")]
+    rows = [
+        (
+            (one.label, "cyan"),
+            (one.shared_from or one.block.key.scope.value, ""),
+            (f"{len(one.block.text):,}/{one.block.limit:,}", _fill_style(one.block)),
+            (when(one.write.at_ms), "dim"),
+            (who(one.write), ""),
+            (_short(one.block.text), ""),
+        )
+        for one in blocks
+    ]
+    lines = table_lines(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), rows)
+    for block in deleted:
+        lines.append(line(("deleted ", "red"), (block.key.label, "cyan"), f", {when(block.updated_ms)}"))
+    return lines
+
+
+def version_page(version: Version) -> list[Line]:
+    """A block, or an older version of it."""
+    block, write = version.block, version.write
+    about = f"version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
+    head = line((block.key.label, "bold cyan"), f"  {len(version.text):,} of {block.limit:,} characters, {about}")
+    return [head, line((block.description, "dim")), line(""), *text_lines(version.text or "(empty)")]
+
+
+def log_page(writes: Sequence[Write]) -> list[Line]:
+    """The writes of a block, newest first."""
+    rows = [
+        (
+            (str(write.number), "bold"),
+            (when(write.at_ms), "dim"),
+            (who(write), ""),
+            (operation(write), "cyan"),
+            (line_counts(write), ""),
+            ("" if write.size is None else f"{write.size:,}", ""),
+            (place(write), "dim"),
+            (write.reason, ""),
+        )
+        for write in writes
+    ]
+    return table_lines(("#", "WHEN (UTC)", "WHO", "WHAT", "LINES", "SIZE", "WHERE", "WHY"), rows)
+
+
+def diff_page(versions: Versions, *, words: bool) -> list[Line]:
+    """Two versions compared."""
+    if versions.before == versions.after:
+        return [line(f"Versions {versions.old} and {versions.new} of {versions.label} read the same.")]
+    if words:
+        return _word_lines(versions.before, versions.after)
+    names = f"{versions.label} {versions.old}", f"{versions.label} {versions.new}"
+    return diff_lines(unified_diff(versions.before, versions.after, before_name=names[0], after_name=names[1]))
+
+
+def blame_page(blamed: Blamed) -> list[Line]:
+    """Who wrote each line."""
+    if not blamed.lines:
+        return [line("The block is empty.")]
+    rows = [(*_blame_cells(blamed.writes[one.number]), (str(one.line), "bold"), (one.text, "")) for one in blamed.lines]
+    return table_lines(("#", "WHEN (UTC)", "WHO", "WHERE", "LINE", "TEXT"), rows)
+
+
+def range_page(spans: Sequence[BlamedRange]) -> list[Line]:
+    """Who wrote which characters."""
+    rows = [
+        (*_blame_cells(span.write), (f"{span.start}-{span.end}", "bold"), (repr(span.text)[1:-1], "")) for span in spans
+    ]
+    return table_lines(("#", "WHEN (UTC)", "WHO", "WHERE", "CHARACTERS", "TEXT"), rows)
+
+
+def change_page(change: HistoryChange) -> list[Line]:
+    """What was done, as a diff."""
+    target = "" if change.target is None else f" ({change.operation} of {change.target})"
+    diff = unified_diff(change.before, change.after, before_name=change.label, after_name=change.label)
+    lines = [line((change.label, "bold cyan"), f" is changed: write {change.number}{target}."), *diff_lines(diff)]
+    for conflict in change.conflicts:
+        lines.append(line(("Changed here and meanwhile elsewhere; both are in the text:", "yellow")))
+        lines += text_lines(f"{conflict.theirs}\n{conflict.ours}", "yellow")
+    return lines
+
+
+def forgotten_page(report: ForgottenReport) -> list[Line]:
+    """What was forgotten, without the words themselves."""
+    what = "The whole block" if report.whole else "The passage"
+    lines = [line(f"{what} is forgotten, and so are {report.events} recorded events of it; nobody can take this back.")]
+    if not report.whole:
+        lines += diff_lines(
+            unified_diff(report.before, report.after, before_name=report.label, after_name=report.label)
+        )
+    if report.archived:
+        lines.append(line(f"{report.archived} archival entries with these words were deleted."))
+    return [*lines, *(line((note.replace("`", ""), "yellow")) for note in forgotten_notes(report))]
+
+
+def _word_lines(before: str, after: str) -> list[Line]:
+    lines: list[Line] = []
+    spans: list[Span] = []
+    for part in word_diff(before, after):
+        first, *rest = part.text.split("\n")
+        spans.append((first, _WORD_STYLES[part.change]))
+        for text in rest:
+            lines.append(tuple(spans))
+            spans = [(text, _WORD_STYLES[part.change])]
+    return [*lines, tuple(spans)]
+
+
+def _blame_cells(write: Write) -> tuple[Span, Span, Span, Span]:
+    return (str(write.number), "bold"), (when(write.at_ms), "dim"), (who(write), ""), (place(write), "dim")
+
+
+def _fill_style(block: Block) -> str:
+    share = len(block.text) / block.limit
+    return "red" if share > 0.95 else "yellow" if share > 0.8 else ""
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _EXCERPT else flat[: _EXCERPT - 1] + "…"

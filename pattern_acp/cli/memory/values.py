@@ -1,0 +1,118 @@
+"""What `pattern-acp memory --json` prints.
+
+Owns: the form of each answer. Must not know: how it is printed.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.domain.canonical import Json
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
+from pattern_acp.memory.history import Write
+from pattern_acp.tools.memory_forgetting import ForgottenReport
+from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_reverts import HistoryChange
+
+
+def list_value(blocks: Sequence[Listed], deleted: Sequence[Block]) -> Json:
+    """`blocks` and `deleted`."""
+    return {
+        "blocks": [
+            {
+                "label": one.label,
+                "scope": one.block.key.scope.value,
+                "owner": one.block.key.owner,
+                "shared_from": one.shared_from,
+                "description": one.block.description,
+                "characters": len(one.block.text),
+                "limit": one.block.limit,
+                "last_write": write_value(one.write),
+            }
+            for one in blocks
+        ],
+        "deleted": [{"label": block.key.label, "at_ms": block.updated_ms} for block in deleted],
+    }
+
+
+def version_value(version: Version) -> Json:
+    """One version with its text."""
+    return {
+        "label": version.block.key.label,
+        "version": version.write.number,
+        "newest": version.block.head_update,
+        "text": version.text,
+        "write": write_value(version.write),
+    }
+
+
+def log_value(writes: Sequence[Write]) -> Json:
+    """A list of writes, newest first."""
+    return [write_value(write) for write in writes]
+
+
+def write_value(write: Write) -> Json:
+    """One write."""
+    return {
+        "number": write.number,
+        "at_ms": write.at_ms,
+        "actor": write.actor.value,
+        "origin": write.origin.value,
+        "operation": write.operation,
+        "reason": write.reason,
+        "event": write.seq,
+        "stream": write.stream,
+        "target": write.target,
+        "characters": write.size,
+        "lines_added": write.lines_added,
+        "lines_removed": write.lines_removed,
+    }
+
+
+def diff_value(versions: Versions, *, words: bool) -> Json:
+    """Both versions and the difference."""
+    before, after = versions.before, versions.after
+    by_lines = unified_diff(before, after, before_name=str(versions.old), after_name=str(versions.new))
+    diff = mark_words(word_diff(before, after)) if words else by_lines
+    return {"label": versions.label, "old": versions.old, "new": versions.new, "diff": diff}
+
+
+def blame_value(blamed: Blamed) -> Json:
+    """The lines, each with its write."""
+    return [
+        {"line": line.line, "text": line.text, "write": write_value(blamed.writes[line.number])}
+        for line in blamed.lines
+    ]
+
+
+def range_value(spans: Sequence[BlamedRange]) -> Json:
+    """The spans, each with its write."""
+    return [
+        {"start": span.start, "end": span.end, "text": span.text, "write": write_value(span.write)} for span in spans
+    ]
+
+
+def change_value(change: HistoryChange) -> Json:
+    """What was done."""
+    return {
+        "label": change.label,
+        "operation": change.operation.value,
+        "write": change.number,
+        "target": change.target,
+        "before": change.before,
+        "after": change.after,
+        "conflicts": [{"theirs": one.theirs, "ours": one.ours} for one in change.conflicts],
+    }
+
+
+def forgotten_value(report: ForgottenReport) -> Json:
+    """What was forgotten, and what is left. The words are not repeated."""
+    return {
+        "label": report.label,
+        "whole": report.whole,
+        "events": report.events,
+        "messages": report.messages,
+        "archived": report.archived,
+        "others": list(report.others),
+        "backups": [str(path) for path in report.backups],
+        "clean": report.clean,
+    }

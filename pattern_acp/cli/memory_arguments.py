@@ -1,0 +1,122 @@
+"""What `pattern-acp memory` takes.
+
+Owns: its verbs, their arguments, and what is wrong with them. Must not know: what they do. Imports nothing heavy, since
+the command line is read before anything else.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, cast
+
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import argparse
+
+VERBS: dict[str, tuple[str, int, int]] = {
+    "list": ("", 0, 0),
+    "show": ("LABEL [VERSION]", 1, 2),
+    "history": ("LABEL [BEFORE]", 1, 2),
+    "diff": ("LABEL [OLD [NEW]]", 1, 3),
+    "blame": ("LABEL [START-END]", 1, 2),
+    "undo": ("LABEL [WRITE]", 1, 2),
+    "redo": ("LABEL [UNDO]", 1, 2),
+    "rollback": ("LABEL VERSION", 2, 2),
+    "delete": ("LABEL", 1, 1),
+    "restore": ("LABEL", 1, 1),
+    "edit": ("LABEL", 1, 1),
+    "forget": ("LABEL PASSAGE|--all", 1, 2),
+}
+"""What each verb takes, and how many words at least and at most."""
+
+_NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback"})
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Look at memory and its history, or change it as the person."""
+
+    flags: Flags = field(default_factory=Flags)
+    verb: str = "list"
+    label: str = ""
+    numbers: tuple[int, ...] = ()
+    """The versions, writes or characters that were given."""
+    passage: str = ""
+    """What to forget; `-` to read it from stdin; empty for the whole block."""
+    reason: str = ""
+    cwd: str = ""
+    """A directory of the project that is meant; empty for the current one."""
+    file: str = ""
+    """A file that holds the new text, in the place of an editor."""
+    json: bool = False
+    words: bool = False
+    """Compare word by word."""
+    assume_yes: bool = False
+    pager: bool = True
+
+
+class MemoryUsageError(ValueError):
+    """The arguments cannot be used; the message is a sentence."""
+
+
+def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
+    """Declare the arguments."""
+    parser.add_argument("verb", nargs="?", choices=tuple(VERBS), default="list", metavar="VERB", help=_verbs())
+    parser.add_argument("words_given", nargs="*", metavar="ARGUMENT", help="what the verb takes")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--words", action="store_true", help="diff: compare word by word")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the history")
+    parser.add_argument("--cwd", metavar="DIR", default="", help="the project's directory instead of the current one")
+    parser.add_argument("--file", metavar="FILE", default="", help="edit: take the new text from a file")
+    parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
+    parser.add_argument("--yes", action="store_true", help="forget: do not ask")
+    parser.add_argument("--no-pager", action="store_true", help="do not show long output in a pager")
+
+
+def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
+    """What parsed arguments mean.
+
+    Raises:
+        MemoryUsageError: there are too few or too many, or one is no number.
+    """
+    verb = str(found.get("verb") or "list")
+    words = [str(word) for word in cast("list[object]", found.get("words_given") or [])]
+    takes, least, most = VERBS[verb]
+    if not least <= len(words) <= most:
+        raise MemoryUsageError(f"memory {verb} takes {takes or 'nothing more'}.")
+    whole = bool(found.get("all"))
+    if verb == "forget" and whole == (len(words) == 2):
+        raise MemoryUsageError(f"memory forget takes {takes}: a passage, - for stdin, or --all for the whole block.")
+    return Memory(
+        flags=flags,
+        verb=verb,
+        label=words[0] if words else "",
+        numbers=_numbers(verb, words[1:]),
+        passage=words[1] if verb == "forget" and not whole else "",
+        reason=str(found.get("reason", "")),
+        cwd=str(found.get("cwd", "")),
+        file=str(found.get("file", "")),
+        json=bool(found.get("json")),
+        words=bool(found.get("words")),
+        assume_yes=bool(found.get("yes")),
+        pager=not found.get("no_pager"),
+    )
+
+
+def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:
+    if verb == "blame" and words:
+        found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", words[0])
+        if found is None or int(found[1]) >= int(found[2]):
+            raise MemoryUsageError("memory blame takes characters as START-END, counted from 0, such as 10-25.")
+        return int(found[1]), int(found[2])
+    if verb not in _NUMBERED:
+        return ()
+    if not all(re.fullmatch(r"\d{1,9}", word) for word in words):
+        raise MemoryUsageError(f"memory {verb} takes {VERBS[verb][0]}, with numbers as memory history shows them.")
+    return tuple(int(word) for word in words)
+
+
+def _verbs() -> str:
+    return "; ".join(f"{verb} {takes}".rstrip() for verb, (takes, _, _) in VERBS.items())

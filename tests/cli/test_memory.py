@@ -1,0 +1,298 @@
+"""`pattern-acp memory`, on a real constellation."""
+
+import json
+import stat
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.memory.editing import EditingError, editor_command
+from pattern_acp.cli.memory.lines import coloured, diff_lines, line, plain, table_lines
+from pattern_acp.cli.memory.paging import pager_command
+from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the editor of the test is a shell script")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Process:
+    environ = {
+        "PATTERN_ACP_HOME": str(tmp_path / "home"),
+        "PATTERN_ACP_MODEL": "offline/offline",
+        "PATH": "/usr/bin:/bin",
+    }
+    return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
+
+
+def with_environment(process: Process, **more: str) -> Process:
+    return Process(process.loaded, {**process.environ, **more}, process.load_project)
+
+
+async def remember(database: Path, folder: Path) -> None:
+    async with running_agent(ScriptedProvider([]), database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        for text in ("likes tea", "works at night", "project: build with ninja"):
+            await agent.editor.prompt(session, f"/remember {text}")
+
+
+@pytest.fixture
+def remembered(home: Process, folder: Path) -> Process:
+    anyio.run(remember, home.loaded.paths.constellation_path("default"), folder)
+    return home
+
+
+def ask(process: Process, folder: Path, line: str, *, code: int = 0) -> None:
+    arguments = parse_arguments(["memory", *line.split()])
+    assert isinstance(arguments, Memory), arguments
+    with chdir(folder):
+        assert run_memory(arguments, process) == code
+
+
+def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], line: str, *, code: int = 0) -> str:
+    capsys.readouterr()
+    ask(process, folder, line, code=code)
+    return capsys.readouterr().out
+
+
+def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert "Nothing is remembered here yet." in answer(home, folder, capsys, "list")
+    assert json.loads(answer(home, folder, capsys, "list --json")) == {"blocks": [], "deleted": []}
+    ask(home, folder, "show human", code=1)
+    assert "nothing is remembered yet" in capsys.readouterr().err
+    assert not home.loaded.paths.constellation_path("default").exists()
+
+
+def test_the_list_is_that_of_the_persona_and_of_the_project_around(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    told = answer(remembered, folder, capsys, "list")
+    assert told.splitlines()[0].split() == ["BLOCK", "OF", "SIZE", "CHANGED", "(UTC)", "BY", "BEGINS"]
+    assert "build with ninja" in told
+    assert "\x1b" not in told
+    elsewhere = answer(remembered, tmp_path, capsys, "list")
+    assert "likes tea" in elsewhere
+    assert "ninja" not in elsewhere
+    assert "ninja" in answer(remembered, tmp_path, capsys, f"list --cwd {folder}")
+
+
+def test_a_block_its_history_and_its_authors_are_shown(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert "likes tea\nworks at night" in answer(remembered, folder, capsys, "show human")
+    assert "works at night" not in answer(remembered, folder, capsys, "show human 2")
+    rows = answer(remembered, folder, capsys, "history human").splitlines()
+    assert [row.split()[0] for row in rows[1:]] == ["3", "2", "1"]
+    assert "append" in rows[1]
+    blamed = answer(remembered, folder, capsys, "blame human").splitlines()
+    assert [row.split()[0] for row in blamed[1:]] == ["2", "3"]
+    assert "6-9" in answer(remembered, folder, capsys, "blame human 6-9")
+
+
+def test_versions_are_compared_by_lines_and_by_words(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    told = answer(remembered, folder, capsys, "diff human 2 3")
+    assert "--- human 2\n+++ human 3\n" in told
+    assert "\n+works at night\n" in told
+    assert "+works at night" in answer(remembered, folder, capsys, "diff human")
+    words = json.loads(answer(remembered, folder, capsys, "diff human 2 3 --words --json"))
+    assert words["diff"] == "likes tea{+\nworks at night+}"
+
+
+def test_every_answer_has_a_json_form(remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    for verb in ("list", "show human", "history human", "diff human", "blame human", "blame human 0-3"):
+        json.loads(answer(remembered, folder, capsys, f"{verb} --json"))
+    (newest, *_) = json.loads(answer(remembered, folder, capsys, "history human --json"))
+    assert (newest["number"], newest["actor"], newest["operation"]) == (3, "human", "append")
+
+
+def test_undo_redo_and_rollback_are_the_persons_and_tell_the_diff(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert "\n-likes tea\n" in answer(remembered, folder, capsys, "undo human 2 --reason wrong")
+    assert "\n+likes tea\n" in answer(remembered, folder, capsys, "redo human")
+    answer(remembered, folder, capsys, "rollback human 2")
+    log = json.loads(answer(remembered, folder, capsys, "history human --json"))
+    assert [(one["operation"], one["target"], one["actor"]) for one in log[:3]] == [
+        ("rollback", 2, "human"),
+        ("redo", 4, "human"),
+        ("undo", 2, "human"),
+    ]
+    assert log[2]["reason"] == "wrong"
+    assert log[0]["stream"] == "constellation"
+
+
+def test_what_cannot_be_done_is_one_sentence(remembered: Process, folder: Path):
+    with pytest.raises(PatternError, match="versions are 1 to 3"):
+        ask(remembered, folder, "show human 9")
+    with pytest.raises(PatternError, match="no memory block named 'nobody'"):
+        ask(remembered, folder, "undo nobody")
+
+
+def test_a_block_is_deleted_listed_as_deleted_and_restored(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(remembered, folder, capsys, "delete human")
+    told = answer(remembered, folder, capsys, "list")
+    assert "deleted human" in told
+    assert "likes tea" not in told
+    answer(remembered, folder, capsys, "restore human")
+    assert "likes tea" in answer(remembered, folder, capsys, "list")
+
+
+def test_forgetting_needs_a_yes_and_then_leaves_nothing(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = remembered.loaded.paths.constellation_path("default")
+    answer(remembered, folder, capsys, "forget project --all", code=1)
+    assert b"ninja" in path.read_bytes()
+    told = answer(remembered, folder, capsys, "forget project --all --yes")
+    assert "ninja" not in told
+    left = b"".join(each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name))
+    assert b"ninja" not in left
+    assert b"likes tea" in left
+
+
+def script(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "editor"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@POSIX
+def test_an_edit_is_the_persons_and_keeps_what_came_meanwhile(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = f"{sys.executable} -c 'pass'"
+    editor = script(tmp_path, f'{other}; sed -i.bak "s/tea/coffee/" "$1"')
+    process = with_environment(remembered, EDITOR=editor)
+    told = answer(process, folder, capsys, "edit human --reason corrected")
+    assert "\n-likes tea\n" in told
+    assert "\n+likes coffee\n" in told
+    (newest, *_) = json.loads(answer(process, folder, capsys, "history human --json"))
+    assert (newest["operation"], newest["actor"], newest["reason"]) == ("edit", "human", "corrected")
+
+
+@POSIX
+def test_an_edit_without_a_change_writes_nothing(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    # Editors put a line end at the end.
+    process = with_environment(remembered, VISUAL=script(tmp_path, 'echo >> "$1"'), EDITOR="false")
+    assert "Nothing was changed." in answer(process, folder, capsys, "edit human")
+    assert len(json.loads(answer(process, folder, capsys, "history human --json"))) == 3
+
+
+@POSIX
+def test_an_edit_that_cannot_be_taken_is_kept_and_named(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    editor = script(tmp_path, 'head -c 9000 /dev/zero | tr "\\000" x > "$1"')
+    told = json.loads(answer(with_environment(remembered, EDITOR=editor), folder, capsys, "edit human --json", code=1))
+    kept = Path(told["file"])
+    assert kept.read_text(encoding="utf-8") == "x" * 9000
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    assert "8,000" in told["error"] or "8000" in told["error"]
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("text", "problem"), [("exit 3", "ended with 3"), ('printf "\\377\\376\\000x" > "$1"', "no UTF-8 text")]
+)
+def test_an_editor_that_fails_changes_nothing(
+    remembered: Process, folder: Path, tmp_path: Path, text: str, problem: str
+):
+    process = with_environment(remembered, EDITOR=script(tmp_path, text))
+    with pytest.raises(EditingError, match=problem):
+        ask(process, folder, "edit human")
+
+
+def test_a_block_can_be_edited_before_any_session_from_a_file(
+    home: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = tmp_path / "new.md"
+    text.write_text("\ufeffprefers short answers\n", encoding="utf-8")
+    assert "+prefers short answers" in answer(home, folder, capsys, f"edit human --file {text}")
+    assert text.exists()
+
+
+def test_the_editor_is_the_persons_or_a_usual_one():
+    assert editor_command({"VISUAL": "code --wait", "EDITOR": "vim"}) == ["code", "--wait"]
+    assert editor_command({"VISUAL": " ", "EDITOR": "vim"}) == ["vim"]
+    with pytest.raises(EditingError, match="set VISUAL or EDITOR"):
+        editor_command({"PATH": "/nowhere"})
+
+
+def test_the_pager_is_the_persons_or_less_or_none():
+    assert pager_command({"PAGER": "more -s"}) == ["more", "-s"]
+    assert pager_command({"PAGER": ""}) is None
+    assert pager_command({"PAGER": "cat"}) is None
+    assert pager_command({"PATH": "/nowhere"}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Memory()),
+        ("list --json", Memory(json=True)),
+        ("show human", Memory(verb="show", label="human")),
+        ("show human 3", Memory(verb="show", label="human", numbers=(3,))),
+        ("diff human 1 2 --words", Memory(verb="diff", label="human", numbers=(1, 2), words=True)),
+        ("blame human 10-25", Memory(verb="blame", label="human", numbers=(10, 25))),
+        ("undo human --reason why", Memory(verb="undo", label="human", reason="why")),
+        ("forget human secret --yes", Memory(verb="forget", label="human", passage="secret", assume_yes=True)),
+        ("forget human -", Memory(verb="forget", label="human", passage="-")),
+        ("forget human --all", Memory(verb="forget", label="human")),
+        ("edit human --file x.md", Memory(verb="edit", label="human", file="x.md")),
+        ("history human --no-pager", Memory(verb="history", label="human", pager=False)),
+        ("list --persona p --constellation w", Memory(Flags(persona="p", constellation="w"))),
+    ],
+)
+def test_a_command_line_is_understood(text: str, expected: Memory):
+    assert parse_arguments(["memory", *text.split()]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("show", "memory show takes LABEL"),
+        ("list human", "memory list takes nothing more"),
+        ("show human two", "with numbers"),
+        ("rollback human", "memory rollback takes LABEL VERSION"),
+        ("blame human 9-3", "START-END"),
+        ("forget human", "--all for the whole block"),
+        ("forget human x --all", "--all for the whole block"),
+        ("paint human", "invalid choice"),
+    ],
+)
+def test_a_command_line_that_means_nothing_is_refused_in_one_line(text: str, problem: str):
+    refused = parse_arguments(["memory", *text.split()])
+    assert isinstance(refused, BadUsage)
+    assert problem in refused.sentence
+    assert "\n" not in refused.sentence
+
+
+def test_lines_are_plain_for_a_pipe_and_coloured_for_a_terminal():
+    lines = [*table_lines(("A", "B"), [(("x\ny", "red"), ("z\x1b[2J", ""))]), *diff_lines("+new"), line("end")]
+    assert plain(lines) == "A    B\nx y  z[2J\n+new\nend"
+    shown = coloured(lines, 80)
+    assert "\x1b[31mx y" in shown
+    assert "\x1b[2J" not in shown
