@@ -3,7 +3,7 @@
 import pytest
 
 from pattern_acp.cli.chat.marks import ASCII, UNICODE, marks_for
-from pattern_acp.cli.chat.notes import duration, short_number
+from pattern_acp.cli.chat.notes import duration, folder_words, short_number
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,19 @@ def test_the_alphabet_is_what_the_stream_can_write():
     assert marks_for("cp1252") is ASCII
     assert "".join([ASCII.done, ASCII.spinner, *ASCII.kinds.values()]).isascii()
     assert UNICODE.kinds.keys() == ASCII.kinds.keys()
+
+
+@pytest.mark.parametrize(
+    ("folder", "home", "shown"),
+    [
+        ("/home/ann/shop", "/home/ann", "~/shop"),
+        ("/home/ann/shop", "/home/ann/", "~/shop"),
+        ("C:\\Users\\ann\\shop", "C:\\Users\\ann", "~\\shop"),
+        ("/home/anna/shop", "/home/ann", "/home/anna/shop"),
+        ("/home/ann", "/home/ann", "/home/ann"),
+        ("/srv", "/", "/srv"),
+        ("/a\nb", "/home/ann", "/a b"),
+    ],
+)
+def test_folders_of_the_person_begin_with_a_tilde(folder: str, home: str, shown: str):
+    assert folder_words(folder, home) == shown

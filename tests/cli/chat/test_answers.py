@@ -1,0 +1,25 @@
+"""Answers as they are drawn."""
+
+import io
+
+from rich.console import Console
+
+from pattern_acp.cli.chat.answers import rendered
+
+
+def drawn(markdown: str, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as shown:
+        console.print(rendered(markdown))
+    return shown.get()
+
+
+def test_a_long_path_in_a_table_is_folded_and_not_cut():
+    path = "/home/ann/" + "folder/" * 12 + "constellation.db"
+    shown = drawn(f"| | |\n| --- | --- |\n| Constellation | `{path}` |", 50)
+    assert "…" not in shown
+    assert path in "".join(line.removeprefix(" Constellation").strip() for line in shown.splitlines())
+
+
+def test_a_link_shows_where_it_leads():
+    assert "https://example.com/elsewhere" in drawn("[docs](https://example.com/elsewhere)", 80)
