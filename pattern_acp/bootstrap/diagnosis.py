@@ -16,9 +16,10 @@ from pathlib import Path
 import anyio
 
 from pattern_acp import __version__
+from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
@@ -26,7 +27,8 @@ from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.policy.commands import read_command_line
-from pattern_acp.providers.choose import usable_providers
+from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
+from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 
 PROBE_SECONDS = 5.0
@@ -67,7 +69,7 @@ class Diagnosis:
 
 async def diagnose(process: Process, database: Database | None = None, indexer: Indexer | None = None) -> Diagnosis:
     """Look at everything. `database` is the open one, if there is one, and `indexer` what embeds for it."""
-    findings = [*_versions(), *_files(process), *_settings(process), _grammar(), _ripgrep()]
+    findings = [*_versions(), *_files(process), *_settings(process), _persona(process), _grammar(), _ripgrep()]
     findings += await _database_findings(process, database)
     findings.append(await _meaning(process, indexer))
     findings += await _provider_findings(process)
@@ -131,6 +133,17 @@ def _settings(process: Process) -> list[Finding]:
         Finding("Setting not used", Health.NOTE, str(problem), "Correct it, or take it out.")
         for problem in process.loaded.problems
     ]
+
+
+def _persona(process: Process) -> Finding:
+    name = process.loaded.settings.persona
+    path = process.loaded.paths.config / PERSONAS / f"{name}.md"
+    if path.exists():
+        return Finding("Persona", Health.OK, str(path))
+    if name == Settings().persona:
+        return Finding("Persona", Health.OK, f"{name}, the built-in prompt")
+    detail = f"{path} does not exist, so {name} has the built-in prompt."
+    return Finding("Persona", Health.NOTE, detail, "Write that file, or correct the name.")
 
 
 def _grammar() -> Finding:
@@ -201,10 +214,28 @@ async def _opened(path: Path, database: Database | None) -> AsyncGenerator[Datab
 async def _provider_findings(process: Process) -> list[Finding]:
     settings = process.loaded.settings
     usable = [provider for provider in usable_providers(settings) if provider.wire in {"anthropic", "openai"}]
-    if not usable:
+    return [
+        await _model(settings),
+        *[await _reach(provider, settings.turn.provider_idle_seconds) for provider in usable],
+    ]
+
+
+async def _model(settings: Settings) -> Finding:
+    """What a new session would start with, found as it finds it, yet without a list that is kept."""
+    providers = Providers(settings)
+    try:
+        choice = await providers.choose()
+    finally:
+        await providers.aclose()
+    missing = providers.missing_key(choice.qualified)
+    if missing:
+        return Finding("Model", Health.BROKEN, missing, f"Set the key, or correct {WHERE_TO_SET}.")
+    if choice.problem:
+        return Finding("Model", Health.NOTE, choice.problem, "Do what the sentence says.")
+    if choice.provider == "offline" and not settings.model:
         remedy = "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or name a provider in config.toml."
-        return [Finding("Model", Health.NOTE, "No provider is set up; offline answers with plain commands.", remedy)]
-    return [await _reach(provider, settings.turn.provider_idle_seconds) for provider in usable]
+        return Finding("Model", Health.NOTE, f"{choice.reason} offline answers with plain commands.", remedy)
+    return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}")
 
 
 async def _reach(provider: ProviderSettings, idle_seconds: int) -> Finding:
@@ -216,7 +247,7 @@ async def _reach(provider: ProviderSettings, idle_seconds: int) -> Finding:
     try:
         with anyio.fail_after(PROBE_SECONDS):
             models = await fetch_models(http, provider)
-        return Finding(name, Health.OK, f"reachable, {len(models)} models")
+        return Finding(name, Health.OK, f"reachable, {len(models)} {'model' if len(models) == 1 else 'models'}")
     except ProviderError as error:
         return Finding(name, Health.BROKEN, error.sentence, "Correct the key or the address, or check the network.")
     except TimeoutError:

@@ -28,8 +28,7 @@ STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
 def run_doctor(arguments: Doctor, process: Process) -> int:
     """Print the diagnosis of a session in this directory; 1 when something that is needed is broken."""
-    process = replace(process, loaded=process.load_project(str(Path.cwd())))
-    diagnosis = anyio.run(diagnose, process)
+    diagnosis = anyio.run(diagnose, in_folder(process, Path.cwd()))
     try:
         if arguments.json:
             print_json(diagnosis)
@@ -42,6 +41,11 @@ def run_doctor(arguments: Doctor, process: Process) -> int:
     except OutputClosed:
         pass  # `head` has seen enough; the exit code still tells
     return EXIT_OK if diagnosis.is_usable else EXIT_ERROR
+
+
+def in_folder(process: Process, folder: Path) -> Process:
+    """`process` with the settings that a session in `folder` has: those of the project's file count too."""
+    return replace(process, loaded=process.load_project(str(folder)))
 
 
 def print_json(diagnosis: Diagnosis) -> None:

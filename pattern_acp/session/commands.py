@@ -65,7 +65,7 @@ async def run_help(session: "Session", argument: str) -> str:
     del session, argument
     lines = ["| Command | What it does |", "| --- | --- |"]
     for spec in COMMANDS.values():
-        usage = f"/{spec.name} {spec.hint}".strip()
+        usage = f"/{spec.name} {spec.hint}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
         lines.append(f"| `{usage}` | {spec.description} |")
     return "\n".join(lines)
 

@@ -77,7 +77,42 @@ async def test_a_key_is_never_shown():
         home.environ["OPENAI_BASE_URL"] = f"{server.url}/v1"
         diagnosis = await look(home)
         assert "sk-planted" not in str(diagnosis)
-        assert named(diagnosis, "Provider openai").detail == "reachable, 1 models"
+        assert named(diagnosis, "Provider openai").detail == "reachable, 1 model"
+
+
+async def test_a_configured_model_without_its_key_is_broken_and_names_the_variable():
+    async with temporary_home() as home:
+        home.configure('model = "anthropic/claude-sonnet-4-5"\n')
+        found = named(await look(home), "Model")
+        assert found.health is Health.BROKEN
+        assert "ANTHROPIC_API_KEY" in found.detail
+
+
+async def test_a_configured_model_that_nobody_has_is_a_note_that_says_what_is_used_instead():
+    async with temporary_home() as home:
+        home.configure('model = "nobody/nothing"\n')
+        found = named(await look(home), "Model")
+        assert found.health is Health.NOTE
+        assert "nobody/nothing" in found.detail
+        assert "is used instead" in found.detail
+
+
+async def test_the_model_that_answers_is_named_with_the_reason():
+    async with temporary_home() as home, serve_models([Reply([ScriptStep(text="x")])]) as server:
+        home.environ |= {"OPENAI_API_KEY": "sk-planted", "OPENAI_BASE_URL": f"{server.url}/v1"}
+        found = named(await look(home), "Model")
+        assert found.health is Health.OK
+        assert found.detail.startswith("openai/test-model: ")
+
+
+async def test_a_persona_without_its_file_is_a_note():
+    async with temporary_home() as home:
+        home.configure('persona = "bob"\n')
+        assert named(await look(home), "Persona").health is Health.NOTE
+        file = home.process(Flags()).loaded.paths.config / "personas" / "bob.md"
+        file.parent.mkdir(parents=True)
+        file.write_text("You are Bob.", encoding="utf-8")
+        assert named(await look(home), "Persona") == Finding("Persona", Health.OK, str(file))
 
 
 async def test_a_provider_that_is_not_there_is_broken_with_its_sentence():

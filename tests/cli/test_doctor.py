@@ -11,7 +11,7 @@ from rich.console import Console
 from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Doctor
-from pattern_acp.cli.doctor import print_lines, print_table, run_doctor, summary
+from pattern_acp.cli.doctor import in_folder, print_lines, print_table, run_doctor, summary
 from pattern_acp.config.settings import Flags
 
 OK = Finding("Python", Health.OK, "3.11.7")
@@ -98,3 +98,12 @@ def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pyte
     database.write_bytes(b"not a database, and long enough to be taken for one" * 100)
     assert run_doctor(Doctor(), process) == 1
     assert "Broken: Database." in capsys.readouterr().out
+
+
+def test_the_settings_are_those_of_a_session_in_the_folder(tmp_path: Path):
+    project = tmp_path / "shop"
+    (project / ".pattern").mkdir(parents=True)
+    (project / ".pattern" / "config.toml").write_text('mode = "plan"\npersona = "mallory"\n')
+    process = in_folder(start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)}), project)
+    assert process.loaded.settings.mode == "plan"
+    assert [problem.key for problem in process.loaded.problems] == ["persona"]

@@ -1,5 +1,7 @@
 """Slash commands: answered by the program, never seen by the model, kept in the transcript."""
 
+import re
+
 import pytest
 
 from pattern_acp.db.connection import Transaction
@@ -104,6 +106,8 @@ async def test_help_lists_every_command():
     async with running_agent(ScriptedProvider([])) as agent:
         said = await answer(agent, await opened(agent), "/help")
         assert all(f"/{name}" in said for name in COMMANDS)
+        bars = [len(re.findall(r"(?<!\\)\|", row)) for row in said.splitlines()]
+        assert bars == [3] * (len(COMMANDS) + 2)
 
 
 async def test_status_tells_session_model_mode_folder_and_file():
