@@ -5,8 +5,12 @@ know: any table. Why one function: cancelling a task that awaits `BEGIN IMMEDIAT
 section 0, item 4), so a transaction never spans two awaits.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -14,7 +18,7 @@ import aiosqlite
 import anyio
 import apsw
 
-from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_file
 from pattern_acp.db.errors import DatabaseClosedError
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
@@ -24,10 +28,17 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import sqlite3
+    from queue import SimpleQueue
 
 __all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 0.2
+"""Longest that a cancelled caller goes on waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
+answered within 2 s (architecture.md, invariant 3)."""
 
 _CLOSE_SECONDS = 1.0
 """Longest wait for a connection to close; the whole program has 2 s after its stdin ends (invariant 9)."""
@@ -61,6 +72,9 @@ class WorkerConnection(aiosqlite.Connection):
     async def run(self, function: Callable[[ApswConnection], T]) -> T:
         """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
 
+        Who is cancelled still waits for the end of an ordinary call, but not for another process's lock: after
+        `PATIENCE_SECONDS` the cancellation goes on, and the function runs in its turn all the same.
+
         Raises:
             DatabaseClosedError: the connection was closed before.
         """
@@ -68,11 +82,18 @@ class WorkerConnection(aiosqlite.Connection):
             raise DatabaseClosedError(
                 f"The constellation {self._driver.path} is already closed; start pattern-acp again to use it."
             )
-        with anyio.CancelScope(shield=True):
-            # aiosqlite leaves the type of the function open.
-            call = cast("Callable[..., Awaitable[T]]", self._execute)  # pyright: ignore[reportUnknownMemberType]
-            return await call(function, self._driver)
-        raise AssertionError("a shielded scope is never cancelled")
+        running: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        # aiosqlite leaves the type of what is queued open.
+        queue = cast("SimpleQueue[tuple[asyncio.Future[T], Callable[[], T]]]", self._tx)  # pyright: ignore[reportUnknownMemberType]
+        queue.put_nowait((running, partial(function, self._driver)))
+        while True:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((running,), timeout=PATIENCE_SECONDS)
+            if running.done():
+                return running.result()
+            if anyio.current_effective_deadline() == -math.inf:
+                running.add_done_callback(_report_late)
+                await anyio.sleep_forever()
 
     async def close_within(self, seconds: float) -> bool:
         """Close after what is queued, stopping a running statement when time is up. False: it did not close."""
@@ -84,6 +105,12 @@ class WorkerConnection(aiosqlite.Connection):
             await anyio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
             return True
         return False
+
+
+def _report_late(running: "asyncio.Future[T]") -> None:
+    """What nobody waits for any longer still must not fail in silence."""
+    if not running.cancelled() and (error := running.exception()) is not None:
+        logger.warning("a call of the database failed after its caller was cancelled: %s", type(error).__name__)
 
 
 class Database:
@@ -104,7 +131,7 @@ class Database:
 
         It runs on another thread, so it must touch nothing that other tasks change, and it should take less than 5 ms.
         Any exception rolls back. Cancellation does not reach it: a caller that is cancelled meanwhile has still
-        written.
+        written, or will have once another process lets go of the lock; later calls come after it.
 
         Raises:
             DatabaseError: the lock was not free in time, or a statement or the commit failed; nothing was written.
@@ -130,12 +157,12 @@ class Database:
     async def rewrite(self) -> bool:
         """Write the whole file anew, so that nothing deleted is left in it or in its write-ahead log.
 
-        False: another process is reading and the log is not empty yet. Takes as long as writing the file does.
+        False: other processes were in the way, and something may be left. Takes as long as writing the file does.
 
         Raises:
-            DatabaseError: the lock was not free in time, or there is no room for the copy.
+            DatabaseError: there is no room for the copy, or the file cannot be written.
         """
-        return await self._writer.run(ApswConnection.rewrite)
+        return await self._writer.run(rewrite_file)
 
     async def close(self) -> bool:
         """Close both connections; harmless when closed. False: one did not close in time and was abandoned."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import apsw
 
-from pattern_acp.db.errors import DatabaseBusyError, translate
+from pattern_acp.db.errors import DatabaseUnreachableError, translate
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
 
@@ -27,6 +27,9 @@ BUSY_BUDGET_SECONDS = 15.0
 
 _BUSY_TIMEOUT_MS = 250
 """SQLite's own wait before each of our retries; its back-off is unfair over long waits (memory.md section 3)."""
+
+_REWRITE_TIMEOUT_MS = 5_000
+"""Longest wait for other processes when the file is written anew; whoever asked for it is waiting too."""
 
 _FIRST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.05
@@ -58,6 +61,7 @@ class ApswConnection:
         self.vector_version: str | None = None
         self._busy_seconds = busy_seconds
         self._raw: RawConnection | None = None
+        self._identity: tuple[int, int] | None = None
         self._burst = 0
         self._last_commit = 0.0
 
@@ -79,6 +83,7 @@ class ApswConnection:
                 _create_private(self.path)
             self._raw = _open_file(self.path, read_only=self.read_only)
             self._configure(self._raw)
+            self._identity = _identity(self.path)
         except apsw.Error as error:
             self.close()
             raise translate(error, self.path) from error
@@ -107,6 +112,7 @@ class ApswConnection:
         Raises:
             DatabaseError: the lock was not free in time, or a statement or the commit failed.
         """
+        _require_file(self.path, self._identity)
         self._give_way()
         self._retry_while_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         result = self._finish(function)
@@ -185,21 +191,6 @@ class ApswConnection:
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def rewrite(self) -> bool:
-        """Write the whole file anew, without anything that was deleted, and empty the write-ahead log.
-
-        False: the log could not be emptied, since another process is reading; its next quiet moment does it.
-
-        Raises:
-            DatabaseError: the lock was not free in time, or there is no room for the copy.
-        """
-        self._retry_while_busy(lambda: self.raw.execute("VACUUM").fetchall())
-        try:
-            self._retry_while_busy(lambda: self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
-        except DatabaseBusyError:
-            return False
-        return True
-
     def close(self) -> None:
         """Close; harmless when closed. A failing last optimisation is no reason to keep the file open."""
         raw, self._raw = self._raw, None
@@ -216,6 +207,28 @@ class ApswConnection:
             self._raw.interrupt()
 
 
+def rewrite_file(connection: ApswConnection) -> bool:
+    """Write the whole file anew, without anything that was deleted, and empty the write-ahead log.
+
+    False: other processes were in the way for too long, and something deleted may be left.
+
+    Raises:
+        DatabaseError: there is no room for the copy, or the file cannot be written.
+    """
+    raw = connection.raw
+    raw.set_busy_timeout(_REWRITE_TIMEOUT_MS)
+    try:
+        raw.execute("VACUUM").fetchall()
+        raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return False
+    except apsw.Error as error:
+        raise translate(error, connection.path) from error
+    finally:
+        raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    return True
+
+
 def _create_private(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -225,6 +238,23 @@ def _create_private(path: Path) -> None:
     except FileExistsError:
         return
     os.close(descriptor)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _require_file(path: Path, identity: tuple[int, int] | None) -> None:
+    """Refuse to write into a file that no longer has its name: it would be gone with the process."""
+    if _identity(path) != identity:
+        raise DatabaseUnreachableError(
+            f"The constellation {path} was deleted, moved or replaced while pattern-acp had it open, so nothing can be "
+            "saved; start pattern-acp again."
+        )
 
 
 def _open_file(path: Path, *, read_only: bool) -> RawConnection:

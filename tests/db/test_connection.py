@@ -90,6 +90,41 @@ async def test_a_cancelled_caller_has_written_whole_and_holds_no_lock():
                 await other.write(lambda tx: add_blob(tx, "c"))
 
 
+async def test_a_cancelled_caller_does_not_wait_for_a_lock_and_its_write_comes_in_its_turn():
+    entered, release = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        add_blob(tx, "a")
+        entered.set()
+        release.wait(10)
+
+    async with (
+        temporary_constellation() as constellation,
+        open_database(constellation.path, clock=constellation.clock) as other,
+    ):
+        async with anyio.create_task_group() as holder:
+            holder.start_soon(other.write, hold)
+            await anyio.to_thread.run_sync(entered.wait, 5)
+            with anyio.move_on_after(0.01) as waiting:
+                await constellation.database.write(lambda tx: add_blob(tx, "b"))
+            assert waiting.cancelled_caught
+            assert not release.is_set()
+            release.set()
+        await constellation.database.write(lambda tx: add_blob(tx, "c"))
+        assert await other.read(blob_names) == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_nothing_is_written_into_a_file_that_lost_its_name(*, is_replaced: bool):
+    async with temporary_constellation() as constellation:
+        constellation.path.unlink()
+        if is_replaced:
+            constellation.path.touch()
+        with pytest.raises(DatabaseUnreachableError, match=r"deleted, moved or replaced.*start pattern-acp again"):
+            await constellation.database.write(lambda tx: add_blob(tx, "a"))
+
+
 async def test_a_reader_never_waits_for_a_writer():
     entered, release = threading.Event(), threading.Event()
 

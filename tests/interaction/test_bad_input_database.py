@@ -23,7 +23,7 @@ from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.requests import refused
-from pattern_acp.testing.scripts import calls, gate, says
+from pattern_acp.testing.scripts import calls, says
 from pattern_acp.testing.serving import Home, Served, served, temporary_home
 
 BUSY_SECONDS = 0.2
@@ -235,7 +235,7 @@ async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_edi
 
 
 async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
-    model = ScriptedProvider([(*says("One."), gate()), says("Two.")])
+    model = ScriptedProvider([says("One.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with locked(agent.database.path):
