@@ -249,6 +249,28 @@ BEGIN
     SELECT id, old.entry FROM embedding_models WHERE id = old.model;
 END;
 
+CREATE TABLE cursors (
+    persona TEXT NOT NULL,               -- name of the persona
+    project TEXT NOT NULL,               -- project key
+    told_seq INTEGER NOT NULL,           -- event up to which the persona was told what went on in the project
+    active_ms INTEGER NOT NULL,          -- last end of a turn of the persona in the project
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    PRIMARY KEY (persona, project)
+) STRICT, WITHOUT ROWID;
+
+-- Blocks that are kept as files too. The file is a projection: it is made anew where it is missing.
+CREATE TABLE memory_files (
+    folder TEXT NOT NULL,                -- absolute path of the folder
+    block_id TEXT NOT NULL REFERENCES blocks (id),
+    file TEXT NOT NULL,                  -- its name in the folder
+    version INTEGER NOT NULL,            -- number of the write that the file was made from
+    file_hash TEXT NOT NULL,             -- SHA-256 of the file as it was written, to see that a person edited it
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1: the event of that write
+    PRIMARY KEY (folder, block_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX block_updates_by_event ON block_updates (last_seq);
+
 CREATE TABLE grants (
     id INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL REFERENCES sessions (id), -- an always lasts for its session, as its label says

@@ -229,3 +229,28 @@ DELETE FROM leases WHERE session_id = :session_id AND holder = :holder;
 -- name: release_leases
 -- The holder ends.
 DELETE FROM leases WHERE holder = :holder;
+
+-- name: sessions_since
+-- What a persona did in a folder after an event: sessions with the end of their last turn and the open steps of their
+-- plan, newest first.
+SELECT
+    sessions.title, sessions.updated_ms,
+    (
+        SELECT events.payload ->> 'stop_reason' FROM events
+        WHERE events.stream = sessions.id AND events.kind = 'turn_ended' ORDER BY events.session_seq DESC LIMIT 1
+    ),
+    (
+        SELECT group_concat(step.value ->> 'content', char(10))
+        FROM json_each(
+            (
+                SELECT events.payload FROM events
+                WHERE events.stream = sessions.id AND events.kind = 'plan_updated'
+                ORDER BY events.session_seq DESC LIMIT 1
+            ), '$.plan.entries'
+        ) AS step
+        WHERE step.value ->> 'status' <> 'completed'
+    )
+FROM sessions
+WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.cwd_key = :cwd_key
+    AND sessions.persona = :persona AND sessions.last_seq > :after AND sessions.id <> :exclude
+ORDER BY sessions.updated_ms DESC, sessions.id DESC LIMIT :limit;

@@ -5,6 +5,9 @@ on in a project, and when it was last at work there. Must not know: how any of i
 of the event that moved it (rule R1).
 """
 
+import json
+from collections.abc import Sequence
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
@@ -26,6 +29,62 @@ class LaterWrite:
     actor: Actor
     reason: str
     stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write as it is told of later: the block's label, who, why, when, in which stream, and how many lines."""
+
+    label: str
+    actor: Actor
+    reason: str
+    at_ms: int
+    stream: str
+    lines_added: int = 0
+    lines_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to which event a persona was told of a project, and when it was last at work there."""
+
+    told_seq: int
+    active_ms: int
+
+
+def read_cursor(tx: Transaction, persona: str, project: str) -> Cursor | None:
+    """The cursor of a persona in a project; None before its first turn there."""
+    row = tx.one(_QUERIES["read_cursor"], {"persona": persona, "project": project})
+    return None if row is None else Cursor(columns.integer(row[0]), columns.integer(row[1]))
+
+
+def note_activity(tx: Transaction, persona: str, project: str, *, at_ms: int, seq: int) -> None:
+    """A turn of the persona in the project ended, as the event `seq` says."""
+    tx.execute(_QUERIES["note_activity"], {"persona": persona, "project": project, "at_ms": at_ms, "seq": seq})
+
+
+def move_cursor(tx: Transaction, persona: str, project: str, *, seq: int) -> None:
+    """The persona was told all that went on before the event `seq`, which says so."""
+    tx.execute(_QUERIES["move_cursor"], {"persona": persona, "project": project, "seq": seq})
+
+
+def changes_since(
+    tx: Transaction, block_ids: Sequence[str], after: int, *, not_in: str, limit: int
+) -> tuple[Change, ...]:
+    """The newest writes into some blocks after an event, newest first, without those of the stream `not_in`."""
+    asked = {"ids": json.dumps(list(block_ids)), "after": after, "stream": not_in, "limit": limit}
+    return tuple(
+        Change(
+            columns.text(row[0]),
+            Actor(columns.text(row[1])),
+            columns.text(row[2]),
+            columns.integer(row[3]),
+            columns.text(row[4]),
+            0 if row[5] is None else columns.integer(row[5]),
+            0 if row[6] is None else columns.integer(row[6]),
+        )
+        for row in tx.all(_QUERIES["changes_since"], asked)
+    )
 
 
 def writes_since(tx: Transaction, block_id: str, after: int) -> tuple[LaterWrite, ...]:

@@ -557,3 +557,29 @@ SELECT block_updates.number, block_updates.at_ms, block_updates.actor, block_upd
 FROM block_updates JOIN events ON events.seq = block_updates.last_seq
 WHERE block_updates.block_id = :block_id AND block_updates.number > :after
 ORDER BY block_updates.number DESC LIMIT :limit;
+
+-- name: changes_since
+-- Writes of some blocks after an event, newest first; the blocks are a JSON list of ids.
+SELECT blocks.label, block_updates.actor, block_updates.reason, block_updates.at_ms, events.stream,
+    block_updates.lines_added, block_updates.lines_removed
+FROM block_updates
+JOIN blocks ON blocks.id = block_updates.block_id
+JOIN events ON events.seq = block_updates.last_seq
+WHERE block_updates.last_seq > :after AND block_updates.operation <> 'create'
+    AND block_updates.block_id IN (SELECT value FROM json_each(:ids)) AND events.stream <> :stream
+ORDER BY block_updates.last_seq DESC LIMIT :limit;
+
+-- name: read_cursor
+-- What a persona was told of a project, and when it was last at work there.
+SELECT told_seq, active_ms FROM cursors WHERE persona = :persona AND project = :project;
+
+-- name: note_activity
+-- The persona ended a turn in the project.
+INSERT INTO cursors (persona, project, told_seq, active_ms, last_seq)
+VALUES (:persona, :project, 0, :at_ms, :seq)
+ON CONFLICT (persona, project) DO UPDATE SET
+    active_ms = max(active_ms, excluded.active_ms), last_seq = excluded.last_seq;
+
+-- name: move_cursor
+-- The persona was told what went on up to an event.
+UPDATE cursors SET told_seq = :seq, last_seq = :seq WHERE persona = :persona AND project = :project;

@@ -184,7 +184,9 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
             for writer in (PERSONA, PERSON)
         )
     )
-    projections = SessionProjections(state.session_id, state.project_key, shared.clock)
+    projections = SessionProjections(
+        state.session_id, state.project_key, shared.clock, persona=shared.persona.name
+    )
     sink = JournalSink(
         shared.database,
         state.session_id,

@@ -5,17 +5,29 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
-from pattern_acp.journal.events import GrantStored, MessageRecorded, SessionConfigured, SessionTitled, TurnStarted
+from pattern_acp.journal.events import (
+    GrantStored,
+    MessageRecorded,
+    SessionConfigured,
+    SessionTitled,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
+from pattern_acp.session.catching_up import CATCH_UP_CALL
 from pattern_acp.turn.sink import Fact
 
 
 class SessionProjections:
     """Keeps the session row, the search index and the grants in step with the journal."""
 
-    def __init__(self, session_id: SessionId, search_owner: str, clock: Clock) -> None:
+    def __init__(self, session_id: SessionId, search_owner: str, clock: Clock, *, persona: str = "") -> None:
+        """`search_owner` is the project's key; without a `persona`, nobody is told later what went on."""
         self._session_id = session_id
+        self._persona = persona
         self._search_owner = search_owner
         self._clock = clock
 
@@ -37,6 +49,10 @@ class SessionProjections:
                 sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
             case GrantStored(effect, kind, pattern):
                 store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
+            case ToolCallStarted(call=call) if call.name == CATCH_UP_CALL and self._persona:
+                move_cursor(tx, self._persona, self._search_owner, seq=seq)
+            case TurnEnded() if self._persona:
+                note_activity(tx, self._persona, self._search_owner, at_ms=now, seq=seq)
             case _:
                 pass
 

@@ -18,6 +18,7 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.memory_context import memory_changes, show_memory
@@ -126,10 +127,12 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     """Show the model its memory when that is due; what is told of memory with every request of this turn."""
-    prompt = session.state.history[-1]
-    await show_memory(session, turn_id, await current_memory(session, turn_id))
+    is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
+    views = await current_memory(session, turn_id)
+    await show_memory(session, turn_id, views)
+    went_on = await catch_up_at_start(session, turn_id, views) if is_first else ""
     recalled = await recall_for(session, turn_id, prompt)
-    return (recalled,) if recalled else ()
+    return tuple(text for text in (went_on, recalled) if text)
 
 
 async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:

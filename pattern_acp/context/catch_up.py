@@ -1,0 +1,104 @@
+"""What a persona is told when it comes back to a project: headline, decisions, open threads.
+
+Owns: when that is due, the words, and their budget. Must not know: how any of it is found. Pure.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pattern_acp.context.recall_budget import count_tokens
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+AWAY_MS = 3_600_000
+"""Away for less than an hour is not away (issue 3, section 5)."""
+
+CATCH_UP_TOKENS = 200
+"""Most tokens of it: it says where to look, not what is there."""
+
+_LONGEST = 160
+"""Characters of one title, reason or step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that was written into memory: where, by whom, and why."""
+
+    label: str
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenThread:
+    """A session that did not come to its end: its title, and what is open."""
+
+    title: str
+    open: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What went on since the persona was told last. Times are milliseconds since 1970-01-01 UTC."""
+
+    last_active_ms: int
+    now_ms: int
+    titles: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    threads: tuple[OpenThread, ...] = ()
+
+
+def is_away(last_active_ms: int, now_ms: int) -> bool:
+    """Whether somebody who was last active then is told what went on."""
+    return now_ms - last_active_ms >= AWAY_MS
+
+
+def catch_up(absence: Absence) -> str:
+    """What the model reads; empty when it was not away, or nothing went on. Marked as data (invariant 8)."""
+    if not is_away(absence.last_active_ms, absence.now_ms):
+        return ""
+    if not (absence.titles or absence.decisions or absence.threads):
+        return ""
+    head = f'<catch_up since="{_moment(absence.last_active_ms)}">'
+    lines = [_headline(absence)]
+    lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
+    lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads]
+    return "\n".join([head, *_within(lines, CATCH_UP_TOKENS - count_tokens(head) - 6), "</catch_up>"])
+
+
+def title_of(absence: Absence) -> str:
+    """The title of the tool call that shows it."""
+    return f"Caught up on what went on since {_moment(absence.last_active_ms)}"
+
+
+def _headline(absence: Absence) -> str:
+    away = f"You were last at work here {_duration(absence.now_ms - absence.last_active_ms)} ago"
+    titles = list(absence.titles)
+    if not titles:
+        return f"{away}."
+    more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+    return f"{away}, in “{_short(titles[0])}”{more}."
+
+
+def _within(lines: Sequence[str], tokens: int) -> list[str]:
+    kept: list[str] = []
+    for line in lines:
+        tokens -= count_tokens(line + "\n")
+        if tokens < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _duration(passed_ms: int) -> str:
+    hours = passed_ms // 3_600_000
+    count, unit = (hours, "hour") if hours < 48 else (hours // 24, "day")
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST else flat[: _LONGEST - 1] + "…"

@@ -1,0 +1,85 @@
+"""Telling a persona what went on while it was away, at the first turn of a new session.
+
+Owns: what is gathered for it, and the tool call that shows it. Must not know: the words (`context/catch_up.py`).
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.builder import MemoryView
+from pattern_acp.context.catch_up import Absence, Decision, OpenThread, catch_up, is_away, title_of
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.threads import Thread, threads_since
+from pattern_acp.memory.cursors import Change, changes_since, read_cursor
+from pattern_acp.session.recalling import show_search
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+CATCH_UP_CALL = "memory_catch_up"
+"""Name of the call; the cursor moves with its event (`session/projections.py`)."""
+
+MOST_THREADS = 10
+MOST_DECISIONS = 6
+
+
+async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> str:
+    """What the model is told of what went on; empty when it was not away, or nothing did.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    try:
+        absence = await _gather(session, [view.block_id for view in views])
+    except PatternError as error:
+        logger.warning("what went on was not told: %s", type(error).__name__)
+        return ""
+    text = catch_up(absence) if absence is not None else ""
+    if absence is None or not text:
+        return ""
+    await show_search(session, turn_id, CATCH_UP_CALL, title_of(absence), "", "\n".join(text.split("\n")[1:-1]))
+    return text
+
+
+async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | None:
+    shared, state = session.constellation, session.state
+    persona, now_ms = shared.persona.name, shared.clock.now_ms()
+
+    def look(tx: Transaction) -> Absence | None:
+        cursor = read_cursor(tx, persona, state.project_key)
+        if cursor is None or not is_away(cursor.active_ms, now_ms):
+            return None
+        threads = threads_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_THREADS)
+        changes = changes_since(tx, block_ids, cursor.told_seq, not_in=state.session_id, limit=MOST_DECISIONS)
+        return Absence(
+            cursor.active_ms,
+            now_ms,
+            tuple(thread.title for thread in threads),
+            tuple(_decision(change) for change in changes),
+            tuple(open_thread for thread in threads if (open_thread := _open(thread)) is not None),
+        )
+
+    return await shared.database.read(look)
+
+
+def _decision(change: Change) -> Decision:
+    author = {Actor.HUMAN: "the person", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
+    lines = f"+{change.lines_added} -{change.lines_removed} lines"
+    return Decision(change.label, author, f"{change.reason} ({lines})" if change.reason else lines)
+
+
+def _open(thread: Thread) -> OpenThread | None:
+    if thread.open_steps:
+        count = len(thread.open_steps)
+        steps = "1 open step" if count == 1 else f"{count} open steps"
+        return OpenThread(thread.title, f"{steps}, next: {thread.open_steps[0]}")
+    if thread.stop_reason == StopReason.END_TURN:
+        return None
+    return OpenThread(thread.title, f"its last turn ended with {thread.stop_reason or 'no answer'}")

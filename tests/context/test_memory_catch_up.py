@@ -1,0 +1,52 @@
+"""What is told after an absence."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.context.catch_up import AWAY_MS, CATCH_UP_TOKENS, Absence, Decision, OpenThread, catch_up, title_of
+from pattern_acp.context.recall_budget import count_tokens
+
+THEN = 1_800_000_000_000
+
+
+def test_nothing_is_told_when_away_less_than_an_hour():
+    assert catch_up(Absence(THEN, THEN + AWAY_MS - 1, titles=("Fix it",))) == ""
+
+
+def test_nothing_is_told_when_nothing_went_on():
+    assert catch_up(Absence(THEN, THEN + 10 * AWAY_MS)) == ""
+
+
+def test_headline_decisions_and_open_threads_are_told():
+    absence = Absence(
+        THEN,
+        THEN + 14 * AWAY_MS,
+        ("Fix the parser", "Add docs"),
+        (Decision("project", "you", "Tests run with make check."),),
+        (OpenThread("Add docs", "2 open steps, next: README"),),
+    )
+    assert catch_up(absence) == (
+        '<catch_up since="2027-01-15 08:00">\n'
+        "You were last at work here 14 hours ago, in “Fix the parser” and 1 more.\n"
+        "- project, by you: Tests run with make check.\n"
+        "- open: “Add docs”, 2 open steps, next: README\n"
+        "</catch_up>"
+    )
+    assert title_of(absence) == "Caught up on what went on since 2027-01-15 08:00"
+
+
+def test_days_are_told_as_days():
+    assert "3 days ago" in catch_up(Absence(THEN, THEN + 72 * AWAY_MS, titles=("x",)))
+    assert "1 hour ago" in catch_up(Absence(THEN, THEN + AWAY_MS, titles=("x",)))
+
+
+@given(st.lists(st.text(), max_size=30), st.lists(st.tuples(st.text(), st.text()), max_size=30))
+def test_it_never_costs_more_than_its_budget(titles: list[str], open_threads: list[tuple[str, str]]):
+    absence = Absence(
+        THEN,
+        THEN + 5 * AWAY_MS,
+        tuple(titles),
+        tuple(Decision(title, "you", title * 50) for title in titles),
+        tuple(OpenThread(*one) for one in open_threads),
+    )
+    assert count_tokens(catch_up(absence)) <= CATCH_UP_TOKENS
