@@ -73,6 +73,27 @@ def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -
     return forget_lines(texts, shortest=shortest)
 
 
+def holds_words(history: StoredHistory, words: Forgotten) -> bool:
+    """Whether a version of the block holds the words, or its damaged history may."""
+    if words.mask(history.text) != history.text:
+        return True
+    try:
+        return any(words.mask(text) != text for text in texts_of_all_versions(history))
+    except BlockError:
+        return True
+
+
+def refuse_short(passage: str, label: str) -> None:
+    """Refuse a passage that is part of too many words.
+
+    Raises:
+        UnusableEditError: it is too short.
+    """
+    if len(passage.strip()) < SHORTEST_PASSAGE:
+        problem = f"a passage to forget has at least {SHORTEST_PASSAGE} characters, so that nothing else is hit."
+        raise UnusableEditError(label, problem)
+
+
 def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
     """The block of this key, or the one that was deleted last, as it is stored.
 
@@ -91,9 +112,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: in
         ContentRefusedError: the block's schema does not allow it to be without the passage.
     """
     wanted = storable_text(passage, label=key.label).strip()
-    if len(wanted) < SHORTEST_PASSAGE:
-        problem = f"a passage to forget has at least {SHORTEST_PASSAGE} characters, so that nothing else is hit."
-        raise UnusableEditError(key.label, problem)
+    refuse_short(wanted, key.label)
     opened = open_block(tx, _find(tx, key), peer=peer)
     document, before = opened.document, opened.document.frontiers
     text = _without(opened.block.text, wanted)
@@ -166,11 +185,20 @@ def forget_message(tx: Transaction, session_id: str, message_id: str, text: str,
 
 def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:
     """Delete the archival entries that hold a copy of the words, and say how many."""
-    rows = tx.all(_QUERIES["read_archival_texts"])
-    found = [columns.text(row[0]) for row in rows if words.mask(columns.text(row[1])) != row[1]]
+    found = _archived_with(tx, words)
     for entry_id in found:
         forget_entry(tx, entry_id, seq=seq)
     return len(found)
+
+
+def holds_archived(tx: Transaction, words: Forgotten) -> bool:
+    """Whether an archival entry holds a copy of the words."""
+    return bool(_archived_with(tx, words))
+
+
+def _archived_with(tx: Transaction, words: Forgotten) -> list[str]:
+    rows = tx.all(_QUERIES["read_archival_texts"])
+    return [columns.text(row[0]) for row in rows if words.mask(columns.text(row[1])) != row[1]]
 
 
 def clean_indexes(tx: Transaction) -> None:

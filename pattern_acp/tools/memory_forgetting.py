@@ -9,7 +9,6 @@ in free pages and in the write-ahead log.
 """
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from pattern_acp.db.connection import Database, Transaction
@@ -19,7 +18,7 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
-from pattern_acp.journal.events import BlockForgotten, Event, MessageRecorded, TurnStarted
+from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     digest_of,
@@ -34,15 +33,18 @@ from pattern_acp.journal.redact import (
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey
-from pattern_acp.memory.errors import BlockMissingError, StaleProposalError
+from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
     clean_indexes,
     find_forgettable,
     forget_archived,
     forget_message,
+    holds_archived,
+    holds_words,
     propose_forgetting,
     propose_forgetting_all,
+    refuse_short,
     store_forgetting,
     words_of_block,
 )
@@ -51,6 +53,7 @@ from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.recall import index_block, remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
+from pattern_acp.memory.stored import text_hash
 from pattern_acp.tools.memory_history import HistoryScope, keys_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -92,13 +95,17 @@ class _Search:
     words: Forgotten
     nearby: Forgotten | None
     """What is masked beside the writes of a whole block; None for a passage."""
+    in_block: bool
+    """Whether a version of the block holds the words; otherwise its history can stay."""
     events: tuple[int, ...]
     newest: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    forgetting: ProposedForgetting
+    block: Block
+    after: str
+    whole: bool
     events: int
     messages: int
     archived: int
@@ -116,8 +123,10 @@ class MemoryForgetting:
     async def forget(self, label: str, passage: str | None = None, reason: str = "") -> ForgottenReport:
         """Forget a passage of a block, or the whole block. Cannot be taken back.
 
+        The history of the block is only given up when a version of it holds the passage.
+
         Raises:
-            BlockError: there is no such block, the passage is too short, or the block's schema needs it.
+            BlockError: there is no such block, the passage is too short or nowhere, or the block's schema needs it.
             RedactionError: an event would break.
             DatabaseError: the constellation cannot be written. Nothing was changed, unless only writing the file anew
                 failed, which is then logged and told as not `clean`.
@@ -136,8 +145,10 @@ class MemoryForgetting:
     async def _search(self, label: str, passage: str | None) -> _Search:
         block = await self._database.read(lambda tx: self._find(tx, label))
         nearby: Forgotten | None = None
+        in_block = True
         if passage is not None:
             words = forget_passage(passage)
+            in_block = await run_on_history(self._database, block, holds_words, words)
         else:
             words, nearby = await run_on_history(self._database, block, _words_of_whole)
 
@@ -145,7 +156,7 @@ class MemoryForgetting:
             return find_events(tx, words.is_in), newest_event(tx)
 
         events, newest = await self._database.read(look)
-        return _Search(block.key, block.head_update, words, nearby, events, newest)
+        return _Search(block.key, block.head_update, words, nearby, in_block, events, newest)
 
     def _find(self, tx: Transaction, label: str) -> Block:
         keys = keys_of(self._scope.owners, label)
@@ -158,42 +169,50 @@ class MemoryForgetting:
         raise BlockMissingError(label, tuple(block.key.label for block in list_blocks(tx, self._scope.owners)))
 
     def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> _Done:
-        scope, at_ms, peer = self._scope, self._clock.now_ms(), self._scope.peer
-        if passage is None:
-            forgetting = propose_forgetting_all(tx, search.key, search.words, head=search.head, peer=peer)
-        else:
-            forgetting = propose_forgetting(tx, search.key, passage, peer=peer)
-        planned = _plan(tx, search, forgetting.change.block.id)
-        shown_reason = search.words.mask(reason)
-        event = self._event(forgetting, planned, shown_reason)
-        appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
-        record = WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms)
-        store_forgetting(tx, forgetting, record)
-        if forgetting.whole:
-            remove_source(tx, forgetting.change.block.id)
-        else:
-            index_block(tx, changed_block(forgetting.change, at_ms), at_ms=at_ms, seq=appended.seq)
-        redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
-        mask_titles(tx, search.words.mask, audit_seq=appended.seq)
-        messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
-        archived = forget_archived(tx, search.words, seq=appended.seq)
-        clean_indexes(tx)
-        return _Done(forgetting, len(planned), messages, archived)
-
-    def _event(self, forgetting: ProposedForgetting, planned: Sequence[PlannedRedaction], reason: str) -> Event:
-        block = forgetting.change.block
-        return BlockForgotten(
+        at_ms, words = self._clock.now_ms(), search.words
+        block = find_forgettable(tx, search.key)
+        forgetting = self._propose(tx, search, passage)
+        planned = _plan(tx, search, block.id)
+        if forgetting is None and not planned and not holds_archived(tx, words):
+            raise UnusableEditError(search.key.label, "the words to forget are neither in it nor recorded anywhere.")
+        after = block.text if forgetting is None else forgetting.change.text
+        shown_reason = words.mask(reason)
+        event = BlockForgotten(
             block_id=block.id,
             scope=block.key.scope.value,
             owner=block.key.owner,
             label=block.key.label,
-            reason=reason,
-            whole=forgetting.whole,
+            reason=shown_reason,
+            whole=passage is None,
             events=len(planned),
-            after_hash=forgetting.change.after_hash,
+            after_hash=text_hash(after),
             redaction=digest_of(planned),
             turn_id=self.turn_id,
         )
+        scope = self._scope
+        appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
+        if forgetting is not None:
+            self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms))
+        redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
+        mask_titles(tx, words.mask, audit_seq=appended.seq)
+        messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
+        archived = forget_archived(tx, words, seq=appended.seq)
+        clean_indexes(tx)
+        return _Done(block, after, passage is None, len(planned), messages, archived)
+
+    def _propose(self, tx: Transaction, search: _Search, passage: str | None) -> ProposedForgetting | None:
+        peer = self._scope.peer
+        if passage is None:
+            return propose_forgetting_all(tx, search.key, search.words, head=search.head, peer=peer)
+        refuse_short(passage, search.key.label)
+        return propose_forgetting(tx, search.key, passage, peer=peer) if search.in_block else None
+
+    def _store(self, tx: Transaction, forgetting: ProposedForgetting, record: WriteRecord) -> None:
+        store_forgetting(tx, forgetting, record)
+        if forgetting.whole:
+            remove_source(tx, forgetting.change.block.id)
+        else:
+            index_block(tx, changed_block(forgetting.change, record.at_ms), at_ms=record.at_ms, seq=record.seq)
 
     async def _report(self, search: _Search, done: _Done) -> ForgottenReport:
         try:
@@ -201,14 +220,13 @@ class MemoryForgetting:
         except DatabaseError:
             _LOGGER.warning("The constellation could not be written anew after forgetting.", exc_info=True)
             clean = False
-        change = done.forgetting.change
         blocks = await self._database.read(lambda tx: list_blocks(tx, self._scope.owners))
         path = self._database.path
         return ForgottenReport(
             label=search.key.label,
-            whole=done.forgetting.whole,
-            before=search.words.mask(change.block.text),
-            after=change.text,
+            whole=done.whole,
+            before=search.words.mask(done.block.text),
+            after=done.after,
             events=done.events,
             messages=done.messages,
             archived=done.archived,

@@ -33,11 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Process:
-    environ = {
-        "PATTERN_ACP_HOME": str(tmp_path / "home"),
-        "PATTERN_ACP_MODEL": "offline/offline",
-        "PATH": "/usr/bin:/bin",
-    }
+    located = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
     return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
 
 

@@ -3,10 +3,12 @@
 from collections.abc import AsyncGenerator
 from functools import partial
 
+import apsw
 import loro
 import pytest
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -301,3 +303,43 @@ async def test_a_passage_that_is_too_short_is_refused(constellation: Constellati
     await write(constellation, "- abc")
     with pytest.raises(UnusableEditError, match="at least 4 characters"):
         await forgetting(constellation).forget("human", " abc ")
+
+
+async def test_a_reader_of_another_process_is_told_to_be_in_the_way(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    reader = connect(str(constellation.path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchall()
+        report = await forgetting(constellation).forget("human", SECRET)
+        assert not report.clean
+    finally:
+        reader.close()
+    await write(constellation, "- another word")
+    assert (await forgetting(constellation).forget("human", "another word")).clean
+
+
+async def test_words_that_are_nowhere_are_refused_and_the_history_stays(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    with pytest.raises(UnusableEditError, match="neither in it nor recorded anywhere"):
+        await forgetting(constellation).forget("human", "something that nobody said")
+    assert [one.operation for one in await history(constellation).log("human")] == ["append", "create"]
+
+
+async def test_words_that_only_a_conversation_holds_cost_the_block_nothing(constellation: Constellation):
+    await write(constellation, "- likes tea")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert report.events >= 5
+    assert (await history(constellation).show("human", 1)).text == ""
+    await constellation.database.close()
+    assert b"quartz" not in raw_files(constellation)
+
+
+async def test_words_that_an_older_version_held_are_gone_from_the_history(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await constellation.database.write(lambda tx: record_edit(tx, KEY, Rewrite("- likes tea")))
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert report.after == "- likes tea"
+    await constellation.database.close()
+    assert b"quartz" not in raw_files(constellation)
