@@ -20,6 +20,9 @@ from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.tools.registry import default_tools
 
+TEMPLATES = "templates"
+"""Folder beside `config.toml` in which a person may keep templates of memory blocks, one TOML file each."""
+
 PERSONAS = "personas"
 """Folder beside `config.toml` in which a person may keep personas, one Markdown file each."""
 
@@ -68,6 +71,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
             problems=tuple(problems),
             settings_for=settings_for,
             indexer=Indexer(database, chosen.embedder, clock),
+            template_folder=paths.config / TEMPLATES,
             platform=f"{platform.system()} {platform.release()}",
             notices=problems,
         )

@@ -14,10 +14,11 @@ import msgspec
 
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
+from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.paths import Paths, project_config_file
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import read_providers
-from pattern_acp.config.settings import MODES_BY_REACH, Flags, ProviderSettings, Settings
+from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -66,6 +67,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     user, user_problems = read_toml(paths.config_file)
     project, project_problems = _read_project(project_dir, user)
     providers, provider_problems, provider_values = read_providers(environ, user)
+    servers, server_problems, server_values = read_mcp_servers(user)
     resolution = _Resolution(flags, environ, project, user, providers)
     found = {key.name: _resolve(resolution, key) for key in KEYS}
     problems = (
@@ -73,6 +75,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *user_problems,
         *_unknown_keys(user),
         *provider_problems,
+        *server_problems,
         *project_problems,
         *_unknown_keys(project),
         *_refused_tables(project),
@@ -82,8 +85,9 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *_path_values(paths),
         *(EffectiveValue(name, str(value), source) for name, (value, source) in found.items()),
         *provider_values,
+        *server_values,
     )
-    return Loaded(_build(found, providers), paths, problems, values)
+    return Loaded(_build(found, providers, servers), paths, problems, values)
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
@@ -99,6 +103,9 @@ def _secrets(settings: Settings) -> Iterator[str]:
         password = urlsplit(provider.base_url).password
         if password:
             yield password
+    for server in settings.mcp_servers.values():
+        yield from server.env.values()
+        yield from server.headers.values()
 
 
 def _read_project(project_dir: str | None, user: TomlFile) -> tuple[TomlFile, tuple[Problem, ...]]:
@@ -147,9 +154,8 @@ def _refusal(resolution: _Resolution, key: Key, value: Value, own: Value) -> str
         is_lower = isinstance(value, int) and isinstance(own, int) and value <= own
         return None if is_lower else f"a project may only lower it, and your own value is {own}"
     if key.project is ProjectRule.NARROWER:
-        reach = tuple[Value, ...](MODES_BY_REACH)
-        is_narrower = reach.index(value) <= reach.index(own)
-        return None if is_narrower else f"a project may not choose a mode that may do more than your own, {own}"
+        is_narrower = key.reach.index(value) <= key.reach.index(own)
+        return None if is_narrower else f"a project may not choose one that may do more than your own, {own}"
     if key.project is ProjectRule.CONFIGURED:
         name = str(value).partition("/")[0]
         provider = resolution.providers.get(name)
@@ -199,11 +205,11 @@ def _using(below: _Found) -> str:
 def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
     tables = sorted({key.name.partition(".")[0] for key in KEYS if "." in key.name})
     for name, raw in file.table.items():
-        if name == "providers" or name in {key.name for key in KEYS}:
+        if name in {"providers", "mcp_servers"} or name in {key.name for key in KEYS}:
             continue
         if name not in tables:
             allowed = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
-            yield _unknown(file, name, (*allowed, "[providers.NAME]"))
+            yield _unknown(file, name, (*allowed, "[providers.NAME]", "[mcp_servers.NAME]"))
         elif not is_table(raw):
             yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")
         else:
@@ -225,6 +231,11 @@ def _refused_tables(project: TomlFile) -> Iterator[Problem]:
     if "providers" in project.table:
         sentence = "a project may not set up providers, since that could send your work elsewhere; it is not used."
         yield project.problem("providers", sentence)
+    if "mcp_servers" in project.table:
+        sentence = (
+            "a project may not set up MCP servers, since they are programs that run; put them into your own file."
+        )
+        yield project.problem("mcp_servers", sentence)
 
 
 def _path_values(paths: Paths) -> Iterator[EffectiveValue]:
@@ -235,8 +246,12 @@ def _path_values(paths: Paths) -> Iterator[EffectiveValue]:
     yield EffectiveValue("cache directory", str(paths.cache), source)
 
 
-def _build(found: Mapping[str, _Found], providers: Mapping[str, ProviderSettings]) -> Settings:
-    tree: dict[str, object] = {"providers": providers}
+def _build(
+    found: Mapping[str, _Found],
+    providers: Mapping[str, ProviderSettings],
+    servers: Mapping[str, McpServerSettings],
+) -> Settings:
+    tree: dict[str, object] = {"providers": providers, "mcp_servers": servers}
     tables: dict[str, dict[str, Value]] = {}
     for name, (value, _) in found.items():
         table, _, short = name.rpartition(".")

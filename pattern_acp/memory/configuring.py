@@ -28,6 +28,18 @@ def configured(block: Block, setting: str, value: str) -> Block:
     return change(block, value.strip())
 
 
+def setting_of(block: Block, setting: str) -> str:
+    """A setting as text."""
+    values = {
+        "description": block.description,
+        "limit": str(block.limit),
+        "permission": block.permission.value,
+        "pinned": "yes" if block.pinned else "no",
+        "tier": block.tier.value,
+    }
+    return values[setting]
+
+
 def store_settings(tx: Transaction, block: Block, *, seq: int) -> None:
     """Write the settings of `block`, whose event is `seq`."""
     tx.execute(

@@ -12,6 +12,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.memory_setup import create_block, set_up_block, share_block, unshare_block
 from pattern_acp.tools.memory_access import PERSON, MemoryOwner, Writer
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
@@ -231,6 +232,12 @@ VERBS: dict[str, Verb] = {
     "delete": Verb("LABEL [REASON]", "Delete a block; it can be restored", _delete),
     "restore": Verb("LABEL [REASON]", "Bring back a deleted block", _restore),
     "edit": Verb("LABEL [TEXT]", "Replace the text, or tell how to open it in an editor", _edit),
+    "create": Verb("LABEL [--template NAME] [DESCRIPTION]", "Make a block; alone, list the templates", create_block),
+    "set": Verb("LABEL [SETTING VALUE]", "Change description, limit, permission, pinned or tier", set_up_block),
+    "share": Verb(
+        "LABEL [persona:NAME|project:FOLDER [PERMISSION]]", "Let others use a block; alone, tell who may", share_block
+    ),
+    "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", unshare_block),
     "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
     "help": Verb("", "This list", _help),
 }

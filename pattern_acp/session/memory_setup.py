@@ -1,0 +1,178 @@
+"""Verbs of /memory that set blocks up: create, set, share, unshare.
+
+Owns: what is typed behind them and what they answer. Must not know: how anything is stored.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.project import project_key
+from pattern_acp.memory.sharing import Attachment
+from pattern_acp.memory.templates.loading import load_templates
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.tools.base import MemoryEdit
+from pattern_acp.tools.memory_access import MemoryOwner
+from pattern_acp.tools.memory_sharing import MemorySetup
+from pattern_acp.workspace.git import git_facts
+from pattern_acp.workspace.paths import absolute_path, resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+_OPTION = re.compile(r"--(template|scope)[ =](\S+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was typed behind `create`."""
+
+    label: str
+    template: str
+    scope: str
+    description: str
+
+
+async def create_block(session: "Session", argument: str) -> str:
+    """Create a block: `LABEL [--template NAME] [--scope persona|project] [DESCRIPTION]`; nothing lists the templates.
+
+    Raises:
+        InvalidRequestError: the scope is none.
+        BlockError: the label is taken, or there is no such template.
+        ConfigError: a template file cannot be used.
+    """
+    if not argument.strip():
+        return await _templates(session)
+    asked = _read_create(argument)
+    edit = MemoryEdit(
+        asked.label,
+        "create",
+        "",
+        reason="The person asked for it.",
+        template=asked.template,
+        description=asked.description,
+        scope=asked.scope,
+    )
+    change = await session.person_memory.commit(edit, None)
+    return f"The block `{change.label}` is there. `/memory set {change.label}` tells its settings."
+
+
+async def set_up_block(session: "Session", argument: str) -> str:
+    """Change a setting: `LABEL [SETTING VALUE]`; without a setting, tell them.
+
+    Raises:
+        InvalidRequestError: no label is given.
+        BlockError: there is no such block, setting or value.
+    """
+    label, setting, value = _words(argument, 3)
+    if not label:
+        raise InvalidRequestError("Say which block: /memory set LABEL SETTING VALUE.")
+    if not setting:
+        return await _settings(session, label)
+    block = await _setup(session).configure(label, setting.lower(), value)
+    return f"`{block.key.label}`: {setting.lower()} is {value} now."
+
+
+async def share_block(session: "Session", argument: str) -> str:
+    """Share a block: `LABEL [persona:NAME|project:FOLDER [PERMISSION]]`; alone, tell with whom it is shared.
+
+    Raises:
+        InvalidRequestError: an argument is missing or wrong.
+        BlockError: there is no such block.
+    """
+    label, target, permission = _words(argument, 3)
+    if not label:
+        raise InvalidRequestError("Say which block: /memory share LABEL persona:NAME|project:FOLDER [PERMISSION].")
+    setup = _setup(session)
+    if not target:
+        shares = await setup.shares(label)
+        lines = [f"- {share.scope} `{share.owner}`: {share.permission}" for share in shares]
+        return "\n".join(lines) or f"`{label}` is shared with nobody."
+    scope, owner = await _target(session, target)
+    try:
+        allowed = Permission(permission.lower() or Permission.READ_ONLY)
+    except ValueError:
+        raise InvalidRequestError(f"A permission is one of {', '.join(Permission)}.") from None
+    await setup.share(label, Attachment(scope, owner, allowed))
+    return f"`{label}` is shared with the {scope} `{owner}` now, with the permission {allowed}."
+
+
+async def unshare_block(session: "Session", argument: str) -> str:
+    """Share a block no longer: `LABEL persona:NAME|project:FOLDER`.
+
+    Raises:
+        InvalidRequestError: an argument is missing or wrong.
+        BlockError: there is no such block, or it was not shared with them.
+    """
+    label, target, _ = _words(argument, 3)
+    if not target:
+        raise InvalidRequestError("Say with whom no longer: /memory unshare LABEL persona:NAME|project:FOLDER.")
+    scope, owner = await _target(session, target)
+    await _setup(session).unshare(label, scope, owner)
+    return f"`{label}` is no longer shared with the {scope} `{owner}`."
+
+
+def _read_create(argument: str) -> _Asked:
+    options = dict(_OPTION.findall(argument))
+    label, description = _words(_OPTION.sub("", argument), 2)
+    scope = options.get("scope", "")
+    if scope not in {"", Scope.PERSONA.value, Scope.PROJECT.value}:
+        raise InvalidRequestError("A scope is persona or project.")
+    if not label:
+        raise InvalidRequestError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
+    return _Asked(label, options.get("template", ""), scope, description)
+
+
+async def _templates(session: "Session") -> str:
+    templates = await anyio.to_thread.run_sync(load_templates, session.constellation.template_folder)
+    rows = [f"| `{name}` | {template.description} |" for name, template in templates.items()]
+    head = ["`/memory create LABEL --template NAME` makes a block of one of these:", "", "| Template | What for |"]
+    return "\n".join((*head, "| --- | --- |", *rows))
+
+
+async def _settings(session: "Session", label: str) -> str:
+    for block in await session.person_memory.blocks():
+        if block.label == label:
+            rows = [
+                ("description", block.description),
+                ("limit", f"{block.limit:,}"),
+                ("permission", block.permission),
+                ("in context now", "yes" if block.in_context else "no"),
+                ("holds", block.form or "Free text."),
+            ]
+            return "\n".join(
+                ("| Setting | Value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows))
+            )
+    raise InvalidRequestError(f"There is no memory block {label!r}; /memory lists them.")
+
+
+async def _target(session: "Session", text: str) -> tuple[Scope, str]:
+    kind, colon, name = text.partition(":")
+    if colon and name and kind == Scope.PERSONA.value:
+        return Scope.PERSONA, name
+    if colon and name and kind == Scope.PROJECT.value:
+        return Scope.PROJECT, await anyio.to_thread.run_sync(_project, name, session.state.cwd)
+    raise InvalidRequestError("Share with persona:NAME or project:FOLDER.")
+
+
+def _project(folder: str, cwd: str) -> str:
+    place = resolve_path(absolute_path(folder, cwd))
+    return project_key(git_facts(place).common_dir, place)
+
+
+def _setup(session: "Session") -> MemorySetup:
+    shared = session.constellation
+    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
+    setup = MemorySetup(shared.database, owner, clock=shared.clock)
+    setup.turn_id = session.person_memory.turn_id
+    return setup
+
+
+def _words(argument: str, count: int) -> tuple[str, ...]:
+    """The first words, the last of which is all of the rest; empty ones where there are fewer."""
+    words = argument.split(None, count - 1)
+    return (*(word.strip() for word in words), *("" for _ in range(count - len(words))))

@@ -1,0 +1,123 @@
+"""Settings and shares of blocks, as the person changes them.
+
+Owns: composing each with its event in one transaction (rules R1 and R2). Must not know: how anything is shown. Only the
+owner of a block sets it up: one that is attached is its owner's to configure.
+"""
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.journal.events import BlockConfigured, BlockShared
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import Block, Scope
+from pattern_acp.memory.configuring import configured, setting_of, store_settings
+from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.sharing import Attachment, attach, attachments, detach
+from pattern_acp.memory.store import load_block
+from pattern_acp.tools.memory_history import find_key
+from pattern_acp.tools.memory_scope import PERSON, MemoryOwner, Writer
+
+
+class MemorySetup:
+    """Settings and shares of the blocks of a session's persona and project."""
+
+    def __init__(self, database: Database, owner: MemoryOwner, *, clock: Clock, writer: Writer = PERSON) -> None:
+        self.turn_id: TurnId | None = None
+        self._database = database
+        self._owner = owner
+        self._clock = clock
+        self._writer = writer
+
+    async def configure(self, label: str, setting: str, value: str) -> Block:
+        """Change a setting of a block; the block afterwards.
+
+        Raises:
+            BlockError: there is no such block, setting or value.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+        turn_id = self.turn_id
+
+        def change(tx: Transaction) -> Block:
+            block = self._own(tx, label)
+            changed = configured(block, setting, value)
+            if changed == block:
+                raise UnusableEditError(label, f"its {setting} is {setting_of(block, setting)} already.")
+            event = BlockConfigured(
+                block.id,
+                block.key.scope.value,
+                block.key.owner,
+                block.key.label,
+                setting,
+                setting_of(block, setting),
+                setting_of(changed, setting),
+                turn_id,
+            )
+            store_settings(tx, changed, seq=self._record(tx, event))
+            return changed
+
+        return await self._database.write(change)
+
+    async def share(self, label: str, attachment: Attachment) -> Block:
+        """Attach a block to a persona or project, or change what they may do with it.
+
+        Raises:
+            BlockError: there is no such block, or it is to be shared with its owner.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+
+        def change(tx: Transaction) -> Block:
+            block = self._own(tx, label)
+            if (attachment.scope, attachment.owner) == (block.key.scope, block.key.owner):
+                raise UnusableEditError(label, "it belongs to them; a block is shared with others.")
+            seq = self._record(tx, self._shared(block, attachment.scope, attachment.owner, attachment.permission))
+            attach(tx, block.id, attachment, at_ms=self._clock.now_ms(), seq=seq)
+            return block
+
+        return await self._database.write(change)
+
+    async def unshare(self, label: str, scope: Scope, owner: str) -> Block:
+        """Attach a block no longer to a persona or project.
+
+        Raises:
+            BlockError: there is no such block, or it was not attached to them.
+            DatabaseError: the constellation cannot be written; nothing was changed.
+        """
+
+        def change(tx: Transaction) -> Block:
+            block = self._own(tx, label)
+            if not detach(tx, block.id, scope, owner):
+                raise UnusableEditError(label, f"it is not shared with the {scope} {owner!r}.")
+            self._record(tx, self._shared(block, scope, owner, None))
+            return block
+
+        return await self._database.write(change)
+
+    async def shares(self, label: str) -> tuple[Attachment, ...]:
+        """To whom a block is attached.
+
+        Raises:
+            BlockError: there is no such block.
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: attachments(tx, self._own(tx, label).id))
+
+    def _own(self, tx: Transaction, label: str) -> Block:
+        return load_block(tx, find_key(tx, self._owner.owners, label))
+
+    def _shared(self, block: Block, scope: Scope, owner: str, permission: Permission | None) -> BlockShared:
+        return BlockShared(
+            block_id=block.id,
+            scope=block.key.scope.value,
+            owner=block.key.owner,
+            label=block.key.label,
+            with_scope=scope.value,
+            with_owner=owner,
+            permission="" if permission is None else permission.value,
+            turn_id=self.turn_id,
+        )
+
+    def _record(self, tx: Transaction, event: BlockConfigured | BlockShared) -> int:
+        at_ms = self._clock.now_ms()
+        actor, origin = self._writer.actor, self._writer.origin
+        return append(tx, self._owner.session_id, event, actor=actor, origin=origin, at_ms=at_ms).seq

@@ -1,0 +1,101 @@
+"""The table of permissions (reference: pattern, section 2.4)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.origin import Actor
+from pattern_acp.memory.edits import Append, Operation, Replace, Rewrite
+from pattern_acp.memory.permissions import (
+    Action,
+    Permission,
+    Standing,
+    action_named,
+    action_of,
+    explain_permission,
+    judge,
+)
+from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, RemoveItem, SetField, Within
+from pattern_acp.memory.schemas.types import (
+    TEXT,
+    BlockSchema,
+    CompositeSchema,
+    FieldSpec,
+    ListSchema,
+    LogSchema,
+    MapSchema,
+    SectionSpec,
+    TreeSchema,
+)
+
+A, C, D = Standing.ALLOWED, Standing.CONSENT, Standing.DENIED
+MAP = MapSchema((FieldSpec("a"),))
+COMPOSITE = CompositeSchema((SectionSpec("list", ListSchema()), SectionSpec("map", MAP)))
+
+
+@pytest.mark.parametrize(
+    ("permission", "append", "overwrite", "delete"),
+    [
+        (Permission.READ_ONLY, D, D, D),
+        (Permission.PARTNER, C, C, D),
+        (Permission.HUMAN, C, C, D),
+        (Permission.APPEND, A, D, D),
+        (Permission.READ_WRITE, A, A, D),
+        (Permission.ADMIN, A, A, A),
+    ],
+)
+def test_the_agent_may_what_the_table_says(
+    permission: Permission, append: Standing, overwrite: Standing, delete: Standing
+):
+    assert judge(permission, Action.APPEND) is append
+    assert judge(permission, Action.OVERWRITE) is overwrite
+    assert judge(permission, Action.DELETE) is delete
+
+
+@pytest.mark.parametrize("actor", [Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT])
+@given(permission=st.sampled_from(Permission), action=st.sampled_from(Action))
+def test_the_person_and_the_program_may_do_everything(actor: Actor, permission: Permission, action: Action):
+    assert judge(permission, action, actor) is Standing.ALLOWED
+
+
+def test_the_permissions_have_an_order():
+    assert [permission.value for permission in Permission] == [
+        "read_only",
+        "partner",
+        "human",
+        "append",
+        "read_write",
+        "admin",
+    ]
+    assert sorted(Permission, key=lambda permission: permission.rank) == list(Permission)
+
+
+@pytest.mark.parametrize(
+    ("edit", "schema", "action"),
+    [
+        (Append("x"), TEXT, Action.APPEND),
+        (Append("x"), ListSchema(), Action.APPEND),
+        (Append("x"), LogSchema(), Action.APPEND),
+        (AddItem("x"), TreeSchema(), Action.APPEND),
+        (Append("x"), MAP, Action.OVERWRITE),
+        (Within("list", AddItem("x")), COMPOSITE, Action.APPEND),
+        (Within("map", AddItem("x")), COMPOSITE, Action.OVERWRITE),
+        (Within("map.a", SetField("x")), COMPOSITE, Action.OVERWRITE),
+        (Within("none", AddItem("x")), COMPOSITE, Action.OVERWRITE),
+        (Replace("a", "b"), TEXT, Action.OVERWRITE),
+        (Rewrite("a"), TEXT, Action.OVERWRITE),
+        (RemoveItem("a"), ListSchema(), Action.OVERWRITE),
+    ],
+)
+def test_only_what_is_added_at_an_end_is_an_append(edit: AnyEdit, schema: BlockSchema, action: Action):
+    assert action_of(edit, schema) is action
+
+
+def test_operations_of_the_history_change_what_is_there():
+    assert action_named(Operation.UNDO) is Action.OVERWRITE
+    assert action_named(Operation.DELETE) is Action.DELETE
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_every_permission_is_explained(permission: Permission):
+    assert explain_permission(permission).startswith(f"its permission is {permission}, so ")

@@ -1,0 +1,85 @@
+"""Secrets that are recognised, and what is none."""
+
+import base64
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.memory.secrets import find_secret
+
+
+def random_key(length: int, seed: int) -> str:
+    encoded = base64.b64encode(hashlib.sha512(str(seed).encode()).digest()).decode()
+    return "".join(character for character in encoded if character.isalnum())[:length]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc", "a private key"),
+        ("use AKIAIOSFODNN7EXAMPLE for CI", "an AWS key"),
+        ("ghp_" + "a1B2" * 9, "a GitHub token"),
+        ("github_pat_" + "a1B2_" * 10, "a GitHub token"),
+        ("glpat-" + "a1B2c" * 4, "a GitLab token"),
+        ("xoxb-123456789012-abcdef", "a Slack token"),
+        ("sk-ant-api03-" + "aB3" * 10, "a model provider's key"),
+        ("sk-proj-" + "aB3" * 10, "a model provider's key"),
+        ("AIza" + "aB3-_" * 7, "a Google key"),
+        ("sk_live_" + "aB3d" * 6, "a Stripe key"),
+        ("npm_" + "aB3d" * 9, "a package registry's token"),
+        ("hf_" + "aB3d" * 9, "a Hugging Face token"),
+        ("123456789:AA" + "aB3d" * 9, "a bot's token"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKK", "a web token"),
+        ("postgres://app:s3cr3t@db/prod", "a password in an address"),
+        ("curl -H 'Authorization: Bearer abc123def456'", "an authorization header"),
+        ("the password is hunter2!", "a value of `password`"),
+        ('DB_PASSWORD="xk29-fj1!"', "a value of `DB_PASSWORD`"),
+        ("client-secret: 9f8e7d6c5b4a", "a value of `client-secret`"),
+    ],
+)
+def test_a_secret_is_recognised(text: str, what: str):
+    secret = find_secret(text)
+    assert secret is not None
+    assert secret.what == what
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token is read from GITHUB_TOKEN",
+        "password: <your password>",
+        "password: ${DB_PASSWORD}",
+        "export API_KEY=$API_KEY",
+        "api_key = os.environ['KEY']",
+        "secret: stored in ~/.config/app/secret.toml",
+        "max_tokens: 200000, token limit: 128000",
+        "the secret is patience",
+        "commit 9f2c1b7e8a1d3f4c5b6a79880011223344556677 broke it",
+        "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "id 123e4567-e89b-12d3-a456-426614174000",
+        "call getUserPreferencesByIdAndName2WithDefaultValue first",
+        "see https://example.com/docs/api-keys/rotate-v2#top",
+        "tests/memory/test_schemas_properties.py::test_edits_of_two_peers_converge",
+        "PATTERN_ACP_HOME overrides the data directory",
+        "run `pytest -k token_refresh --maxfail=1`",
+    ],
+)
+def test_ordinary_notes_hold_no_secret(text: str):
+    assert find_secret(text) is None
+
+
+@given(st.integers(0, 10_000))
+def test_most_random_keys_are_recognised_without_a_name(seed: int):
+    found = [find_secret(f"remember {random_key(40, seed * 7 + number)} for later") for number in range(5)]
+    assert sum(secret is not None for secret in found) >= 3
+
+
+@given(st.binary(min_size=16, max_size=40))
+def test_an_excerpt_never_gives_the_secret_away(data: bytes):
+    value = "a1" + base64.b32encode(data).decode().rstrip("=").lower()
+    secret = find_secret(f"password: {value}")
+    assert secret is not None
+    assert value not in secret.excerpt
+    assert value[:8] not in secret.excerpt
