@@ -6,8 +6,9 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import Event, GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.access import Access, ReadPath, RunCommand
-from pattern_acp.policy.approver import Answer, ApprovalRequest
+from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode, Verdict
+from pattern_acp.testing.approver import ScriptedApprover
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.gate import Gate, PolicyState, Refusal
@@ -34,20 +35,6 @@ class RecordingSink:
 
     async def commit_partial(self) -> None:
         raise AssertionError
-
-
-@dataclass(slots=True)
-class ScriptedApprover:
-    """Answers in turn, and takes 60 s for each answer."""
-
-    answers: list[Answer]
-    clock: FakeClock
-    requests: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
-
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        self.requests.append(request)
-        self.clock.advance(60_000)
-        return self.answers.pop(0)
 
 
 @dataclass(slots=True)

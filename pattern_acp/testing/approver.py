@@ -1,0 +1,30 @@
+"""`ScriptedApprover`: answers of the person, for tests of what asks.
+
+Owns: the answers. Must not know: how a question is shown.
+"""
+
+from dataclasses import dataclass, field
+
+from pattern_acp.policy.approver import Answer, ApprovalRequest
+from pattern_acp.testing.constellation import FakeClock
+
+THINKING_MS = 60_000
+"""How long the person takes for each answer, on the test's own clock."""
+
+
+@dataclass(slots=True)
+class ScriptedApprover:
+    """`Approver` that gives `answers` in turn; what was not offered is a refusal, as the port says."""
+
+    answers: list[Answer]
+    clock: FakeClock
+    requests: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
+    """Every question so far, in order."""
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """See `Approver.ask`."""
+        self.requests.append(request)
+        self.clock.advance(THINKING_MS)
+        answer = self.answers.pop(0)
+        offered = {option.answer for option in request.options} | {Answer.CANCELLED}
+        return answer if answer in offered else Answer.REJECT_ONCE
