@@ -1,0 +1,92 @@
+"""What a server offers, as values of ours.
+
+Owns: the value types, and what two definitions of a tool have in common. Must not know: the `mcp` package.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import ImagePart
+
+Report = Callable[[str], Awaitable[None]]
+"""Told how far a call is, in a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTool:
+    """A tool of a server, in the server's own words."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    title: str = ""
+    read_only: bool = False
+    """The server's own word (`readOnlyHint`); what is called so is asked about all the same."""
+
+    @property
+    def definition(self) -> str:
+        """All that the person agrees to when a tool is first used: name, description, schema, and the read-only hint.
+
+        Lines, so that two of them can be compared.
+        """
+        import json
+
+        schema = json.dumps(self.input_schema, sort_keys=True, indent=1, ensure_ascii=False)
+        kind = "says that it only reads" if self.read_only else "may change things"
+        return f"{self.name} ({kind})\n{self.description}\n{schema}"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the definition."""
+        return sha256_hex(self.definition.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptArgument:
+    """An argument of a prompt; all are text."""
+
+    name: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePrompt:
+    """A prompt that a server keeps ready for the person."""
+
+    name: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteResource:
+    """Something that can be read from a server."""
+
+    uri: str
+    name: str
+    description: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Everything that a server offers, in its own order."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    prompts: tuple[RemotePrompt, ...] = ()
+    resources: tuple[RemoteResource, ...] = ()
+    instructions: str = ""
+
+    def tool(self, name: str) -> RemoteTool | None:
+        """The tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answered to a call, a prompt or a read: text for the model, and images."""
+
+    text: str
+    is_error: bool = False
+    images: tuple[ImagePart, ...] = ()

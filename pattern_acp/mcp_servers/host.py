@@ -1,0 +1,136 @@
+"""The servers of a session, and the place where they run.
+
+Owns: which servers a session has, waiting for them, and their end. Must not know: sessions, or what servers offer.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.mcp_servers.server import Connect, Means, Place, Server, ServerState, load_connect
+
+logger = logging.getLogger(__name__)
+
+TRANSPORTS = ("stdio", "http", "sse")
+CLOSE_SECONDS = 1.5
+"""Longest that a session waits for its servers to end."""
+
+
+class SessionServers:
+    """The servers of one session. `run` owns them; everything else may be called from any task."""
+
+    def __init__(self, servers: Sequence[Server], load: Callable[[], Connect] = load_connect) -> None:
+        self.servers = tuple(servers)
+        self._load = load
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    def named(self, name: str) -> Server | None:
+        """The server of this name."""
+        return next((server for server in self.servers if server.name == name), None)
+
+    @property
+    def ready(self) -> tuple[Server, ...]:
+        """Those that answer now."""
+        return tuple(server for server in self.servers if server.state is ServerState.READY)
+
+    async def run(self) -> None:
+        """Start all servers side by side and keep them until the session is closed."""
+        try:
+            with self._scope:
+                await self._run_sound([server for server in self.servers if not self._refused(server)])
+        except Exception:
+            logger.exception("MCP servers could not be started.")
+        finally:
+            for server in self.servers:
+                if server.state is not ServerState.FAILED:
+                    server.fail("its session was closed")
+            self._ended.set()
+
+    async def _run_sound(self, servers: Sequence[Server]) -> None:
+        if not servers:
+            return
+        connect = await to_thread.run_sync(self._load)
+        async with anyio.create_task_group() as tasks:
+            for server in servers:
+                tasks.start_soon(server.run, connect, name=f"MCP server {server.name}")
+
+    def _refused(self, server: Server) -> bool:
+        problem = problem_of(server.settings)
+        if problem:
+            server.fail(problem)
+        return bool(problem)
+
+    async def wait_settled(self, seconds: float) -> None:
+        """Wait until every server is ready or has failed, at most that long."""
+        with anyio.move_on_after(seconds):
+            for server in self.servers:
+                await server.settled.wait()
+
+    def close(self) -> None:
+        """End all servers with what they started. Idempotent, and does not wait."""
+        self._scope.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait, a bounded time, until the servers are gone."""
+        if self.servers:
+            with anyio.move_on_after(CLOSE_SECONDS):
+                await self._ended.wait()
+
+
+class ServerHost:
+    """Runs the servers of all sessions in one task group, which ends them when it is cancelled."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        means: Means,
+        configured: Mapping[str, McpServerSettings],
+        load: Callable[[], Connect] = load_connect,
+    ) -> None:
+        self._tasks = tasks
+        self._means = means
+        self._configured = configured
+        self._load = load
+
+    def open(self, passed: Sequence[McpServerSettings], cwd: str) -> SessionServers:
+        """Start the servers of a session: those of the person's file, and those that the client passed.
+
+        Of two by one name the client's counts, and the first of the client's. Returns at once.
+        """
+        place = Place(cwd, self._means)
+        servers = SessionServers(
+            [Server(settings, place) for settings in distinct(passed, self._configured)], self._load
+        )
+        if servers.servers:
+            self._tasks.start_soon(servers.run, name="MCP servers")
+        return servers
+
+
+def distinct(
+    passed: Sequence[McpServerSettings], configured: Mapping[str, McpServerSettings]
+) -> tuple[McpServerSettings, ...]:
+    """Each name once."""
+    chosen: dict[str, McpServerSettings] = {}
+    for settings in (*passed, *configured.values()):
+        chosen.setdefault(settings.name, settings)
+    return tuple(chosen.values())
+
+
+def problem_of(settings: McpServerSettings) -> str:
+    """Why a server cannot work whatever happens, as the end of a sentence; empty when it may."""
+    if settings.transport not in TRANSPORTS:
+        return f"the transport {settings.transport[:40]!r} is not known"
+    if settings.transport == "stdio":
+        return "" if settings.command.strip() else "it names no command"
+    try:
+        parts = urlsplit(settings.url)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        sound = False
+    return "" if sound else "its address is no http:// or https:// URL"

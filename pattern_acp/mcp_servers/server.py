@@ -1,0 +1,224 @@
+"""One server of one session: started in the background, restarted once, ended with the session.
+
+Owns: its states, and what it offers at this moment. Must not know: the `mcp` package (connections come through a port),
+policy, or the model.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import Protocol
+
+import anyio
+from anyio.abc import Process
+
+from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
+from pattern_acp.mcp_servers.errors import ServerError
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""Longest that a start may take; `npx` and `uvx` may have to fetch the server first."""
+
+RESTARTS = 1
+"""How often a server that dies is started again in one session (issue 4, section 1)."""
+
+BACKOFF_SECONDS = 0.5
+"""Between the death of a server and its restart."""
+
+
+class ServerState(StrEnum):
+    """Where a server is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    """It is not used in this session any more; `Server.problem` says why."""
+
+
+class EndGroup(Protocol):
+    """Ends a process with everything it started (`workspace.process_groups.end_group`)."""
+
+    def __call__(self, process: Process, *, grace: float) -> Awaitable[None]:
+        """Ask, wait up to `grace` seconds, then make it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What servers are started with: an environment without our keys, and the way to end what they start."""
+
+    environment: Mapping[str, str]
+    end_group: EndGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one server is started."""
+
+    cwd: str
+    means: Means
+
+
+class LiveConnection(Protocol):
+    """A server that answers. The methods raise `ServerError` with a sentence that names the server."""
+
+    @property
+    def ended(self) -> anyio.Event:
+        """Set when the server is gone."""
+        ...
+
+    async def catalogue(self) -> Catalogue:
+        """What it offers now."""
+        ...
+
+    async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
+        """Call a tool; a cancel is passed on to the server."""
+        ...
+
+    async def read(self, uri: str) -> Reply:
+        """Read a resource."""
+        ...
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """A prompt with its arguments filled in."""
+        ...
+
+
+Connect = Callable[
+    [McpServerSettings, Place, Callable[[], None]],
+    AbstractAsyncContextManager[LiveConnection],
+]
+"""Starts or reaches a server. The callback is called whenever the server says that what it offers has changed."""
+
+
+class CannotStartError(ServerError):
+    """A server cannot be started at all, so that another try would be the same."""
+
+
+class Server:
+    """One server. `run` owns it; everything else may be called from any task."""
+
+    def __init__(self, settings: McpServerSettings, place: Place) -> None:
+        self.settings = settings
+        self.state = ServerState.STARTING
+        self.problem = ""
+        """Why it failed, as the end of a sentence."""
+        self.catalogue = Catalogue()
+        """What it offers, or offered before it ended."""
+        self.restarts = 0
+        self.settled = anyio.Event()
+        """Set once it is ready or has failed."""
+        self._place = place
+        self._connection: LiveConnection | None = None
+        self._changed = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """Its name, as the client or the person's file gave it."""
+        return self.settings.name
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of what is started or reached. What was pinned of another program by the same name says nothing."""
+        settings = self.settings
+        return sha256_hex(canonical_json([settings.transport, settings.command, settings.args, settings.url]))
+
+    def fail(self, problem: str) -> None:
+        """Give the server up."""
+        self.state, self.problem = ServerState.FAILED, problem
+        self.settled.set()
+
+    async def run(self, connect: Connect) -> None:
+        """Start it and keep it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
+        try:
+            while await self._serve(connect) and self.restarts < RESTARTS:
+                self.restarts += 1
+                self.state = ServerState.STARTING
+                await anyio.sleep(BACKOFF_SECONDS)
+            if self.state is not ServerState.FAILED:
+                self.fail(self.problem or "it ended")
+        finally:
+            self._connection = None
+            self.settled.set()
+
+    async def _serve(self, connect: Connect) -> bool:
+        """Start the server once and stay until it ends; whether another start may help."""
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + START_SECONDS) as start:
+                async with connect(self.settings, self._place, self._note_change) as connection:
+                    self.catalogue = await connection.catalogue()
+                    start.deadline = float("inf")
+                    await self._stay(connection)
+        except CannotStartError as error:
+            self.fail(error.sentence)
+            return False
+        except ServerError as error:
+            self.problem = error.sentence
+            return True
+        except Exception:
+            logger.exception("The MCP server %r failed.", self.name)
+            self.fail("it failed in a way that was not foreseen; the log has details")
+            return False
+        if start.cancelled_caught:
+            self.fail(f"it did not answer within {START_SECONDS:.0f} s")
+            return False
+        self.problem = "it ended"
+        return True
+
+    async def _stay(self, connection: LiveConnection) -> None:
+        self._connection, self.state, self.problem = connection, ServerState.READY, ""
+        self.settled.set()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow_changes, connection)
+                await connection.ended.wait()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._connection = None
+            self.state = ServerState.STARTING
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+    async def _follow_changes(self, connection: LiveConnection) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            try:
+                self.catalogue = await connection.catalogue()
+            except ServerError:
+                logger.warning("The MCP server %r could not tell what has changed.", self.name)
+
+    async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
+        """Call a tool.
+
+        Raises:
+            ServerError: the server is not there, or refused.
+        """
+        return await self._live().call(tool, arguments, report)
+
+    async def read(self, uri: str) -> Reply:
+        """Read a resource; errors as for `call`."""
+        return await self._live().read(uri)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """The text of a prompt; errors as for `call`."""
+        return await self._live().prompt(name, arguments)
+
+    def _live(self) -> LiveConnection:
+        if self._connection is None:
+            why = self.problem or "it is still starting"
+            raise ServerError(f"The MCP server {self.name} cannot be used now: {why}.")
+        return self._connection
+
+
+def load_connect() -> Connect:
+    """The connections of the `mcp` package. Imports it, which takes 0.7 s: for a worker thread."""
+    from pattern_acp.mcp_servers.connection import connect
+
+    return connect

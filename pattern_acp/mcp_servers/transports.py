@@ -1,0 +1,187 @@
+"""The ways to a server: a program's pipes, streamable HTTP, and the older HTTP with server-sent events.
+
+Owns: the streams that the `mcp` package's session reads and writes, and noticing that a server is gone. Must not know:
+what is said.
+"""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
+import httpx2
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+
+from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.mcp_servers.program import LineTooLongError, Program, running_program
+from pattern_acp.mcp_servers.server import CannotStartError, Place
+
+logger = logging.getLogger(__name__)
+
+Incoming = SessionMessage | Exception
+
+HTTP_SECONDS = 30.0
+STREAM_SECONDS = 600.0
+"""Longest silence on a stream of events."""
+
+
+class Reading(Protocol):
+    """Where messages of the server come from."""
+
+    async def receive(self) -> Incoming:
+        """The next one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Take no more."""
+        ...
+
+
+class Writing(Protocol):
+    """Where messages to the server go."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Itself."""
+        ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        """Close it."""
+        ...
+
+
+class WatchedReading:
+    """A `Reading` that tells when there will be nothing more: the server is gone."""
+
+    def __init__(self, inner: Reading, ended: anyio.Event) -> None:
+        self._inner = inner
+        self._ended = ended
+
+    async def receive(self) -> Incoming:
+        """See `Reading.receive`."""
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._ended.set()
+            raise
+
+    async def aclose(self) -> None:
+        """See `Reading.aclose`."""
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        await self.aclose()
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Both directions to a server, and the process behind them if we started one."""
+
+    reading: WatchedReading
+    writing: Writing
+    ended: anyio.Event
+    program: Program | None = None
+
+
+@asynccontextmanager
+async def link_to(settings: McpServerSettings, place: Place) -> AsyncGenerator[Link, None]:
+    """Reach a server by its transport.
+
+    Raises:
+        CannotStartError: it cannot be started, or the transport is not one of the three.
+        OSError, httpx2.HTTPError: it cannot be reached.
+    """
+    ended = anyio.Event()
+    if settings.transport == "stdio":
+        async with running_program(settings, place) as program, _pipes(program) as (reading, writing):
+            yield Link(WatchedReading(reading, ended), writing, ended, program)
+    elif settings.transport == "http":
+        timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
+        async with (
+            httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout) as client,
+            streamable_http_client(settings.url, http_client=client) as (reading, writing),
+        ):
+            yield Link(WatchedReading(reading, ended), writing, ended)
+    elif settings.transport == "sse":
+        headers = dict(settings.headers)
+        async with sse_client(settings.url, headers, HTTP_SECONDS, STREAM_SECONDS) as (reading, writing):
+            yield Link(WatchedReading(reading, ended), writing, ended)
+    else:
+        raise CannotStartError(f"the transport {settings.transport!r} is not known")
+
+
+@asynccontextmanager
+async def _pipes(
+    program: Program,
+) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]], None]:
+    incoming, reading = anyio.create_memory_object_stream[Incoming](0)
+    writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    with incoming, reading, writing, outgoing:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, program, incoming)
+            tasks.start_soon(_write, program, outgoing, incoming)
+            tasks.start_soon(program.listen_to_stderr)
+            yield reading, writing
+            tasks.cancel_scope.cancel()
+
+
+async def _read(program: Program, incoming: MemoryObjectSendStream[Incoming]) -> None:
+    with incoming:
+        try:
+            async for line in program.lines():
+                await incoming.send(_parsed(line))
+        except (OSError, LineTooLongError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            logger.warning("The pipe of an MCP server broke.")
+
+
+async def _write(
+    program: Program,
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    incoming: MemoryObjectSendStream[Incoming],
+) -> None:
+    try:
+        async for message in outgoing:
+            await program.write_line(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        # Nothing can be asked any more; whoever waits for an answer is told.
+        incoming.close()
+
+
+def _parsed(line: bytes) -> Incoming:
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        # Servers print to stdout by mistake; the line is left out and the server goes on.
+        logger.warning("An MCP server wrote a line that is no message.")
+        return error
