@@ -1,0 +1,344 @@
+"""One whole request on each wire. A change here is a change of what models see, and of what is cached."""
+
+import json
+
+from inline_snapshot import snapshot
+
+from pattern_acp.providers.anthropic import encode as anthropic_wire
+from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
+from pattern_acp.providers.catalogue import describe
+from pattern_acp.providers.openai import encode as openai_wire
+from pattern_acp.testing.conversations import everything, request
+
+
+def asked(provider: str) -> ProviderRequest:
+    return request(
+        *everything(provider), model="test-model", level=ThoughtLevel.HIGH, volatile="Memory: the port is 8080."
+    )
+
+
+def test_a_request_to_anthropic_looks_like_this():
+    body = anthropic_wire.encode_body(asked("anthropic"), describe("anthropic", "claude-sonnet-5-5"), "anthropic")
+    assert json.loads(body) == snapshot(
+        {
+            "model": "test-model",
+            "max_tokens": 32768,
+            "stream": True,
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": "high"},
+            "tools": [
+                {
+                    "name": "read_file",
+                    "description": "Read a file.",
+                    "input_schema": {
+                        "properties": {"line": {"type": "integer"}, "path": {"type": "string"}},
+                        "required": ["path"],
+                        "type": "object",
+                    },
+                },
+                {
+                    "name": "run_command",
+                    "description": "Run a command.",
+                    "input_schema": {"properties": {"command": {"type": "string"}}, "type": "object"},
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+            "system": [{"type": "text", "text": "You are helpful.", "cache_control": {"type": "ephemeral"}}],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Look "},
+                        {
+                            "type": "image",
+                            "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+                        },
+                        {
+                            "type": "text",
+                            "text": """\
+<attachment name="a.py" uri="file:///a.py">
+print(1)
+</attachment>\
+""",
+                        },
+                        {"type": "text", "text": "[Attached link: b (file:///b)]"},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                        {"type": "redacted_thinking", "data": "cmVk"},
+                        {"type": "text", "text": "I read both. "},
+                        {"type": "tool_use", "id": "call_1", "name": "read_file", "input": {"path": "a"}},
+                        {"type": "tool_use", "id": "call_2", "name": "run_command", "input": {"command": "ls"}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "call_1",
+                            "content": [
+                                {"type": "text", "text": "shown"},
+                                {
+                                    "type": "image",
+                                    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+                                },
+                            ],
+                        },
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "call_2",
+                            "content": [{"type": "text", "text": "exit 1"}],
+                            "is_error": True,
+                        },
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {
+                            "type": "tool_use",
+                            "id": "call_64535bcebbddcc858cb433fe",
+                            "name": "read_file",
+                            "input": {"invalid_json": "{broken"},
+                        }
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "call_64535bcebbddcc858cb433fe",
+                            "content": [{"type": "text", "text": "No result was recorded for this call."}],
+                            "is_error": True,
+                        }
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "Stop that.", "cache_control": {"type": "ephemeral"}}],
+                },
+                {"role": "assistant", "content": [{"type": "text", "text": "Stopped."}]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Again.", "cache_control": {"type": "ephemeral"}},
+                        {"type": "text", "text": "Memory: the port is 8080."},
+                    ],
+                },
+            ],
+        }
+    )
+
+
+def test_a_request_to_openai_looks_like_this():
+    facts = describe("openai", "gpt-6.1-terra", is_openai=True)
+    body = openai_wire.encode_body(asked("openai"), facts, "openai", is_openai=True)
+    assert json.loads(body) == snapshot(
+        {
+            "model": "test-model",
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_completion_tokens": 32768,
+            "reasoning_effort": "none",
+            "prompt_cache_key": "s1",
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "read_file",
+                        "description": "Read a file.",
+                        "parameters": {
+                            "properties": {"line": {"type": "integer"}, "path": {"type": "string"}},
+                            "required": ["path"],
+                            "type": "object",
+                        },
+                    },
+                },
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "run_command",
+                        "description": "Run a command.",
+                        "parameters": {"properties": {"command": {"type": "string"}}, "type": "object"},
+                    },
+                },
+            ],
+            "messages": [
+                {"role": "system", "content": "You are helpful."},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Look "},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                        {
+                            "type": "text",
+                            "text": """\
+<attachment name="a.py" uri="file:///a.py">
+print(1)
+</attachment>\
+""",
+                        },
+                        {"type": "text", "text": "[Attached link: b (file:///b)]"},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": "I read both. ",
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "read_file", "arguments": '{"path":"a"}'},
+                        },
+                        {
+                            "id": "call_2",
+                            "type": "function",
+                            "function": {"name": "run_command", "arguments": '{"command": "ls"}'},
+                        },
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "call_1", "content": "shown"},
+                {"role": "tool", "tool_call_id": "call_2", "content": "Error: exit 1"},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Images from the tool results above:"},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_64535bcebbddcc858cb433fe",
+                            "type": "function",
+                            "function": {"name": "read_file", "arguments": '{"invalid_json": "{broken"}'},
+                        }
+                    ],
+                },
+                {
+                    "role": "tool",
+                    "tool_call_id": "call_64535bcebbddcc858cb433fe",
+                    "content": "Error: No result was recorded for this call.",
+                },
+                {"role": "user", "content": "Stop that."},
+                {"role": "assistant", "content": "Stopped."},
+                {
+                    "role": "user",
+                    "content": """\
+Again.
+
+Memory: the port is 8080.\
+""",
+                },
+            ],
+        }
+    )
+
+
+def test_a_request_to_a_server_like_openais_looks_like_this():
+    body = openai_wire.encode_body(asked("local"), describe("local", "some-model"), "local", is_openai=False)
+    assert json.loads(body) == snapshot(
+        {
+            "model": "test-model",
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": 8192,
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "read_file",
+                        "description": "Read a file.",
+                        "parameters": {
+                            "properties": {"line": {"type": "integer"}, "path": {"type": "string"}},
+                            "required": ["path"],
+                            "type": "object",
+                        },
+                    },
+                },
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "run_command",
+                        "description": "Run a command.",
+                        "parameters": {"properties": {"command": {"type": "string"}}, "type": "object"},
+                    },
+                },
+            ],
+            "messages": [
+                {"role": "system", "content": "You are helpful."},
+                {
+                    "role": "user",
+                    "content": """\
+Look \n\
+
+[An image (image/png) was left out: test-model does not see images.]
+
+<attachment name="a.py" uri="file:///a.py">
+print(1)
+</attachment>
+
+[Attached link: b (file:///b)]\
+""",
+                },
+                {
+                    "role": "assistant",
+                    "content": "I read both. ",
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "read_file", "arguments": '{"path":"a"}'},
+                        },
+                        {
+                            "id": "call_2",
+                            "type": "function",
+                            "function": {"name": "run_command", "arguments": '{"command": "ls"}'},
+                        },
+                    ],
+                },
+                {
+                    "role": "tool",
+                    "tool_call_id": "call_1",
+                    "content": """\
+shown
+[An image (image/png) was left out: test-model does not see images.]\
+""",
+                },
+                {"role": "tool", "tool_call_id": "call_2", "content": "Error: exit 1"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_64535bcebbddcc858cb433fe",
+                            "type": "function",
+                            "function": {"name": "read_file", "arguments": '{"invalid_json": "{broken"}'},
+                        }
+                    ],
+                },
+                {
+                    "role": "tool",
+                    "tool_call_id": "call_64535bcebbddcc858cb433fe",
+                    "content": "Error: No result was recorded for this call.",
+                },
+                {"role": "user", "content": "Stop that."},
+                {"role": "assistant", "content": "Stopped."},
+                {
+                    "role": "user",
+                    "content": """\
+Again.
+
+Memory: the port is 8080.\
+""",
+                },
+            ],
+        }
+    )
