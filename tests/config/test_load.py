@@ -61,6 +61,8 @@ provider_idle_seconds = 6
 embedder = "ollama/nomic-embed-text"
 recall_tokens = 7
 files = true
+isolation = "full"
+secrets = "ask"
 """,
     )
     assert loaded.problems == ()
@@ -72,7 +74,7 @@ files = true
         log_level="debug",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6),
-        memory=MemorySettings("ollama/nomic-embed-text", 7, files=True),
+        memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
@@ -94,6 +96,25 @@ def test_flags_beat_the_environment_which_beats_the_files(tmp_path: Path):
 def test_a_value_names_its_file_and_line(tmp_path: Path):
     loaded = load_with(tmp_path, user='# a comment\n\nmode = "plan"\n')
     assert source_of(loaded, "mode") == f"{tmp_path / 'config.toml'}:3"
+
+
+@pytest.mark.parametrize(
+    ("key", "own", "wanted", "in_force"),
+    [
+        ("isolation", "none", "full", "full"),
+        ("isolation", "core-only", "full", "full"),
+        ("isolation", "core-only", "none", "core-only"),
+        ("isolation", "full", "core-only", "full"),
+        ("secrets", "ask", "block", "block"),
+        ("secrets", "block", "ask", "block"),
+    ],
+)
+def test_a_project_may_only_narrow_what_memory_may(tmp_path: Path, key: str, own: str, wanted: str, in_force: str):
+    loaded = load_with(tmp_path, user=f'[memory]\n{key} = "{own}"', project=f'[memory]\n{key} = "{wanted}"')
+    assert getattr(loaded.settings.memory, key) == in_force
+    assert [f"may do more than your own, {own}" in str(problem) for problem in loaded.problems] == (
+        [] if in_force == wanted else [True]
+    )
 
 
 def test_an_empty_variable_is_not_set(tmp_path: Path):
