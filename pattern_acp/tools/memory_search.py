@@ -7,7 +7,7 @@ know: how passages are found or ranked.
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, Filters
+from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, search
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
@@ -47,7 +47,9 @@ class SessionSearch:
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
-        kinds = tuple(kind for kind in ALL_KINDS if kind in narrowing.kinds) if narrowing.kinds else CURRENT_KINDS
+        kinds: tuple[EntryKind, ...] = CURRENT_KINDS
+        if narrowing.kinds:
+            kinds = tuple(kind for kind in ALL_KINDS if kind in narrowing.kinds)
         usual = Filters(owners)
         return Filters(
             owners,
