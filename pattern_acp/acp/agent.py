@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from pattern_acp.acp import schema
+from pattern_acp.acp import schema, schema_memory
 from pattern_acp.acp.capabilities import AUTH_METHOD, auth_methods, initialize_response
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
@@ -18,8 +18,25 @@ from pattern_acp.jsonrpc.transport import Transport
 T = TypeVar("T")
 
 
+class MemoryEventsPort(Protocol):
+    """Memory live; see `acp.memory_feed.MemoryEvents`."""
+
+    async def subscribe(self, request: schema_memory.SubscribeRequest, context: RequestContext, /) -> object:
+        """_pattern/memory/subscribe."""
+        ...
+
+    async def unsubscribe(self, request: schema_memory.UnsubscribeRequest, context: RequestContext, /) -> object:
+        """_pattern/memory/unsubscribe."""
+        ...
+
+
 class SessionMethodsPort(Protocol):
     """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
+
+    @property
+    def memory_events(self) -> MemoryEventsPort:
+        """_pattern/memory/*."""
+        ...
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> object:
         """session/new."""
@@ -115,6 +132,12 @@ class Agent:
                     schema.SetConfigOptionRequest, lambda methods: methods.set_config_option
                 ),
                 "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
+                schema_memory.SUBSCRIBE: self._for_sessions(
+                    schema_memory.SubscribeRequest, lambda methods: methods.memory_events.subscribe
+                ),
+                schema_memory.UNSUBSCRIBE: self._for_sessions(
+                    schema_memory.UnsubscribeRequest, lambda methods: methods.memory_events.unsubscribe
+                ),
             },
             notifications={"session/cancel": self._cancel},
             prepare={"session/prompt": self._register_prompt},

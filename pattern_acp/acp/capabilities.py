@@ -11,6 +11,9 @@ AUTH_METHOD = "environment"
 
 TERMINAL_AUTH_METHOD = "doctor"
 
+EXTENSIONS: dict[str, object] = {"pattern": {"memory": {"subscribe": True}}}
+"""Our own methods, by the parts of their names: `_pattern/memory/subscribe` and what belongs to it."""
+
 
 def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeResponse:
     """The answer to initialize: exactly what works."""
@@ -24,6 +27,7 @@ def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeR
                 list=flag, delete=flag, additional_directories=flag, resume=flag, close=flag
             ),
             auth=schema.AgentAuthCapabilities(logout=flag),
+            meta=EXTENSIONS,
         ),
         auth_methods=auth_methods(client),
         agent_info=schema.Implementation(name="pattern-acp", title="Pattern", version=__version__),

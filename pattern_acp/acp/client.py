@@ -24,6 +24,11 @@ class EditorClient:
         self._views: dict[SessionId, EditorView] = {}
         self.timer = FlushTimer()
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The connection."""
+        return self._dispatcher
+
     def introduce(self, capabilities: schema.ClientCapabilities, info: schema.Implementation | None) -> None:
         """Take what the client said of itself."""
         self._capabilities = capabilities

@@ -8,6 +8,7 @@ import anyio
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import parts_of
+from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import RequestContext
@@ -31,6 +32,7 @@ class SessionMethods:
         self._client = client
         self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
         self._announced: set[SessionId] = set()
+        self.memory_events = MemoryEvents(sessions, client.dispatcher)
         self.answered = anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
@@ -153,6 +155,7 @@ class SessionMethods:
     def _forget(self, request: schema.SessionRequest) -> None:
         session_id = SessionId(request.session_id)
         self._announced.discard(session_id)
+        self.memory_events.end_of(session_id)
         self._client.forget(session_id)
 
 

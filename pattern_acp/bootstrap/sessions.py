@@ -67,6 +67,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
             methods = SessionMethods(sessions, client)
+            tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
             warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
             try:

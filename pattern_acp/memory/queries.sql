@@ -583,3 +583,12 @@ ON CONFLICT (persona, project) DO UPDATE SET
 -- name: move_cursor
 -- The persona was told what went on up to an event.
 UPDATE cursors SET told_seq = :seq, last_seq = :seq WHERE persona = :persona AND project = :project;
+
+-- name: updates_since
+-- The writes of a block above a number and up to another, oldest first, with their data and the stream of their event.
+SELECT
+    block_updates.number, block_updates.actor, block_updates.origin, block_updates.operation, block_updates.reason,
+    block_updates.at_ms, events.stream, block_updates.data
+FROM block_updates JOIN events ON events.seq = block_updates.last_seq
+WHERE block_updates.block_id = :block_id AND block_updates.number > :after AND block_updates.number <= :head
+ORDER BY block_updates.number;

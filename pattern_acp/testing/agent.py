@@ -52,6 +52,10 @@ class ReadyServices:
         self._methods = SessionMethods(sessions, client)
         self._client = client
 
+    async def watch_memory(self) -> None:
+        """Serve `_pattern/memory/*` until cancelled."""
+        await self._methods.memory_events.run()
+
     def begin(
         self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
     ) -> None:
@@ -137,6 +141,7 @@ async def running_agent(
                 tasks.start_soon(agent.run)
                 tasks.start_soon(editor.dispatcher.run)
                 tasks.start_soon(client.timer.run)
+                tasks.start_soon(services.ready.watch_memory)
                 if introduce:
                     await editor.initialize()
                 yield RunningAgent(editor, model, models, sessions, opened, folder)

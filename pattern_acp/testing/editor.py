@@ -73,6 +73,7 @@ class FakeEditor:
         self.permission = permission or choose("allow_once")
         self.updates: list[JsonDict] = []
         self.asked: list[JsonDict] = []
+        self.memory_events: list[JsonDict] = []
         self.requests: list[tuple[str, JsonDict]] = []
         self.disk = FakeEditorFiles(self._params, files)
         self.terminals = FakeTerminals(self._params)
@@ -86,7 +87,7 @@ class FakeEditor:
                 **self.disk.handlers(),
                 **self.terminals.handlers(),
             },
-            notifications={"session/update": self._update},
+            notifications={"session/update": self._update, "_pattern/memory/event": self._memory_event},
             translate=leave_unexplained,
         )
 
@@ -150,6 +151,10 @@ class FakeEditor:
         update = cast("JsonDict", json.loads(bytes(raw)))
         self.updates.append(update)
         self.watch(update)
+        self._note()
+
+    def _memory_event(self, raw: msgspec.Raw) -> None:
+        self.memory_events.append(cast("JsonDict", json.loads(bytes(raw))))
         self._note()
 
     async def _ask(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:

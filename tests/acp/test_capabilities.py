@@ -18,6 +18,7 @@ def test_the_promises_are_exactly_what_works():
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}},
             "auth": {"logout": {}},
+            "_meta": {"pattern": {"memory": {"subscribe": True}}},
         },
         "authMethods": [
             {

@@ -1,0 +1,323 @@
+"""Memory as it changes, for whoever looks on.
+
+Owns: the events of the one notification channel, what a subscriber knows already, and how changes are noticed. Must not
+know: who looks on, or how events get to them. Nothing here writes.
+
+Changes are found in the constellation itself, so those of other processes are seen like our own: while somebody looks
+on, `PRAGMA data_version` is asked four times a second (3 µs), and only when another connection has committed are the
+blocks compared with what each subscriber knows. A subscriber that does not keep up loses events, never truth: what it
+knows is dropped, and it is told all of it anew.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TypeAlias
+
+import anyio
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Database, Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.sharing import VisibleBlock, visible_blocks
+
+_QUERIES = load_queries("pattern_acp.memory")
+_LOGGER = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.25
+"""Between two looks: a person takes what comes within this for at once."""
+
+QUEUE_EVENTS = 256
+"""Events that wait for one subscriber."""
+
+LOST = -1
+"""The version of a block of which a subscriber may have missed something."""
+
+MOST_DELTAS = 64
+"""Writes of one block that are told one by one; beyond them the block is told anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """What a block is, besides its text."""
+
+    block_id: str
+    label: str
+    scope: str
+    description: str
+    permission: str
+    limit: int
+    tier: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlockAvailable:
+    """A block is in sight, or what a subscriber knew of it does not count any more. `version` numbers its writes."""
+
+    info: BlockInfo
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One write. `update` is Loro's, empty for one that has none; `text` is the block's text when this is its newest.
+
+    `session` is the session that wrote, or `constellation`.
+    """
+
+    block_id: str
+    label: str
+    version: int
+    actor: Actor
+    origin: Origin
+    operation: str
+    reason: str
+    at_ms: int
+    session: str
+    update: bytes
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChanged:
+    """A block is described, limited or permitted differently now."""
+
+    info: BlockInfo
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGone:
+    """A block was deleted, or is no longer in sight."""
+
+    block_id: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The last event of a subscription, so that an end differs from a loss."""
+
+    reason: str
+
+
+FeedEvent: TypeAlias = BlockAvailable | Delta | MetadataChanged | BlockGone | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a subscriber looks at, and whose writes it does not want to hear of, since they are its own."""
+
+    owners: tuple[tuple[Scope, str], ...]
+    isolation: Isolation = Isolation.NONE
+    without_sessions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a subscriber knows of a block: its version, and what it is (None: that has to be told)."""
+
+    version: int
+    info: BlockInfo | None
+
+
+def news(tx: Transaction, watch: Watch, known: Mapping[str, Known]) -> tuple[tuple[FeedEvent, ...], dict[str, Known]]:
+    """What a subscriber that knows `known` has to be told, and what it knows then.
+
+    Raises:
+        BlockCorruptError: a block cannot be read.
+    """
+    events: list[FeedEvent] = []
+    now: dict[str, Known] = {}
+    for visible in visible_blocks(tx, watch.owners, isolation=watch.isolation):
+        info = _info(visible)
+        before = known.get(info.block_id)
+        events += _news_of(tx, visible, info, before, watch)
+        now[info.block_id] = Known(visible.block.head_update, info)
+    gone = [
+        BlockGone(block_id, was.info.label if was.info else "")
+        for block_id, was in known.items()
+        if block_id not in now
+    ]
+    return (*events, *gone), now
+
+
+def _news_of(
+    tx: Transaction, visible: VisibleBlock, info: BlockInfo, before: Known | None, watch: Watch
+) -> list[FeedEvent]:
+    block = visible.block
+    behind = 0 if before is None else block.head_update - before.version
+    # Behind less than nothing: the subscriber has seen another file, such as one that a backup has replaced since.
+    if (
+        before is None
+        or before.version == LOST
+        or not 0 <= behind <= MOST_DELTAS
+        or block.history_from > before.version
+    ):
+        return [BlockAvailable(info, block.head_update, block.text)]
+    events: list[FeedEvent] = [] if before.info in {None, info} else [MetadataChanged(info)]
+    if behind:
+        asked = {"block_id": block.id, "after": before.version, "head": block.head_update}
+        deltas = (_delta(row, visible) for row in tx.all(_QUERIES["updates_since"], asked))
+        events += [delta for delta in deltas if delta.session not in watch.without_sessions]
+    return events
+
+
+def _info(visible: VisibleBlock) -> BlockInfo:
+    block = visible.block
+    return BlockInfo(
+        block.id,
+        visible.label,
+        block.key.scope.value,
+        block.description,
+        visible.permission.value,
+        block.limit,
+        block.tier.value,
+        block.pinned,
+    )
+
+
+def _delta(row: Row, visible: VisibleBlock) -> Delta:
+    version = columns.integer(row[0])
+    return Delta(
+        visible.block.id,
+        visible.label,
+        version,
+        Actor(columns.text(row[1])),
+        Origin(columns.text(row[2])),
+        columns.text(row[3]),
+        columns.text(row[4]),
+        columns.integer(row[5]),
+        columns.text(row[6]),
+        columns.data(row[7]),
+        visible.block.text if version == visible.block.head_update else None,
+    )
+
+
+@dataclass(slots=True)
+class Subscription:
+    """One subscriber's events, in order."""
+
+    watch: Watch
+    known: dict[str, Known] = field(default_factory=dict[str, Known])
+    capacity: int = QUEUE_EVENTS
+    _waiting: deque[FeedEvent] = field(default_factory=deque[FeedEvent])
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+    _ended: bool = False
+    has_lost: bool = False
+    """Whether events were dropped, so that all has to be told anew."""
+
+    def put(self, events: Sequence[FeedEvent], known: dict[str, Known]) -> None:
+        """Let events wait. When too many do, they and all that is known are dropped: all is told anew next time."""
+        if self._ended:
+            return
+        if self._waiting and len(self._waiting) + len(events) > self.capacity:
+            self._waiting.clear()
+            self.has_lost = True
+            self.known = {block_id: Known(LOST, was.info) for block_id, was in known.items()}
+            return
+        self.has_lost = False
+        self.known = known
+        self._waiting.extend(events)
+        self._wake()
+
+    def end(self, reason: str) -> None:
+        """Let `Done` be the last event. Harmless when it has ended."""
+        if not self._ended:
+            self._ended = True
+            self._waiting.append(Done(reason))
+            self._wake()
+
+    async def next(self) -> FeedEvent | None:
+        """The next event; None after the last."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            await self._changed.wait()
+        return self._waiting.popleft()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+
+class MemoryFeed:
+    """All subscriptions of a process to one constellation."""
+
+    def __init__(self, database: Database, *, poll_seconds: float = POLL_SECONDS) -> None:
+        self._database = database
+        self._poll_seconds = poll_seconds
+        self._subscriptions: list[Subscription] = []
+        self._wanted = anyio.Event()
+        self._seen = -1
+
+    async def subscribe(self, watch: Watch, since: Mapping[str, int] | None = None) -> Subscription:
+        """Begin to look on. What is there comes first; of blocks that `since` names, the writes after that version.
+
+        Raises:
+            BlockCorruptError: a block cannot be read.
+            DatabaseError: the constellation cannot be read.
+        """
+        subscription = Subscription(watch)
+        before = {block_id: Known(version, None) for block_id, version in (since or {}).items()}
+        events, known = await self._database.read(lambda tx: news(tx, watch, before))
+        subscription.put(events, known)
+        self._subscriptions.append(subscription)
+        self._wanted.set()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription, reason: str = "unsubscribed") -> None:
+        """End a subscription; `Done` still comes. Harmless when it has ended."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+        subscription.end(reason)
+
+    async def run(self) -> None:
+        """Look for changes while somebody looks on, until cancelled; then every subscription ends."""
+        try:
+            while True:
+                while not self._subscriptions:
+                    self._wanted = anyio.Event()
+                    await self._wanted.wait()
+                try:
+                    await self.look()
+                except PatternError as error:
+                    # A file that cannot be read now may be readable again at the next look.
+                    _LOGGER.warning("Changes of memory could not be looked for: %s", type(error).__name__)
+                await anyio.sleep(self._poll_seconds)
+        finally:
+            for subscription in tuple(self._subscriptions):
+                self.unsubscribe(subscription, "shutdown")
+
+    async def look(self) -> None:
+        """Look once, and let every subscriber know what it does not.
+
+        Raises:
+            BlockCorruptError: a block cannot be read.
+            DatabaseError: the constellation cannot be read.
+        """
+        subscriptions = tuple(self._subscriptions)
+        asked = [(one, one.watch, dict(one.known)) for one in subscriptions]
+        seen, has_lost = self._seen, any(one.has_lost for one in subscriptions)
+
+        def read(tx: Transaction) -> tuple[int, list[tuple[tuple[FeedEvent, ...], dict[str, Known]]]]:
+            version = _data_version(tx)
+            if version == seen and not has_lost:
+                return version, []
+            return version, [news(tx, watch, known) for _, watch, known in asked]
+
+        self._seen, found = await self._database.read(read)
+        for (subscription, _, _), (events, known) in zip(asked, found, strict=False):
+            subscription.put(events, known)
+
+
+def _data_version(tx: Transaction) -> int:
+    row = tx.one("PRAGMA data_version")
+    return -1 if row is None else columns.integer(row[0])
