@@ -4,6 +4,7 @@ Owns: its sentences. It says what it did and what came back, and never more than
 are made.
 """
 
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -25,6 +26,9 @@ SHOWN_CHARS = 4_000
 
 SHOWN_HIT_CHARS = 1_200
 """Characters of each look-up in the answer to a question."""
+
+_HIT_HEAD = re.compile(r"^\[(.+?, \d{4}-\d\d-\d\d)\b[^\]\n]*\]$", re.MULTILINE)
+_SESSION_ID = re.compile(r" in session ses_\w+")
 
 NO_MODEL = "No model is configured, so I cannot think about this; I only looked it up."
 
@@ -74,14 +78,14 @@ def _describe_success(command: Command, text: str) -> str:
         case Remember(_, label):
             return f"I wrote it down in the memory block `{label}`."
         case Recall(query):
-            return f"What memory holds about “{query}”:\n\n{shown}"
+            return f"What memory holds about “{query}”:\n\n{_block(_plain_hits(text), SHOWN_CHARS)}"
     assert_never(command)
 
 
 def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | None]) -> str:
     titles = {"memory_search": "From memory", "find_files": "Matching files", "search_text": "In the project"}
     found = [
-        f"{titles.get(call.tool, call.tool)}:\n\n{_block(result.text, SHOWN_HIT_CHARS)}"
+        f"{titles.get(call.tool, call.tool)}:\n\n{_block(_shown(call, result.text), SHOWN_HIT_CHARS)}"
         for call, result in zip(calls, results, strict=False)
         if result is not None and not result.is_error and _has_hits(result.text)
     ]
@@ -92,6 +96,15 @@ def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | 
     ]
     nothing = ["Neither memory nor the project's files mention it."] if calls and not found and not failed else []
     return "\n\n".join([NO_MODEL, *found, *failed, *nothing, WHAT_I_UNDERSTAND, HOW_TO_CONFIGURE])
+
+
+def _shown(call: Call, text: str) -> str:
+    return _plain_hits(text) if call.tool == "memory_search" else text
+
+
+def _plain_hits(text: str) -> str:
+    """Hits without what only a model needs: the ids of sessions, and the reasons of their order."""
+    return _HIT_HEAD.sub(lambda head: f"[{_SESSION_ID.sub('', head[1])}]", text)
 
 
 def _has_hits(text: str) -> bool:

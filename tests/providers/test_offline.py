@@ -152,6 +152,22 @@ def test_the_answer_to_a_question_says_what_was_found_and_that_there_is_no_model
         assert name in text
 
 
+@pytest.mark.parametrize(
+    ("head", "shown"),
+    [
+        ("[memory block human, 2026-11-28; words: tabs; meaning 0.71; recent]", "[memory block human, 2026-11-28]"),
+        ("[the person in session ses_0ab1, 2026-11-28; recent]", "[the person, 2026-11-28]"),
+        ("[the agent in session ses_0ab1, 2026-11-28]", "[the agent, 2026-11-28]"),
+        ("[a note of the person's; not a date]", "[a note of the person's; not a date]"),
+    ],
+)
+def test_what_memory_holds_is_told_without_what_only_a_model_needs(head: str, shown: str):
+    hit = f"{head}\nLikes tabs."
+    assert f"{shown}\nLikes tabs." in text_of(answer(request(played((prompt("recall tabs"),), [hit]))))
+    results: list[ToolResultPart | str] = [hit, "No files.", "No match."]
+    assert f"{shown}\nLikes tabs." in text_of(answer(request(played((prompt("What about tabs?"),), results))))
+
+
 def test_nothing_found_is_said_plainly():
     text = text_of(answer(request(played((prompt("zebra?"),), ["Nothing found.", "No files.", "No match."]))))
     assert "Neither memory nor the project's files mention it." in text
