@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.load import process_environment
-from pattern_acp.config.providers import read_providers
-from pattern_acp.config.toml_file import read_toml
+from pattern_acp.config.load import load, process_environment
+from pattern_acp.config.settings import Flags
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.tools.registry import default_tools
 
@@ -46,15 +47,17 @@ def test_it_names_every_key_slash_command_and_tool():
         assert f"| `/{name}" in page, name
 
 
-def test_it_names_every_key_of_a_provider(tmp_path: Path):
+@pytest.mark.parametrize("table", ["providers", "mcp_servers"])
+def test_it_names_every_key_of_a_table_that_people_name(tmp_path: Path, table: str):
     file = tmp_path / "config.toml"
-    file.write_text('[providers.mine]\nbase_url = "http://127.0.0.1:1"\nunheard_of = 1\n', encoding="utf-8")
-    _, problems, _ = read_providers({}, read_toml(file)[0])
-    (sentence,) = [str(problem) for problem in problems]
+    file.write_text(f"[{table}.mine]\nunheard_of = 1\n", encoding="utf-8")
+    loaded = load(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)}, project_dir=None)
+    sentence = next(str(problem) for problem in loaded.problems if problem.key.endswith(".unheard_of"))
     allowed = re.search(r"allowed are ([\w, ]+)\.", sentence)
     assert allowed is not None
+    section = reference().partition(f"### [{table}.NAME]")[2].partition("\n##")[0]
     for name in allowed[1].split(", "):
-        assert f"| `{name}` |" in reference(), name
+        assert f"| `{name}` |" in section, name
 
 
 def test_it_names_every_variable():
