@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from math import log1p, sqrt
+from operator import add, sub
 from zlib import crc32
 
 import anyio.to_thread
@@ -17,10 +18,10 @@ import anyio.to_thread
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector, unit
 from pattern_acp.memory.words import STOP_WORDS, split_identifiers
 
-DIMENSIONS = 384
-"""As many as MiniLM's, so that an index of either costs the same."""
+DIMENSIONS = 512
+"""A power of two, which the rotation needs; with half as many, chance likeness hides more of the true one."""
 
-HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-1", DIMENSIONS, floor=0.35, trust=0.3)
+HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-2", DIMENSIONS, floor=0.35, trust=0.3)
 
 _GRAMS = (3, 4, 5)
 _WORD_SHARE = 2.0
@@ -29,6 +30,9 @@ _WORD_SHARE = 2.0
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WORD = 40
 """Longer runs of letters are data, such as a hash or base64; their beginning tells them apart."""
+
+_SIGNS = tuple(crc32(b"sign %d" % place) & 1 for place in range(DIMENSIONS))
+"""Arbitrary and fixed."""
 
 _TEXTS_INLINE = 4
 """Texts up to this many are done at once, since a worker thread would cost as much."""
@@ -57,7 +61,26 @@ def hashed_vector(text: str) -> Vector:
         weight = log1p(count)
         for place, value in _features(word[:_LONGEST_WORD]):
             sums[place] += weight * value
-    return unit(sums)
+    return unit(_rotated(sums))
+
+
+def _rotated(values: list[float]) -> list[float]:
+    """The same vectors seen from another side: signs flipped at fixed places, then the Walsh-Hadamard transform.
+
+    Likeness stays what it was, and everything spreads over all places. Without that a short text fills few of them,
+    and an index that keeps one bit of each (db/vector.py) finds 1 of 12 that are near; see docs/recall.md, "Speed".
+    """
+    turned = [-value if sign else value for value, sign in zip(values, _SIGNS, strict=True)]
+    half = 1
+    while half < len(turned):
+        spread: list[float] = []
+        for start in range(0, len(turned), 2 * half):
+            left, right = turned[start : start + half], turned[start + half : start + 2 * half]
+            spread += map(add, left, right)
+            spread += map(sub, left, right)
+        turned = spread
+        half *= 2
+    return turned
 
 
 def _all_vectors(texts: tuple[str, ...]) -> tuple[Vector, ...]:

@@ -12,7 +12,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import HashedNgrams, hashed_vector
+from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
 from pattern_acp.memory.indexer import CATCH_UP, RETRY_SECONDS, Indexer
 from pattern_acp.memory.recall import Found, index_message, search
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
@@ -23,7 +23,7 @@ NOW = 1_800_000_000_000
 class SlowEmbedder:
     """Hashed vectors by an embedder that is not immediate, fails while `problem` is set, and tells of each text."""
 
-    model = EmbeddingModel("slow", 384, floor=0.3, trust=1.0)
+    model = EmbeddingModel("slow", DIMENSIONS, floor=0.3, trust=1.0)
     is_immediate = False
 
     def __init__(self) -> None:
