@@ -592,3 +592,18 @@ SELECT
 FROM block_updates JOIN events ON events.seq = block_updates.last_seq
 WHERE block_updates.block_id = :block_id AND block_updates.number > :after AND block_updates.number <= :head
 ORDER BY block_updates.number;
+
+-- name: memory_files
+-- The files that blocks were written to in a folder.
+SELECT block_id, file, version, file_hash FROM memory_files WHERE folder = :folder ORDER BY file;
+
+-- name: note_memory_file
+-- A block was written to a file; the event is that of the block's newest write.
+INSERT INTO memory_files (folder, block_id, file, version, file_hash, last_seq)
+SELECT :folder, id, :file, :version, :file_hash, last_seq FROM blocks WHERE id = :block_id
+ON CONFLICT (folder, block_id) DO UPDATE SET
+    file = excluded.file, version = excluded.version, file_hash = excluded.file_hash, last_seq = excluded.last_seq;
+
+-- name: drop_memory_file
+-- A file that is no longer kept.
+DELETE FROM memory_files WHERE folder = :folder AND block_id = :block_id;

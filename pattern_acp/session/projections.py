@@ -6,6 +6,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
+    Event,
     GrantStored,
     MessageRecorded,
     SessionConfigured,
@@ -49,12 +50,16 @@ class SessionProjections:
                 sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
             case GrantStored(effect, kind, pattern):
                 store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
-            case ToolCallStarted(call=call) if call.name == CATCH_UP_CALL and self._persona:
-                move_cursor(tx, self._persona, self._search_owner, seq=seq)
-            case TurnEnded() if self._persona:
-                note_activity(tx, self._persona, self._search_owner, at_ms=now, seq=seq)
-            case _:
-                pass
+            case event:
+                self._move_cursor(tx, event, now, seq)
+
+    def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        if not self._persona:
+            return
+        if isinstance(event, TurnEnded):
+            note_activity(tx, self._persona, self._search_owner, at_ms=now, seq=seq)
+        elif isinstance(event, ToolCallStarted) and event.call.name == CATCH_UP_CALL:
+            move_cursor(tx, self._persona, self._search_owner, seq=seq)
 
     def _index(self, tx: Transaction, kind: MessageKind, message: Message, now: int, seq: int) -> None:
         if message.text.strip():

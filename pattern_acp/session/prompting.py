@@ -22,6 +22,7 @@ from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.memory_context import memory_changes, show_memory
+from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for
 from pattern_acp.tools.base import Tool, ToolContext
@@ -59,6 +60,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     Raises:
         CredentialsError: the key is missing or was refused; editors then offer to sign in.
     """
+    await exchange_files(session)
     await show_notices(session, turn_id)
     try:
         return await _run_loop(session, turn_id)

@@ -23,6 +23,7 @@ from pattern_acp.session import prompting
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.titles import title_of
@@ -82,6 +83,8 @@ class SessionState:
     """Whether a turn's end could not be recorded."""
     shown: MemoryShown | None = None
     """The memory that the model was last shown in whole."""
+    reported_files: set[str] = field(default_factory=set[str])
+    """Files of memory, in the state they were in, that the person was told about."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
 
@@ -114,6 +117,7 @@ class Session:
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)
         self._ticket: PromptTicket | None = None
+        memory.persona.after_commit = memory.person.after_commit = lambda: write_files(self)
 
     @property
     def session_id(self) -> SessionId:
@@ -189,6 +193,7 @@ class Session:
                 end = await prompting.run_model_turn(self, turn_id)
             if end.sentence:
                 await show_sentence(self.sink, turn_id, self.constellation.ids, end.sentence)
+            await exchange_files(self)
             await prompting.show_notices(self, turn_id)
             turn.ended = True
             await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))

@@ -4,7 +4,7 @@ Owns: when a session's memory is read and written, and which blocks it touched. 
 decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio.to_thread
 
@@ -55,6 +55,8 @@ class ConstellationMemory:
         `indexer` lets searches go by meaning too; `rules` are what the settings say.
         """
         self.turn_id: TurnId | None = None
+        self.after_commit: Callable[[], Awaitable[None]] | None = None
+        """What has to follow a write before it is answered, such as writing files."""
         self._database = database
         self._owner = owner
         self._rules = rules or MemoryRules()
@@ -138,6 +140,8 @@ class ConstellationMemory:
         """
         writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
         applied = await self._database.write(lambda tx: apply_edits(tx, edits, writing))
+        if self.after_commit is not None:
+            await self.after_commit()
         return tuple(one.change for one in applied)
 
     async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:

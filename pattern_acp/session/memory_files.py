@@ -1,0 +1,213 @@
+"""Memory kept as files in a project, `.pattern/memory/LABEL.md`, when the person has asked for that.
+
+Owns: when files are written and when edits in them are taken in. Must not know: their form (`memory/projection.py`), or
+how texts are merged. Nothing watches the folder: files are written in the operation that changed a block, after its
+commit, and read at the next turn. An edit is the person's, merged with what others wrote since the file was made.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import BlockError, PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.history import read_history, text_of_version
+from pattern_acp.memory.projection import (
+    MOST_BYTES,
+    MemoryFile,
+    MemoryFileError,
+    content_hash,
+    drop_file,
+    file_content,
+    file_name,
+    files_in,
+    note_file,
+    text_in_file,
+)
+from pattern_acp.memory.sharing import visible_blocks
+from pattern_acp.tools.base import MemoryBlockView, MemoryEdit
+from pattern_acp.workspace.files import fingerprint
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+FOLDER = (".pattern", "memory")
+
+_IGNORED = ".gitignore"
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDisk:
+    """What a folder holds of the files that were written: bytes by name; a missing file is absent."""
+
+    contents: dict[str, bytes]
+
+
+async def exchange_files(session: "Session") -> None:
+    """Take in what was edited in the files, then bring them up to date. Nothing here ever stops a turn.
+
+    Files that cannot be used are left alone and named to the person, once for each state they are in.
+    """
+    await _guarded(session, takes_in=True)
+
+
+async def write_files(session: "Session") -> None:
+    """Bring the files up to date after a write; those that were edited meanwhile wait for the next turn."""
+    await _guarded(session, takes_in=False)
+
+
+async def _guarded(session: "Session", *, takes_in: bool) -> None:
+    if not session.state.settings.memory.files:
+        return
+    folder = _folder(session)
+    try:
+        if await anyio.to_thread.run_sync(_leads_elsewhere, folder, session.state.policy.roots[0]):
+            _report(session, str(folder), "The folder .pattern/memory leads out of the project, so it is not used.")
+            return
+        views = await session.memory.blocks()
+        if takes_in and await _take_in(session, folder, views):
+            views = await session.memory.blocks()
+        await _bring_up_to_date(session, folder, views)
+    except PatternError as error:
+        logger.warning("memory was not kept as files: %s", type(error).__name__)
+    except OSError as error:
+        _report(session, str(folder), f"Memory could not be kept as files ({error.strerror}); mend {folder}.")
+
+
+async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
+    """Merge edited files; says whether there was one."""
+    written = await session.constellation.database.read(lambda tx: files_in(tx, str(folder)))
+    disk = await anyio.to_thread.run_sync(_read_all, folder, [one.file for one in written.values()])
+    labels = {view.block_id: view.label for view in views}
+    took = False
+    for one in written.values():
+        content = disk.contents.get(one.file)
+        if content is None or content_hash(content) == one.file_hash or one.block_id not in labels:
+            continue
+        try:
+            took = await _merge(session, folder, one, content, labels[one.block_id]) or took
+            await _note(session, folder, one, content)
+        except BlockError as error:
+            sentence = error if isinstance(error, MemoryFileError) else MemoryFileError(one.file, error.sentence)
+            _report(session, one.file + content_hash(content), sentence.sentence)
+    return took
+
+
+async def _merge(session: "Session", folder: Path, one: MemoryFile, content: bytes, label: str) -> bool:
+    base = await session.constellation.database.read(lambda tx: _text_then(tx, session, one))
+    text = text_in_file(one.file, content, label, known=base)
+    if text == base:
+        return False
+    edit = MemoryEdit(label, "rewrite", text, reason=f"Edited in .pattern/memory/{one.file}.", base=base)
+    # What the agent wrote into the file, which the person allowed, is the agent's and not the person's.
+    seen = session.state.fingerprints.get(str(folder / one.file))
+    by_agent = seen is not None and seen == fingerprint(content.decode("utf-8", "replace"))
+    await (session.memory if by_agent else session.person_memory).commit(edit, None)
+    return True
+
+
+def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> str:
+    """The block's text as the file was made of it."""
+    owners = (Scope.PERSONA, session.constellation.persona.name), (Scope.PROJECT, session.state.project_key)
+    block = next(seen.block for seen in visible_blocks(tx, owners) if seen.block.id == one.block_id)
+    if block.head_update == one.version:
+        return block.text
+    return text_of_version(read_history(tx, block), one.version)
+
+
+async def _note(session: "Session", folder: Path, one: MemoryFile, content: bytes) -> None:
+    """The edited file counts as written, so that it is brought up to date like the others."""
+    known = MemoryFile(one.block_id, one.file, one.version, content_hash(content))
+    await session.constellation.database.write(lambda tx: note_file(tx, str(folder), known))
+
+
+async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> None:
+    written = await session.constellation.database.read(lambda tx: files_in(tx, str(folder)))
+    names = _names(views, written)
+    disk = await anyio.to_thread.run_sync(_read_all, folder, [*names.values(), *(one.file for one in written.values())])
+    new: list[tuple[MemoryFile, bytes]] = []
+    for view in views:
+        if view.block_id not in names:
+            continue
+        name, known = names[view.block_id], written.get(view.block_id)
+        content = file_content(view.label, view.description, view.limit, view.text).encode("utf-8", "replace")
+        there = disk.contents.get(name)
+        if there is not None and there != content and (known is None or content_hash(there) != known.file_hash):
+            if known is None:
+                _report(session, name, MemoryFileError(name, "this memory did not write it; move it away.").sentence)
+            continue
+        row = MemoryFile(view.block_id, name, view.version, content_hash(content))
+        if there != content or known != row:
+            new.append((row, content))
+    gone = [one for block_id, one in written.items() if block_id not in names]
+    unedited = [one.file for one in gone if content_hash(disk.contents.get(one.file, b"")) == one.file_hash]
+    if not (new or gone):
+        return
+    changed = [(row.file, content) for row, content in new if disk.contents.get(row.file) != content]
+    private = sorted(names[view.block_id] for view in views if view.block_id in names and view.scope == Scope.PERSONA)
+    await anyio.to_thread.run_sync(_write_all, folder, changed, unedited, private)
+
+    def note(tx: Transaction) -> None:
+        for row, _ in new:
+            note_file(tx, str(folder), row)
+        for one in gone:
+            drop_file(tx, str(folder), one.block_id)
+
+    await session.constellation.database.write(note)
+
+
+def _names(views: Sequence[MemoryBlockView], written: dict[str, MemoryFile]) -> dict[str, str]:
+    """The file of each own block: the one it has, or a free name."""
+    own = [view for view in views if not view.shared_from]
+    names = {view.block_id: written[view.block_id].file for view in own if view.block_id in written}
+    for view in own:
+        if view.block_id not in names:
+            names[view.block_id] = file_name(view.label, frozenset(name.lower() for name in names.values()))
+    return names
+
+
+def _folder(session: "Session") -> Path:
+    return Path(session.state.policy.roots[0]).joinpath(*FOLDER)
+
+
+def _leads_elsewhere(folder: Path, root: str) -> bool:
+    return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root))
+
+
+def _read_all(folder: Path, names: Sequence[str]) -> _OnDisk:
+    contents: dict[str, bytes] = {}
+    for name in names:
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            contents[name] = file.read(MOST_BYTES + 1)
+    return _OnDisk(contents)
+
+
+def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]], gone: Sequence[str], private: Sequence[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    ignored = folder / _IGNORED
+    if not ignored.exists() and private:
+        # What a persona knows of a person is for no repository; who wants it there takes the line out.
+        ignored.write_text("\n".join([*private, ""]), encoding="utf-8")
+    for name, content in changed:
+        part = folder / f".{name}.{os.getpid()}.part"
+        part.write_bytes(content)
+        part.replace(folder / name)
+    for name in gone:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _report(session: "Session", key: str, sentence: str) -> None:
+    if key not in session.state.reported_files:
+        session.state.reported_files.add(key)
+        session.state.notices.append(sentence)
