@@ -5,12 +5,15 @@ gave us (schemas) are sorted. The same request is therefore always the same byte
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from pattern_acp.domain.canonical import Json, JsonObject
+
+T = TypeVar("T")
 
 
 def to_bytes(body: JsonObject) -> bytes:
@@ -20,6 +23,41 @@ def to_bytes(body: JsonObject) -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
+)
+"""A pair of surrogates, half of one, or any other escape; in this order, so that only halves are taken for halves."""
+
+_HALF_CHARACTERS = len("\\ud83d")
+
+
+def decode_event(data: str, kind: type[T]) -> T:
+    """One event of a stream as `kind`.
+
+    Servers that cut their text by UTF-16 units send an emoji in two events, half of it in each; each half becomes a
+    replacement character, as in what a server sends in bytes that are no UTF-8.
+
+    Raises:
+        msgspec.MsgspecError: the event is not JSON, or does not fit.
+        UnicodeError: it holds a character that no JSON can.
+        RecursionError: it is nested too deep.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        mended = _ESCAPES.sub(lambda found: _mend_half(found[0]), data)
+        if mended == data:
+            raise
+        return msgspec.json.decode(mended, type=kind)
+
+
+def _mend_half(escape: str) -> str:
+    is_half = len(escape) == _HALF_CHARACTERS
+    return "\\ufffd" if is_half else escape
 
 
 def sort_keys(value: Json) -> Json:

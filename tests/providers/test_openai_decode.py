@@ -234,3 +234,12 @@ def test_fragments_of_parallel_calls_may_come_in_any_order(texts: list[str], siz
     for at in queue:
         events += assembler.take(CallDelta(at, None, FunctionDelta(None, pieces[at].pop(0))))
     assert assembled(events) == [(f"id{at}", "f", text) for at, text in enumerate(texts)]
+
+
+def test_an_emoji_that_a_server_cut_in_two_does_not_end_the_answer():
+    halves = [
+        '{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
+        '{"choices":[{"index":0,"delta":{"content":"\\ude00"}}]}',
+    ]
+    texts = [event.text for event in decode(*halves, delta("stop")) if isinstance(event, TextDelta)]
+    assert "".join(texts) == "a\ufffd\ufffd"

@@ -24,6 +24,7 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.wire_json import decode_event
 
 
 class _Usage(msgspec.Struct):
@@ -114,7 +115,7 @@ class AnthropicDecoder:
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
         """See `Decoder.feed`."""
         try:
-            parsed = msgspec.json.decode(event.data, type=_Event)
+            parsed = decode_event(event.data, _Event)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         match parsed.type:

@@ -25,6 +25,7 @@ from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionErr
 from pattern_acp.providers.openai.calls import CallAssembler, CallDelta
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.wire_json import decode_event
 
 
 class _ContentPart(msgspec.Struct):
@@ -112,7 +113,7 @@ class OpenAIDecoder:
         if not data:
             return ()
         try:
-            chunk = msgspec.json.decode(data, type=_Chunk)
+            chunk = decode_event(data, _Chunk)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         if chunk.error or event.event == "error":
