@@ -118,6 +118,11 @@ def test_an_always_for_commands_is_a_prefix_only_for_plain_commands(line: str, k
         assert verdict(RunCommand(line, ROOT), Mode.ASK, grant) is Verdict.ALLOW
 
 
+def test_nobody_can_say_always_to_a_command_outside_the_folders():
+    decision = decide([RunCommand("pytest -q", "/elsewhere")], mode=Mode.ASK, roots=[ROOT])
+    assert (decision.verdict, decision.scopes) == (Verdict.ASK, ())
+
+
 def test_several_accesses_that_ask_share_only_a_scope_that_covers_them_all():
     same = decide([WritePath(INSIDE), WritePath(f"{ROOT}/src/b.py")], mode=Mode.ASK, roots=[ROOT])
     other = decide([WritePath(INSIDE), WritePath(f"{ROOT}/tests/b.py")], mode=Mode.ASK, roots=[ROOT])

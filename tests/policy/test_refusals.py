@@ -74,7 +74,7 @@ REFUSED_LINES: tuple[str, ...] = (
     "alias pytest=rm; pytest x", "pytest() { rm x; }; pytest", "function pytest { rm x; }",
     "hash -p ./x pytest; pytest",
     "shopt -s expand_aliases; pytest", "trap 'rm x' EXIT; pytest", "source ./x", ". ./x", "cd / && pytest",
-    "cd sub && ./run", "cd sub/home && pytest", "cd && ls", "cd - && ls", "cd sub", "true", "cd a b && ls",
+    "cd sub && ./run", "cd sub/home && pytest", "cd && ls", "cd - && ls", "cd +1 && pytest", "cd sub", "true", "cd a b && ls",
     "cd -P a && ls", "pytest @args", "cat *.py", "pytest tests/test_*.py", "cat li?k", "cd sub && cat ../../x",
     "true; rm x",
     "cd .. && ls",
