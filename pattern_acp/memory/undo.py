@@ -159,13 +159,16 @@ def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
 class _Hunk:
     """One place that a write changed: the text it took out, the characters it brought, and those beside the place.
 
-    Characters are named by identities; a neighbour is None at an end of the text.
+    Characters are named by identities; a neighbour is None at an end of the text. `on_last_line` tells that it wrote
+    on the empty last line: the line end that a later append put behind it goes with it.
     """
 
     removed: str
+    inserted: str
     brought: tuple[int, ...]
     left: int | None
     right: int | None
+    on_last_line: bool
 
 
 class _Trace:
@@ -235,9 +238,11 @@ def _hunks(before: str, change: Sequence[Splice], after: Sequence[int]) -> list[
         hunks.append(
             _Hunk(
                 removed=before[splice.at : splice.at + splice.removed],
+                inserted=splice.inserted,
                 brought=tuple(after[start:end]),
                 left=after[start - 1] if start else None,
                 right=after[end] if end < len(after) else None,
+                on_last_line=splice.at == len(before) and before[-1:] in {"", "\n"},
             )
         )
         shift += len(splice.inserted) - splice.removed
@@ -249,18 +254,29 @@ def _take_back(hunk: _Hunk, places: Mapping[int, int], text: str) -> list[Splice
     if not hunk.brought:
         place = _place_between(hunk, places, len(text))
         return [Splice(place, 0, hunk.removed)] if place is not None else _SURROUNDINGS_GONE
-    if not all(identity in places for identity in hunk.brought):
+    left = [places[identity] for identity in hunk.brought if identity in places]
+    gone = [one for one, identity in zip(hunk.inserted, hunk.brought, strict=True) if identity not in places]
+    # A line end may have gone with the line before it.
+    if not left or any(one != "\n" for one in gone):
         return _TEXT_GONE
     splices: list[Splice] = []
     inserted = hunk.removed
-    for start, end in _runs([places[identity] for identity in hunk.brought]):
+    for start, end in _runs(left):
         if splices:
             gap_start = splices[-1].at + splices[-1].removed
             if not (text[:gap_start].endswith("\n") and text[gap_start:start].endswith("\n")):
                 return _LINE_BROKEN
         splices.append(Splice(start, end - start, inserted))
         inserted = ""
-    return splices
+    return [*splices[:-1], _with_line_end(splices[-1], text)] if hunk.on_last_line or gone else splices
+
+
+def _with_line_end(splice: Splice, text: str) -> Splice:
+    """The removal of a whole line, with the line end behind it, so that no empty line is left."""
+    end = splice.at + splice.removed
+    begins = text[: splice.at][-1:] in {"", "\n"}
+    whole = begins and text[end - 1] != "\n" and text[end : end + 1] == "\n"
+    return Splice(splice.at, splice.removed + 1, "") if whole and not splice.inserted else splice
 
 
 def _place_between(hunk: _Hunk, places: Mapping[int, int], length: int) -> int | None:

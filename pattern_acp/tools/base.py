@@ -7,7 +7,7 @@ policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
@@ -21,6 +21,9 @@ from pattern_acp.policy.access import Access, WriteMemory
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pattern_acp.tools.memory_takeback import AgentHistory
 
 
 class ToolInputError(PatternError):
@@ -77,6 +80,8 @@ class ToolContext:
     files: FileSystem
     terminal: Terminal
     memory: "MemoryAccess"
+    history: "AgentHistory | None" = None
+    """The history of memory; None where there is none, as in tests of other tools."""
     read_fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     """Path to fingerprint of the text the model last saw: what an edit is based on."""
     result_limit: int = 40_000

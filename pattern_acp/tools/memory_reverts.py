@@ -85,12 +85,14 @@ class MemoryReverts:
         *,
         call_id: ToolCallId | None = None,
         store: bool = True,
+        expected_head: int | None = None,
     ) -> HistoryChange:
         """Work a change out from the history of a block and record it, in one transaction.
 
         `plan` is one of `memory/undo.py` with its number or text, as a `functools.partial`.
 
-        With `store` False nothing is written: it is what would be done.
+        With `store` False nothing is written: it is what would be done. `expected_head` is the newest write that the
+        change was shown for; with another one it is refused.
 
         Raises:
             BlockError: nothing was changed, and why.
@@ -99,6 +101,8 @@ class MemoryReverts:
         for attempt in range(_ATTEMPTS):
             block = await self._database.read(lambda tx: load_block(tx, find_key(tx, self._scope.owners, label)))
             self._refuse_without_permission(block, Operation.UNDO)
+            if expected_head not in {None, block.head_update}:
+                raise StaleProposalError(label)
             planned = await run_on_history(self._database, block, plan)
             work = _Work(block, planned, reason, self.turn_id, call_id)
             try:

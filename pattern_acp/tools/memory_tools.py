@@ -27,6 +27,7 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
+from pattern_acp.tools.memory_takeback import read_log, read_version
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
@@ -58,6 +59,8 @@ class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_read."""
 
     label: str | None = None
+    version: Annotated[int, Meta(ge=1)] | None = None
+    history: Annotated[bool, Meta(description="Who wrote it, when and why.")] = False
 
 
 class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +80,7 @@ class MemoryRead:
 
     spec = ToolSpec(
         "memory_read",
-        "Read a memory block as it is now, or all blocks without label.",
+        "Read a memory block as it is now or was, or all blocks without label.",
         input_schema(MemoryReadArguments),
     )
     kind = ToolKind.READ
@@ -87,7 +90,9 @@ class MemoryRead:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, MemoryReadArguments)
         title = f"Read memory: {one_line(asked.label)}" if asked.label else "Read memory"
-        return PreparedCall(title, (ReadMemory(),), partial(_read, asked.label or "", context))
+        if not asked.label and (asked.history or asked.version is not None):
+            raise ToolInputError("`label` is missing; history and version are those of one block.")
+        return PreparedCall(title, (ReadMemory(),), partial(_read_asked, asked, context))
 
 
 class MemorySearch:
@@ -128,6 +133,15 @@ def _day_ms(text: str, name: str) -> int | None:
     except ValueError:
         raise ToolInputError(f"`{name}` is no date; write it like 2026-11-27.") from None
     return int(day.timestamp() * 1000)
+
+
+async def _read_asked(asked: MemoryReadArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
+    label = asked.label or ""
+    if asked.version is not None:
+        return await read_version(label, asked.version, context)
+    if asked.history:
+        return await read_log(label, context)
+    return await _read(label, context, progress)
 
 
 async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOutcome:

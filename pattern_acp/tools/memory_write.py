@@ -28,6 +28,7 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.memory_edits import ARCHIVE, check_arguments
 from pattern_acp.tools.memory_paths import memory_path
+from pattern_acp.tools.memory_takeback import REVERTING, Takeback, prepare_takeback
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line, plural
 
@@ -49,6 +50,9 @@ class MemoryOperation(StrEnum):
     CREATE = "create"
     ARCHIVE = "archive"
     VERIFY = "verify"
+    UNDO = "undo"
+    REDO = "redo"
+    ROLLBACK = "rollback"
 
 
 class MemoryScope(StrEnum):
@@ -86,6 +90,7 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     template: Annotated[str, Meta(description="For create, like decision-record.")] = ""
     description: Annotated[str, Meta(description="For create: what belongs there.")] = ""
     scope: MemoryScope | None = None
+    version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
     reason: str = ""
     edits: Annotated[
         tuple[OneEdit, ...], Meta(description="Several edits with these arguments each; all are done or none.")
@@ -98,7 +103,7 @@ class MemoryWrite:
     spec = ToolSpec(
         "memory_write",
         "Remember for later sessions. add, move, remove: items of lists and trees; set: fields; "
-        "verify: a fact is still true; archive: move a passage there.",
+        "verify: a fact is still true; archive: move it there; undo, rollback ask.",
         input_schema(MemoryWriteArguments, plain=("edits",)),
     )
     kind = ToolKind.EDIT
@@ -106,7 +111,10 @@ class MemoryWrite:
 
     async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
-        edits = asked_edits(parse_arguments(arguments, MemoryWriteArguments))
+        asked = parse_arguments(arguments, MemoryWriteArguments)
+        if asked.operation in REVERTING:
+            return await prepare_takeback(asked_takeback(asked), call_id, context)
+        edits = asked_edits(asked)
         proposal = await context.memory.preview_all(edits)
         labels = ", ".join(dict.fromkeys(edit.label for edit in edits))
         return PreparedCall(
@@ -145,6 +153,20 @@ def asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
     return tuple(_edit(edit, asked, f"edits[{number}].") for number, edit in enumerate(asked.edits))
 
 
+def asked_takeback(asked: MemoryWriteArguments) -> Takeback:
+    """What a call asks to be taken back.
+
+    Raises:
+        ToolInputError: the block is missing, or an argument is given that would be ignored.
+    """
+    operation = str(asked.operation)
+    if not asked.label.strip():
+        raise ToolInputError("`label` is missing; give the block's label.")
+    if asked != MemoryWriteArguments(asked.label, asked.operation, version=asked.version, reason=asked.reason):
+        raise ToolInputError(f"{operation} takes only `label`, `version` and `reason`, one call each.")
+    return Takeback(asked.label, operation, asked.version, asked.reason)
+
+
 def distinct(accesses: Sequence[WriteMemory]) -> tuple[WriteMemory, ...]:
     """Each access once, in order."""
     return tuple(dict.fromkeys(accesses))
@@ -156,6 +178,10 @@ def _edit(one: OneEdit, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
     if operation is None:
         words = ", ".join(MemoryOperation)
         raise ToolInputError(f"`{place}operation` is missing; give one of {words}.")
+    if operation in REVERTING:
+        raise ToolInputError(f"`{place}operation` is {operation}, which needs a call of its own.")
+    if asked.version is not None:
+        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}; leave it out.")
     if not label.strip():
         raise ToolInputError(f"`{place}label` is missing; give the block's label.")
     edit = MemoryEdit(
