@@ -23,6 +23,7 @@ def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeR
         agent_capabilities=schema.AgentCapabilities(
             load_session=True,
             prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
+            mcp_capabilities=schema.McpCapabilities(http=True, sse=True),
             session_capabilities=schema.SessionCapabilities(
                 list=flag, delete=flag, additional_directories=flag, resume=flag, close=flag
             ),

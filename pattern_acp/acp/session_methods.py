@@ -10,6 +10,7 @@ from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import parts_of
 from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
+from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.jsonrpc.messages import RequestId
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 COMMANDS_DELAY = 0.075
 """Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""
+
+SERVERS_SECONDS = 90.0
+"""Longest that a session's commands wait for the prompts of its MCP servers."""
 
 
 class SessionMethods:
@@ -38,7 +42,7 @@ class SessionMethods:
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new. Nothing is sent about the session before its answer."""
-        opening = Opening(request.cwd, request.additional_directories, server_names(request.mcp_servers))
+        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
         session = await self._sessions.create(opening)
         self._announce_later(session, context)
         options = session.options()
@@ -128,7 +132,7 @@ class SessionMethods:
         session, ticket = registered
         try:
             if session.session_id not in self._announced:
-                await self._client.view(session.session_id).show_commands()
+                await self._client.view(session.session_id).show_commands(session.mcp.commands())
                 self._announced.add(session.session_id)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
@@ -147,10 +151,16 @@ class SessionMethods:
         async def announce() -> None:
             self.answered.set()
             await anyio.sleep(COMMANDS_DELAY)
-            if self._sessions.find(session.session_id) is session:
-                await self._client.view(session.session_id).show_commands()
+            await self._show_commands(session)
+            await session.mcp.servers.wait_settled(SERVERS_SECONDS)
+            if session.mcp.commands():
+                await self._show_commands(session)
 
         context.after_response(announce)
+
+    async def _show_commands(self, session: Session) -> None:
+        if self._sessions.find(session.session_id) is session:
+            await self._client.view(session.session_id).show_commands(session.mcp.commands())
 
     def _forget(self, request: schema.SessionRequest) -> None:
         session_id = SessionId(request.session_id)
@@ -161,7 +171,7 @@ class SessionMethods:
 
 def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
     """What the client says when it opens a recorded session."""
-    return Opening(request.cwd, request.additional_directories, server_names(request.mcp_servers))
+    return Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
 
 
 def opened(session: Session) -> schema.OpenedSessionResponse:
@@ -170,6 +180,17 @@ def opened(session: Session) -> schema.OpenedSessionResponse:
     return schema.OpenedSessionResponse(modes=mode_state(options), config_options=config_options(options))
 
 
-def server_names(servers: Sequence[schema.McpServer]) -> tuple[str, ...]:
-    """The names of MCP servers that the client passed."""
-    return tuple(server.name for server in servers)
+def servers_of(servers: Sequence[schema.McpServer]) -> tuple[McpServerSettings, ...]:
+    """The MCP servers that the client passed, also those that cannot work: the session reports them."""
+    return tuple(
+        McpServerSettings(
+            server.name,
+            server.type,
+            server.command,
+            server.args,
+            {item.name: item.value for item in server.env if item.name},
+            server.url,
+            {item.name: item.value for item in server.headers if item.name},
+        )
+        for server in servers
+    )

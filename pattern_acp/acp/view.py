@@ -19,6 +19,7 @@ from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.session.commands import COMMANDS
+from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.turn.events import (
     TerminalEnded,
@@ -92,9 +93,9 @@ class EditorView:
         """Tell the complete options, for clients that read those."""
         await self._send(schema.ConfigOptionUpdate(config_options=config_options(options)))
 
-    async def show_commands(self) -> None:
-        """Tell the slash commands."""
-        await self._send(schema.AvailableCommandsUpdate(available_commands=available_commands()))
+    async def show_commands(self, more: Sequence[ServerCommand] = ()) -> None:
+        """Tell the slash commands, and with them the prompts of MCP servers."""
+        await self._send(schema.AvailableCommandsUpdate(available_commands=available_commands(more)))
 
     async def settle(self) -> None:
         """See `SessionView.settle`."""
@@ -143,7 +144,7 @@ class EditorView:
         )
 
 
-def available_commands() -> tuple[schema.AvailableCommand, ...]:
+def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.AvailableCommand, ...]:
     """The slash commands for the wire."""
     return tuple(
         schema.AvailableCommand(
@@ -151,5 +152,5 @@ def available_commands() -> tuple[schema.AvailableCommand, ...]:
             description=spec.description,
             input=schema.CommandInput(hint=spec.hint) if spec.hint else None,
         )
-        for spec in COMMANDS.values()
+        for spec in (*COMMANDS.values(), *more)
     )

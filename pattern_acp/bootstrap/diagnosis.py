@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -19,12 +20,15 @@ from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.config.settings import McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.host import problem_of
+from pattern_acp.mcp_servers.program import find_command
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
@@ -72,6 +76,7 @@ async def diagnose(process: Process, database: Database | None = None, indexer: 
     findings = [*_versions(), *_files(process), *_settings(process), _persona(process), _grammar(), _ripgrep()]
     findings += await _database_findings(process, database)
     findings.append(await _meaning(process, indexer))
+    findings += await anyio.to_thread.run_sync(_servers, process)
     findings += await _provider_findings(process)
     return Diagnosis(tuple(findings))
 
@@ -144,6 +149,24 @@ def _persona(process: Process) -> Finding:
         return Finding("Persona", Health.OK, f"{name}, the built-in prompt")
     detail = f"{path} does not exist, so {name} has the built-in prompt."
     return Finding("Persona", Health.NOTE, detail, "Write that file, or correct the name.")
+
+
+def _servers(process: Process) -> list[Finding]:
+    """The MCP servers of the person's file. They are not started: that may take long."""
+    return [_server(process, settings) for settings in process.loaded.settings.mcp_servers.values()]
+
+
+def _server(process: Process, settings: McpServerSettings) -> Finding:
+    name = f"MCP server {settings.name}"
+    if problem := problem_of(settings):
+        return Finding(name, Health.NOTE, problem, "Correct its table in config.toml.")
+    if settings.transport != "stdio":
+        return Finding(name, Health.OK, f"{settings.transport} at {urlsplit(settings.url).hostname} (not asked now)")
+    try:
+        found = find_command(settings.command, str(process.loaded.paths.config), process.environ)
+    except ServerError as error:
+        return Finding(name, Health.NOTE, error.sentence, "Install it, or correct its table in config.toml.")
+    return Finding(name, Health.OK, f"{found} (not started now)")
 
 
 def _grammar() -> Finding:

@@ -19,10 +19,14 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.mcp_servers.host import ServerHost
+from pattern_acp.mcp_servers.server import Means
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
+from pattern_acp.workspace.process_groups import end_group
+from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
         ):
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
+            shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
@@ -82,6 +87,13 @@ def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMea
     """What children and scripts may use. Keys are kept from children: commands are the model's."""
     secret = {provider.api_key_env for provider in settings.providers.values() if provider.api_key_env}
     return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
+
+
+def server_means(means: LocalMeans) -> Means:
+    """What MCP servers are started with: the whole environment but our keys, since they are the person's choice."""
+    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
+    environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
+    return Means(environment, end_group)
 
 
 def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:

@@ -283,6 +283,17 @@ CREATE TABLE grants (
 
 CREATE INDEX grants_by_session ON grants (session_id);
 
+CREATE TABLE mcp_pins (
+    server TEXT NOT NULL,                -- name of an MCP server
+    identity TEXT NOT NULL,              -- SHA-256 of its transport, program and arguments, or address
+    tool TEXT NOT NULL,                  -- in the server's own words
+    digest TEXT NOT NULL,                -- SHA-256 of the definition
+    definition TEXT NOT NULL,            -- name, description and schema that the person agreed to
+    pinned_ms INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL REFERENCES events (seq),
+    PRIMARY KEY (server, identity, tool)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,

@@ -256,6 +256,24 @@ class GrantStored:
     call_id: ToolCallId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PinnedTool:
+    """A tool of an MCP server as the person agreed to it: `definition` is its name, description and schema as text."""
+
+    name: str
+    digest: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerToolsPinned:
+    """The person agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
+
+    server: str
+    identity: str
+    tools: tuple[PinnedTool, ...]
+
+
 Event: TypeAlias = (
     SessionCreated
     | SessionOpened
@@ -288,4 +306,5 @@ Event: TypeAlias = (
     | EntryArchived
     | EntryVerified
     | GrantStored
+    | ServerToolsPinned
 )

@@ -57,6 +57,7 @@ def item_of(event: Event) -> str:
             | events.SessionClosed()
             | events.SessionDeleted()
             | events.InstructionsCompiled()
+            | events.ServerToolsPinned()
         ):
             return ""
         case _:

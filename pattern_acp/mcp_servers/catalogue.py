@@ -77,6 +77,8 @@ class Catalogue:
     prompts: tuple[RemotePrompt, ...] = ()
     resources: tuple[RemoteResource, ...] = ()
     instructions: str = ""
+    may_change: bool = False
+    """Whether the server says that its tools may change while it runs."""
 
     def tool(self, name: str) -> RemoteTool | None:
         """The tool of this name."""

@@ -66,6 +66,7 @@ class McpConnection:
             tuple(prompt_of(prompt) for prompt in prompts),
             tuple(resource_of(resource) for resource in resources),
             self._session.instructions or "",
+            may_change=offered.tools is not None and offered.tools.list_changed is True,
         )
 
     async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:

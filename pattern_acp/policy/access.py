@@ -63,8 +63,24 @@ class WriteMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class CallServer:
+    """Use an MCP server: one of its tools, or its resources.
+
+    `definition` is a hash of what the person would agree to: the program or address behind the server, and the tool as
+    it is described now. `news` says in a sentence what the person has not agreed to so far; empty for what they know.
+    """
+
+    server: str
+    tool: str
+    definition: str = ""
+    read_only: bool = False
+    """By the server's own word, which is worth a question and no more."""
+    news: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NoEffect:
     """Nothing outside the conversation, such as a plan."""
 
 
-Access: TypeAlias = ReadPath | WritePath | RunCommand | ReadMemory | WriteMemory | NoEffect
+Access: TypeAlias = ReadPath | WritePath | RunCommand | ReadMemory | WriteMemory | CallServer | NoEffect

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.policy.access import Access, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.access import Access, CallServer, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
@@ -43,6 +43,8 @@ def any_covers(
             return _covers_command(allowances, access, roots, resolve)
         case WriteMemory():
             return any(_is_block(grant, access) for grant in allowances)
+        case CallServer():
+            return any(_is_server_tool(grant, access) for grant in allowances)
         case _:
             return False
 
@@ -60,6 +62,10 @@ def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) ->
             return _forbids_command(grant, access, resolve)
         case WriteMemory():
             return _is_block(grant, access)
+        case CallServer():
+            # A refusal outlives a new description of the tool, which the server chooses.
+            is_meant = _words(grant.pattern)[:2] == (access.server, access.tool)
+            return grant.kind is GrantKind.SERVER_TOOL and is_meant
         case _:
             return False
 
@@ -67,6 +73,11 @@ def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) ->
 def memory_pattern(access: WriteMemory) -> str:
     """The pattern of a `memory_block` grant for this access."""
     return json.dumps([access.scope, access.owner, access.label], ensure_ascii=False)
+
+
+def server_pattern(access: CallServer) -> str:
+    """The pattern of a `server_tool` grant for this access."""
+    return json.dumps([access.server, access.tool, access.definition], ensure_ascii=False)
 
 
 def exact_pattern(access: RunCommand) -> str:
@@ -81,6 +92,10 @@ def prefix_pattern(words: Sequence[str], cwd: str, resolve: Resolver | None) -> 
 
 def _is_block(grant: Grant, access: WriteMemory) -> bool:
     return grant.kind is GrantKind.MEMORY_BLOCK and grant.pattern == memory_pattern(access)
+
+
+def _is_server_tool(grant: Grant, access: CallServer) -> bool:
+    return grant.kind is GrantKind.SERVER_TOOL and grant.pattern == server_pattern(access)
 
 
 def _program(word: str, cwd: str, resolve: Resolver | None) -> str:

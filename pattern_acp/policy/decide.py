@@ -10,6 +10,7 @@ from typing import assert_never
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.access import (
     Access,
+    CallServer,
     NoEffect,
     ReadMemory,
     ReadPath,
@@ -26,7 +27,7 @@ from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
-from pattern_acp.policy.scopes import command_scopes, edit_scopes, memory_scopes, read_scopes
+from pattern_acp.policy.scopes import command_scopes, edit_scopes, memory_scopes, read_scopes, server_scopes
 
 __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
@@ -61,6 +62,10 @@ def decide(
     a question, unless the block's permission wants the person's consent (issue 3 section 1). In `plan` it is denied
     all the same, since that mode promises that nothing is different afterwards.
 
+    What an MCP server does cannot be seen from here: its tools ask in `ask` and `edit`, and in `plan` where the server
+    calls them read-only; others are denied there. `auto` asks for what the person has not agreed to so far: a server's
+    first use, and tools that were added or changed since (issue 4 section 1).
+
     Args:
         accesses: all that the call wants to touch; none at all is taken for no effect.
         mode: the session's mode.
@@ -92,6 +97,8 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
             return _decide_write(access, situation)
         case RunCommand():
             return _decide_command(access, situation)
+        case CallServer():
+            return _decide_server(access, situation)
         case _:
             assert_never(access)
 
@@ -153,6 +160,21 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
         return Decision(Verdict.ALLOW, "auto_mode", "Mode `auto` runs commands inside the folders of this session.")
     rule, reason = objection or ("command", f"It runs a command, and mode `{mode}` asks before each one.")
     return Decision(Verdict.ASK, rule, reason, command_scopes(access, roots, resolve))
+
+
+def _decide_server(access: CallServer, situation: _Situation) -> Decision:
+    mode = situation.mode
+    if mode is Mode.PLAN and not access.read_only:
+        return Decision(Verdict.DENY, "plan_mode", "Plan mode uses only tools that their MCP server calls read-only.")
+    if any_covers(situation.grants, access, roots=situation.roots):
+        return Decision(Verdict.ALLOW, "allowed_before", "You allowed this tool for this session.")
+    scopes = server_scopes(access)
+    if access.news:
+        return Decision(Verdict.ASK, "server_news", access.news, scopes)
+    if mode is Mode.AUTO:
+        return Decision(Verdict.ALLOW, "auto_mode", "Mode `auto` uses tools of MCP servers that you agreed to.")
+    reason = f"It uses the MCP server {_quoted(access.server)}, and mode `{mode}` asks before each use."
+    return Decision(Verdict.ASK, "server_tool", reason, scopes)
 
 
 def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:

@@ -41,6 +41,7 @@ class GrantScope:
     - `exact_command`: JSON list of the folder and the whole line, since one line means another thing elsewhere.
     - `edit_folder`, `read_folder`: a resolved folder and all below it, or one resolved file.
     - `memory_block`: JSON list of a block's scope, owner and label.
+    - `server_tool`: JSON list of an MCP server, its tool, and the hash of what was agreed to.
     """
 
     kind: str

@@ -31,6 +31,7 @@ class GrantKind(StrEnum):
     EDIT_FOLDER = "edit_folder"
     READ_FOLDER = "read_folder"
     MEMORY_BLOCK = "memory_block"
+    SERVER_TOOL = "server_tool"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Owns: how far an always reaches, and the text that says so. Must not know: modes
 
 from collections.abc import Sequence
 
-from pattern_acp.policy.access import ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.access import CallServer, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import Feature
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.covers import (
@@ -15,6 +15,7 @@ from pattern_acp.policy.covers import (
     is_plain,
     memory_pattern,
     prefix_pattern,
+    server_pattern,
 )
 from pattern_acp.policy.decision import GrantScope
 from pattern_acp.policy.destructive import destructive_reason
@@ -86,6 +87,12 @@ def memory_scopes(access: WriteMemory) -> tuple[GrantScope, ...]:
     """Writes to this one block."""
     label = allow_label("writes to", _code(access.label, _FOLDER_LENGTH))
     return (GrantScope(GrantKind.MEMORY_BLOCK, memory_pattern(access), label),)
+
+
+def server_scopes(access: CallServer) -> tuple[GrantScope, ...]:
+    """This one tool of the server, as it is now."""
+    label = allow_label("", _code(access.tool, _PREFIX_LENGTH))
+    return (GrantScope(GrantKind.SERVER_TOOL, server_pattern(access), label),)
 
 
 def allow_label(what: str, shown: str) -> str:

@@ -90,6 +90,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
+        *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
     ]
     lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]
     lines += [f"\n> {problem}" for problem in shared.problems]
@@ -135,6 +136,12 @@ async def run_model(session: "Session", argument: str) -> str:
     return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
 
 
+async def run_mcp(session: "Session", argument: str) -> str:
+    """List the MCP servers."""
+    del argument
+    return session.mcp.report()
+
+
 async def run_doctor(session: "Session", argument: str) -> str:
     """Check what this agent needs."""
     del argument
@@ -164,6 +171,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
         CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),
     )
 }

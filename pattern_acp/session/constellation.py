@@ -12,6 +12,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.leases import Holder
+from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
@@ -73,6 +74,8 @@ class Constellation:
     """Lets searches go by meaning; None: by words alone."""
     template_folder: Path | None = None
     """The person's own templates of memory blocks."""
+    servers: ServerHost | None = None
+    """Runs MCP servers of sessions; None: there are none."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

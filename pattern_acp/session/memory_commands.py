@@ -93,8 +93,9 @@ async def _help(session: "Session", argument: str) -> str:
 
 async def _list(session: "Session", argument: str) -> str:
     del argument
+    healed = await _reverts(session).heal()
     history = _history(session)
-    return markdown.list_table(await history.blocks(), await history.deleted())
+    return markdown.list_table(await history.blocks(), await history.deleted(), healed)
 
 
 async def _show(session: "Session", argument: str) -> str:

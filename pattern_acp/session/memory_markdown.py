@@ -29,8 +29,8 @@ _WHO = {
 }
 
 
-def list_table(blocks: Sequence[Listed], deleted: Sequence[Block]) -> str:
-    """All blocks with size, limit, last change, and how each begins."""
+def list_table(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> str:
+    """All blocks with size, limit, last change, and how each begins; and those that were damaged and mended."""
     rows = [
         (
             f"`{one.label}`",
@@ -42,6 +42,7 @@ def list_table(blocks: Sequence[Listed], deleted: Sequence[Block]) -> str:
         for one in blocks
     ]
     parts = [table(("Block", "Of", "Characters", "Last change", "Begins"), rows)]
+    parts += [f"> {healed_note(label)}" for label in healed]
     if deleted:
         names = ", ".join(f"`{block.key.label}` ({when(block.updated_ms)})" for block in deleted)
         parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
@@ -150,6 +151,11 @@ def forgotten_notes(report: ForgottenReport) -> tuple[str, ...]:
             "other editors, then forget once more."
         )
     return tuple(notes)
+
+
+def healed_note(label: str) -> str:
+    """That a block was damaged and mended."""
+    return f"What was stored of `{label}` was damaged; it was mended from its archive and its updates."
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

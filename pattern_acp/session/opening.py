@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import McpServerSettings, Settings
 from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
 from pattern_acp.context.memory_notices import last_shown
@@ -23,6 +23,7 @@ from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
+from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
@@ -31,9 +32,11 @@ from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
+from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
+from pattern_acp.tools.mcp_toolbox import McpToolbox
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
@@ -50,8 +53,8 @@ class Opening:
 
     cwd: str
     additional_directories: tuple[str, ...] = ()
-    servers: tuple[str, ...] = ()
-    """Names of MCP servers that the client passed."""
+    servers: tuple[McpServerSettings, ...] = ()
+    """MCP servers that the client passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,9 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         policy=PolicyState(mode, place.roots),
         system=system,
         settings=place.settings,
-        notices=[*place.problems, *notices, *server_notices(opening)],
+        notices=[*place.problems, *notices],
     )
-    return _session(shared, client, state)
+    return _session(shared, client, state, opening)
 
 
 async def reopen_session(
@@ -143,9 +146,9 @@ async def reopen_session(
         history=history_of(events),
         shown=last_shown(events),
         cost=cost_of_session(events),
-        notices=[*place.problems, *notices, *server_notices(opening)],
+        notices=[*place.problems, *notices],
     )
-    return _session(shared, client, state), events
+    return _session(shared, client, state, opening), events
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
@@ -167,7 +170,7 @@ def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: 
     return _Reopened(row, events, tuple(load_grants(tx, session_id)))
 
 
-def _session(shared: Constellation, client: Client, state: SessionState) -> Session:
+def _session(shared: Constellation, client: Client, state: SessionState, opening: Opening) -> Session:
     owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
         *(
@@ -194,7 +197,15 @@ def _session(shared: Constellation, client: Client, state: SessionState) -> Sess
         clock=shared.clock,
         projections=(projections.apply,),
     )
-    return Session(shared, state, client, memory, sink)
+    return Session(shared, state, client, memory, sink, _servers(shared, opening, sink))
+
+
+def _servers(shared: Constellation, opening: Opening, sink: JournalSink) -> SessionMcp:
+    """The session's MCP servers, started in the background."""
+    host = shared.servers
+    servers = host.open(opening.servers, opening.cwd) if host is not None else SessionServers(())
+    own = [tool.spec.name for tool in shared.tools]
+    return SessionMcp(servers, McpToolbox(servers, RecordedAgreements(shared.database, sink), own))
 
 
 def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:
@@ -304,11 +315,3 @@ def cost_of_session(events: Sequence[Event]) -> Cost | None:
         if isinstance(event, UsageReported) and event.cost is not None:
             return event.cost
     return None
-
-
-def server_notices(opening: Opening) -> list[str]:
-    """What the person is told of MCP servers: they are named, and never fail a session."""
-    if not opening.servers:
-        return []
-    names = ", ".join(opening.servers)
-    return [f"This version does not connect to MCP servers yet; not used: {names}."]

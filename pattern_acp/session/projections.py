@@ -9,12 +9,14 @@ from pattern_acp.journal.events import (
     Event,
     GrantStored,
     MessageRecorded,
+    ServerToolsPinned,
     SessionConfigured,
     SessionTitled,
     ToolCallStarted,
     TurnEnded,
     TurnStarted,
 )
+from pattern_acp.mcp_servers.pins import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
@@ -50,6 +52,8 @@ class SessionProjections:
                 sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
             case GrantStored(effect, kind, pattern):
                 store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
+            case ServerToolsPinned():
+                _pin(tx, fact.event, now, seq)
             case event:
                 self._move_cursor(tx, event, now, seq)
 
@@ -73,3 +77,9 @@ class SessionProjections:
                 at_ms=now,
                 seq=seq,
             )
+
+
+def _pin(tx: Transaction, event: ServerToolsPinned, now: int, seq: int) -> None:
+    for tool in event.tools:
+        pin = Pin(tool.name, tool.digest, tool.definition)
+        store_pin(tx, event.server, event.identity, pin, seq=seq, at_ms=now)

@@ -21,6 +21,7 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
@@ -61,6 +62,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
         CredentialsError: the key is missing or was refused; editors then offer to sign in.
     """
     await exchange_files(session)
+    session.state.notices.extend(await session.mcp.get_ready())
     await show_notices(session, turn_id)
     try:
         return await _run_loop(session, turn_id)
@@ -103,7 +105,8 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     session.state.model = info
     gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
-    runner = ToolRunner(shared.tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
+    tools = (*shared.tools, *session.mcp.toolbox.callable())
+    runner = ToolRunner(tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
 
     recalled = await _before_turn(session, turn_id)
 
@@ -178,7 +181,7 @@ async def _build(
         history=history,
         # All of it stands in the history, unless it could not be read when this turn began.
         memory=(*(memory if session.state.shown is None else ()), *changes, *recalled),
-        notes=mode_notes(session.state.policy.mode),
+        notes=(*mode_notes(session.state.policy.mode), *session.mcp.toolbox.notes()),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
     )
 
@@ -191,9 +194,10 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
 
 
 def offered_tools(session: "Session") -> tuple[Tool, ...]:
-    """The tools of this session's mode."""
+    """The tools of this session's mode, those of MCP servers last."""
     plan = session.state.policy.mode is Mode.PLAN
-    return offered(session.constellation.tools, mode_is_plan=plan)
+    own = offered(session.constellation.tools, mode_is_plan=plan)
+    return (*own, *session.mcp.toolbox.offered(mode_is_plan=plan))
 
 
 def stable_part(session: "Session") -> Stable:
@@ -211,6 +215,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         files=session.workbench.files,
         terminal=session.workbench.terminal,
         memory=session.memory,
+        history=agent_history(session, turn_id),
         read_fingerprints=session.state.fingerprints,
         result_limit=session.state.settings.turn.tool_result_chars,
     )

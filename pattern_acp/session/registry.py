@@ -112,8 +112,10 @@ class Sessions:
         if session is None:
             return
         session.cancel()
+        session.mcp.servers.close()
         with anyio.move_on_after(CLOSE_SECONDS):
             await session.wait_until_idle()
+        await session.mcp.servers.wait_closed()
         await self._write_quietly(session.session_id, SessionClosed(), self._release)
 
     async def delete(self, session_id: str) -> None:
@@ -125,6 +127,7 @@ class Sessions:
         """Cancel every turn and wait a bounded time for their ends; before shutdown."""
         for session in self._open.values():
             session.cancel()
+            session.mcp.servers.close()
         with anyio.move_on_after(CLOSE_SECONDS):
             for session in tuple(self._open.values()):
                 await session.wait_until_idle()
@@ -142,6 +145,8 @@ class Sessions:
             if already is not None:
                 self._open[already.session_id] = already
             raise
+        if already is not None:
+            already.mcp.servers.close()
         self._open[session.session_id] = session
         return session, events
 

@@ -17,12 +17,14 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import MemoryShown, SessionConfigured, SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
@@ -107,12 +109,14 @@ class Session:
         client: Client,
         memory: SessionMemory,
         sink: JournalSink,
+        mcp: SessionMcp,
     ) -> None:
         self.constellation = constellation
         self.state = state
         self.memory = memory.persona
         self.person_memory = memory.person
         self.sink = sink
+        self.mcp = mcp
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)
@@ -185,8 +189,11 @@ class Session:
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
             await prompting.close_unfinished(self)
+            refusal = await self._expand(turn)
             await self._record_start(turn)
-            if turn.command is not None:
+            if refusal is not None:
+                end = refusal
+            elif turn.command is not None:
                 end = await prompting.run_command(self, turn_id, turn.command)
             else:
                 self.state.history.append(turn.message)
@@ -204,6 +211,16 @@ class Session:
             # Also before an error: nothing may follow the answer.
             await self.view.settle()
         return end
+
+    async def _expand(self, turn: "_Turn") -> TurnEnd | None:
+        """Fill in a prompt of an MCP server that the person chose; the turn's end when the server does not give it."""
+        try:
+            turn.message = await self.mcp.expanded(turn.message)
+        except ServerError as error:
+            # Recorded like a command of ours, which the model does not see.
+            turn.command = Command(turn.message.text.strip().split()[0].lstrip("/"), "")
+            return TurnEnd(StopReason.END_TURN, error.sentence)
+        return None
 
     async def _record_start(self, turn: "_Turn") -> None:
         turn.started = True

@@ -24,6 +24,8 @@ from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.mcp_servers.host import ServerHost
+from pattern_acp.mcp_servers.server import Means
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Constellation, Models
@@ -33,6 +35,7 @@ from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.models import FakeModels, fake_model
 from pattern_acp.testing.official_schema import kept_schema
 from pattern_acp.tools.registry import default_tools
+from pattern_acp.workspace.process_groups import end_group
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
@@ -135,6 +138,8 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
+                server_means = Means(means.environment, end_group)
+                shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)

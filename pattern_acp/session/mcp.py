@@ -1,0 +1,194 @@
+"""What a session does with its MCP servers.
+
+Owns: waiting for them before the first prompt, what the person is told of them, what was agreed to, and their prompts
+as slash commands. Must not know: how servers are started or called.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, ResourcePart, TextPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import PinnedTool, ServerToolsPinned
+from pattern_acp.mcp_servers.catalogue import RemotePrompt, RemoteTool
+from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.mcp_servers.names import clean
+from pattern_acp.mcp_servers.pins import Pin, load_pins, pin_of
+from pattern_acp.mcp_servers.server import Server, ServerState
+from pattern_acp.tools.mcp_toolbox import McpToolbox
+from pattern_acp.tools.text_limits import one_line, plural
+from pattern_acp.turn.sink import Fact, TurnSink
+
+FIRST_PROMPT_SECONDS = 3.0
+"""Longest that the first prompt waits for servers (issue 4, section 1; peers took up to 192 s, copilot-cli#4678)."""
+
+TOOLS_SHOWN = 20
+"""Tools of one server that /mcp names."""
+
+_COMMAND = re.compile(r"/([a-zA-Z0-9_-]+):([a-zA-Z0-9_-]+)(?:\s+(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """A server's prompt as a slash command, as it is advertised."""
+
+    name: str
+    description: str
+    hint: str
+
+
+class RecordedAgreements:
+    """`tools.mcp_tools.Agreements` in the constellation: they outlive the session, unlike what is allowed always."""
+
+    def __init__(self, database: Database, sink: TurnSink) -> None:
+        self._database = database
+        self._sink = sink
+
+    async def known(self, server: Server) -> Mapping[str, Pin]:
+        """See `Agreements.known`."""
+        return await self._database.read(lambda tx: load_pins(tx, server.name, server.identity))
+
+    async def agree(self, server: Server, tools: Sequence[RemoteTool]) -> None:
+        """See `Agreements.agree`."""
+        pins = [pin_of(tool) for tool in tools]
+        pinned = tuple(PinnedTool(pin.tool, pin.digest, pin.definition) for pin in pins)
+        event = ServerToolsPinned(server.name, server.identity, pinned)
+        await self._sink.record(Fact(event, Actor.HUMAN, Origin.PERSON))
+
+
+class SessionMcp:
+    """The servers of one session."""
+
+    def __init__(self, servers: SessionServers, toolbox: McpToolbox) -> None:
+        self.servers = servers
+        self.toolbox = toolbox
+        self._told: set[str] = set()
+        """Servers that the person was told are not used."""
+        self._restarts_told = 0
+
+    async def get_ready(self) -> tuple[str, ...]:
+        """What the person should be told before this turn; the first time, wait for servers and fix the prompt's tools.
+
+        One sentence names all that are missing, so that nobody wonders where a tool is.
+        """
+        if self.toolbox.is_fixed:
+            return self._news()
+        await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
+        self.toolbox.fix()
+        missing = [f"{server.name} ({self._why(server)})" for server in self.servers.servers if not is_ready(server)]
+        return (f"MCP servers that are missing: {', '.join(missing)}. /mcp shows all.",) if missing else ()
+
+    def _why(self, server: Server) -> str:
+        if server.state is not ServerState.FAILED:
+            return "not ready yet"
+        self._told.add(server.name)
+        return server.problem
+
+    def _news(self) -> tuple[str, ...]:
+        news: list[str] = []
+        restarts = sum(server.restarts for server in self.servers.servers)
+        again = [server.name for server in self.servers.ready if server.restarts]
+        if restarts > self._restarts_told and again:
+            news.append(f"MCP servers that ended and were started again: {', '.join(again)}.")
+            self._restarts_told = restarts
+        failed = [server for server in self.servers.servers if server.state is ServerState.FAILED]
+        fresh = [f"{server.name} ({self._why(server)})" for server in failed if server.name not in self._told]
+        if fresh:
+            news.append(f"MCP servers that are not used any more: {', '.join(fresh)}.")
+        return tuple(news)
+
+    def commands(self) -> tuple[ServerCommand, ...]:
+        """The prompts of the servers that answer now."""
+        return tuple(
+            ServerCommand(name, one_line(prompt.description or prompt.name, 200), hint_of(prompt))
+            for name, (_, prompt) in self._prompts().items()
+        )
+
+    def _prompts(self) -> dict[str, tuple[Server, RemotePrompt]]:
+        return {
+            f"{clean(server.name, 24)}:{clean(prompt.name, 40)}": (server, prompt)
+            for server in self.servers.ready
+            for prompt in server.catalogue.prompts
+        }
+
+    async def expanded(self, message: Message) -> Message:
+        """The message with the text of the server's prompt that it names; any other message as it is.
+
+        The text comes as a resource: it is the server's, chosen by the person (invariant 8).
+
+        Raises:
+            ServerError: the server could not give it.
+        """
+        typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
+        match = _COMMAND.fullmatch(typed.strip())
+        if match is None or not self.servers.servers:
+            return message
+        await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
+        found = self._prompts().get(f"{match[1]}:{match[2]}")
+        if found is None:
+            return message
+        server, prompt = found
+        text = await server.prompt(prompt.name, arguments_of(prompt, match[3] or ""))
+        about = f"The person chose this prompt of the MCP server {server.name}:\n\n{text}"
+        resource = ResourcePart(f"mcp://{clean(server.name, 24)}/prompts/{clean(prompt.name, 40)}", prompt.name, about)
+        return replace(message, parts=(*message.parts, resource))
+
+    def summary(self) -> str:
+        """How many there are and how they are, for /status; empty when there are none."""
+        servers = self.servers.servers
+        counts = {state: sum(server.state is state for server in servers) for state in ServerState}
+        return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+
+    def report(self) -> str:
+        """All servers, their state and tools as Markdown, for /mcp."""
+        if not self.servers.servers:
+            return "This session has no MCP servers. Your editor passes them, or config.toml names them: docs/mcp.md."
+        lines = ["| Server | State | Offers |", "| --- | --- | --- |"]
+        lines += [row_of(server) for server in self.servers.servers]
+        for server in self.servers.ready:
+            names = [tool.spec.name for tool in self.toolbox.tools() if tool.server is server]
+            more = f" and {len(names) - TOOLS_SHOWN} more" if len(names) > TOOLS_SHOWN else ""
+            lines.append(f"\n**{server.name}**: " + ", ".join(f"`{name}`" for name in names[:TOOLS_SHOWN]) + more)
+        return "\n".join(lines)
+
+
+def is_ready(server: Server) -> bool:
+    """Whether it answers now."""
+    return server.state is ServerState.READY
+
+
+def row_of(server: Server) -> str:
+    """A server as a row of a table."""
+    state = server.state.value + (f": {server.problem}" if server.problem else "")
+    offered = server.catalogue
+    offers = [plural(len(offered.tools), "tool"), plural(len(offered.prompts), "prompt")]
+    offers.append(plural(len(offered.resources), "resource"))
+    shown = ", ".join(offers) if is_ready(server) else ""
+    cells = (server.name, f"{state} ({server.settings.transport})", shown)
+    return "| " + " | ".join(one_line(cell, 200).replace("|", "\\|") for cell in cells) + " |"
+
+
+def hint_of(prompt: RemotePrompt) -> str:
+    """What to type behind a prompt's command."""
+    return " ".join(
+        argument.name.upper() if argument.required else f"[{argument.name.upper()}]" for argument in prompt.arguments
+    )
+
+
+def arguments_of(prompt: RemotePrompt, typed: str) -> dict[str, str]:
+    """The arguments in their order; quotes keep words together, and the last one takes the rest."""
+    names = [argument.name for argument in prompt.arguments]
+    if not names or not typed.strip():
+        return {}
+    if len(names) == 1:
+        return {names[0]: typed.strip()}
+    try:
+        words = shlex.split(typed)
+    except ValueError:
+        words = typed.split()
+    head, rest = words[: len(names) - 1], words[len(names) - 1 :]
+    return dict(zip(names, [*head, *([" ".join(rest)] if rest else [])], strict=False))
