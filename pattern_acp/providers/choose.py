@@ -71,18 +71,30 @@ def _find_named(
 def _choose_default(
     settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer]
 ) -> ModelChoice:
+    silent = ""
     for provider in usable_providers(settings):
         model = _default_model(provider, _listed(provider, known, {}))
+        silent = silent or ("" if model else provider.name)
         if model:
             key = f"the key from {provider.api_key.source}" if provider.api_key else "the configuration"
             return ModelChoice(provider.name, model, f"{provider.name} is the first provider that is set up ({key}).")
     for server in local:
         model = _first_chat_model([listed.name for listed in server.models])
         if model:
-            return ModelChoice(
-                server.settings.name, model, f"{server.settings.name} runs on this machine and no provider is set up."
-            )
-    return ModelChoice("offline", "offline", "No provider is set up and no model server runs on this machine.")
+            name = server.settings.name
+            reason = f"{name} runs on this machine and no provider is set up."
+            return _instead_of(silent, ModelChoice(name, model, reason))
+    reason = "No provider is set up and no model server runs on this machine."
+    return _instead_of(silent, ModelChoice("offline", "offline", reason))
+
+
+def _instead_of(silent: str, choice: ModelChoice) -> ModelChoice:
+    """`choice`, made although the provider `silent` is set up: nobody knows a model of it."""
+    if not silent:
+        return choice
+    reason = f"{silent} is set up, but no model of it is known."
+    advice = f"Check its base_url, or name a model in {WHERE_TO_SET}; {choice.qualified} is used instead."
+    return replace(choice, reason=reason, problem=f"{silent} is set up, but its model list could not be read. {advice}")
 
 
 def usable_providers(settings: Settings) -> Iterator[ProviderSettings]:

@@ -50,6 +50,15 @@ def test_a_local_server_comes_after_every_provider_that_is_set_up():
     assert chosen(settings(ANTHROPIC), local=(OLLAMA,)).provider == "anthropic"
 
 
+def test_a_provider_that_is_set_up_and_names_no_model_is_told_of():
+    for choice in (chosen(settings(OPEN)), chosen(settings(OPEN), local=(OLLAMA,))):
+        assert choice.provider != "open"
+        assert "open is set up" in choice.reason
+        assert "base_url" in choice.problem
+        assert f"{choice.qualified} is used instead" in choice.problem
+    assert not chosen(settings(OPEN, ANTHROPIC)).problem
+
+
 def test_a_fetched_list_decides_which_model_is_the_default():
     assert chosen(settings(ANTHROPIC), {"anthropic": ("claude-opus-9",)}).model == "claude-opus-9"
     assert chosen(settings(OPENAI), {"openai": ("whisper-1", "gpt-6.2-sol", "gpt-5.2")}).model == "gpt-5.2"
