@@ -52,6 +52,15 @@ async def test_a_free_session_is_taken_and_taken_again_by_its_holder():
         assert not await take(constellation, ONE, 20)
 
 
+async def test_taking_a_session_again_renews_its_lease():
+    async with temporary_constellation() as constellation:
+        await prepared(constellation)
+        await take(constellation, ELSEWHERE, 10)
+        await take(constellation, ELSEWHERE, 10 + STALE_MS)
+        with pytest.raises(LeaseHeldError):
+            await take(constellation, ONE, 20 + STALE_MS)
+
+
 async def test_a_session_in_use_is_refused_with_who_holds_it_since_when():
     async with temporary_constellation() as constellation:
         await prepared(constellation)

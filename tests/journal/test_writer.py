@@ -6,7 +6,7 @@ import pytest
 
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.errors import ConstraintError
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.canonical import JsonObject, canonical_json
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -50,6 +50,28 @@ async def test_streams_are_numbered_apart_and_ordered_together():
         assert await constellation.database.write(write) == [(1, 1), (2, 2), (3, 1)]
         later = await constellation.database.read(lambda tx: read_stream(tx, "one", after=1))
         assert [entry.event for entry in later] == [events.SessionTitled("b")]
+
+
+@pytest.mark.parametrize(
+    ("extra", "encodings"), [(0, []), (1, ["zlib"])], ids=["as long as a row may be", "one byte longer"]
+)
+async def test_a_payload_leaves_its_row_when_it_is_too_long(extra: int, encodings: list[str]):
+    length = INLINE_BYTES - len(canonical_json({"title": ""})) + extra
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(lambda tx: add(tx, events.SessionTitled("x" * length)))
+        rows = await constellation.database.read(lambda tx: tx.all("SELECT encoding FROM blobs"))
+    assert [row[0] for row in rows] == encodings
+
+
+async def test_what_cannot_be_packed_smaller_is_kept_as_it_is():
+    # A lone surrogate does not fit into SQLite's text, and so few bytes only grow when they are packed.
+    event = events.SessionTitled("\ud800")
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(lambda tx: add(tx, event))
+        rows = await constellation.database.read(lambda tx: tx.all("SELECT encoding FROM blobs"))
+        read = await constellation.database.read(lambda tx: read_stream(tx, "s"))
+    assert [row[0] for row in rows] == ["raw"]
+    assert [entry.event for entry in read] == [event]
 
 
 async def test_the_hashes_are_what_the_description_says():
