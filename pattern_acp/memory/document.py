@@ -45,12 +45,14 @@ class BlockDocument:
     write would make documents twice as large and writes slower.
     """
 
-    __slots__ = ("_document", "_name", "_schema", "_text")
+    __slots__ = ("_document", "_name", "_schema", "_shown", "_text")
 
     def __init__(self, name: str, peer: int, schema: BlockSchema = TEXT) -> None:
         """An empty document; `name` is what errors call it."""
         self._name = name
         self._schema = schema
+        self._shown: str | None = None
+        """What it reads, until the next change: a log or a tree takes a while to write out."""
         with _refusals(name):
             self._document = loro.LoroDoc()
             self._document.peer_id = peer
@@ -88,8 +90,10 @@ class BlockDocument:
     @property
     def text(self) -> str:
         """What it reads now."""
-        with _refusals(self._name):
-            return _shown(self._document, self._schema)
+        if self._shown is None:
+            with _refusals(self._name):
+                self._shown = _shown(self._document, self._schema)
+        return self._shown
 
     @property
     def content(self) -> State:
@@ -118,6 +122,7 @@ class BlockDocument:
         if isinstance(planned, PlannedEdit) and not self.is_text:
             # The edit is of what the content reads as.
             planned = steps_between(self._schema, self.content, read(self._schema, planned.text))
+        self._shown = None
         with _refusals(self._name):
             if not isinstance(planned, PlannedEdit):
                 perform(self._document, planned)
@@ -136,6 +141,7 @@ class BlockDocument:
         Raises:
             BlockCorruptError: it is damaged, or builds on a change that this document does not have.
         """
+        self._shown = None
         with _damage(self._name):
             status = self._document.import_(update)
         if status.pending is not None:

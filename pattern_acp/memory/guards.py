@@ -14,7 +14,6 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.archive import same_text_hash
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.embeddings import cosine
 from pattern_acp.memory.errors import LimitExceededError
@@ -33,7 +32,7 @@ _TERMS_FOR_NEAR = 4
 """Words from which likeness counts: shorter texts are alike by chance, so only equal ones are repeats."""
 
 _LONGEST_WORDS = 3
-_MOST_ALIKE = 20
+_MOST_ALIKE = 50
 _SHOWN = 200
 _OLDEST = 3
 
@@ -96,17 +95,8 @@ def check_repeats(tx: Transaction, label: str, text: str, where: Passages) -> No
     Raises:
         DuplicateFoundError: shows the passage that says the same, and where it is.
     """
-    labels = dict(where.blocks)
-    text = storable(text)
-    known: dict[str, tuple[str, str]] = {}
-    for row in tx.all(_QUERIES["passages_of"], {"ids": json.dumps(list(labels))}):
-        existing = columns.text(row[1])
-        known.setdefault(same_text_hash(plain(existing)), (f"the block {labels[columns.text(row[0])]!r}", existing))
-    for passage in block_passages(text):
-        bare = plain(passage)
-        if not bare:
-            continue
-        same = known.get(same_text_hash(bare)) or _alike(tx, bare, labels, where.owners)
+    for passage in block_passages(storable(text)):
+        same = _same(tx, plain(passage), where)
         if same is not None:
             raise DuplicateFoundError(label, same[0], _cut(same[1]))
 
@@ -125,20 +115,21 @@ def plain(passage: str) -> str:
     return _SPACE.sub(" ", re.sub(r"^\s*(?:[-*+•]|\d+[.)])\s+", "", passage)).strip().rstrip(".")
 
 
-def _alike(tx: Transaction, passage: str, labels: dict[str, str], owners: Sequence[str]) -> tuple[str, str] | None:
+def _same(tx: Transaction, passage: str, where: Passages) -> tuple[str, str] | None:
+    """Where memory says the same, and the passage that does; only those with its telling words are compared."""
     terms = query_terms(passage)
-    if len(terms) < _TERMS_FOR_NEAR:
+    if not terms:
         return None
     longest = sorted(terms, key=len, reverse=True)[:_LONGEST_WORDS]
     match = " AND ".join(f'"{term}"' for term in longest)
-    asked = {"match": match, "owners": json.dumps(list(owners)), "limit": _MOST_ALIKE}
-    vector = None
-    for row in tx.all(_QUERIES["alike_passages"], asked):
+    labels = dict(where.blocks)
+    asked = {"match": match, "ids": json.dumps(list(labels)), "owners": json.dumps(list(where.owners))}
+    vector = hashed_vector(passage) if len(terms) >= _TERMS_FOR_NEAR else None
+    for row in tx.all(_QUERIES["alike_passages"], {**asked, "limit": _MOST_ALIKE}):
         kind, source, existing = (columns.text(value) for value in row)
-        if kind == "block" and source not in labels:
-            continue
-        vector = vector or hashed_vector(passage)
-        if cosine(vector, hashed_vector(plain(existing))) >= NEAR:
+        bare = plain(existing)
+        is_near = vector is not None and cosine(vector, hashed_vector(bare)) >= NEAR
+        if is_near or bare.casefold() == passage.casefold():
             return (f"the block {labels[source]!r}" if kind == "block" else f"the archival entry {source}"), existing
     return None
 

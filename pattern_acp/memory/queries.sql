@@ -83,19 +83,15 @@ WHERE source = :source
 ORDER BY at_ms, id
 LIMIT :limit;
 
--- name: passages_of
--- The passages of several blocks; the ids are a JSON list.
-SELECT e.source, e.text
-FROM json_each(:ids) AS wanted
-JOIN search_entries AS e ON e.source = wanted.value;
-
 -- name: alike_passages
 -- Passages of blocks and archival entries that have all of the words.
 SELECT e.kind, e.source, e.text
 FROM search_fts
 JOIN search_entries AS e ON e.id = search_fts.rowid
-WHERE search_fts MATCH :match AND e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN ('block', 'archival')
+WHERE search_fts MATCH :match AND (
+    (e.kind = 'block' AND e.source IN (SELECT value FROM json_each(:ids)))
+    OR (e.kind = 'archival' AND e.owner IN (SELECT value FROM json_each(:owners)))
+)
 LIMIT :limit;
 
 -- name: read_base
@@ -163,6 +159,13 @@ VALUES (
 UPDATE blocks
 SET deleted = :deleted, head_update = :number, updated_ms = :at_ms, last_seq = :seq
 WHERE id = :block_id AND head_update = :number - 1;
+
+-- name: heal_block
+-- A block whose stored parts were damaged, from its sound ones; nothing is written to it.
+UPDATE blocks
+SET text = :text, text_hash = :text_hash, base = :base, base_update = head_update, frontiers = :frontiers,
+    last_seq = :seq
+WHERE id = :block_id;
 
 -- name: read_reasons
 -- The reasons of all writes of a block.
@@ -240,9 +243,9 @@ WHERE source = :source;
 -- What was indexed last of one block, newest first.
 SELECT id, item, text
 FROM search_entries
-WHERE source = :source
-ORDER BY id DESC
-LIMIT 1000;
+WHERE owner = :owner AND kind = 'block' AND source = :source
+ORDER BY at_ms DESC, id DESC
+LIMIT :limit;
 
 -- name: insert_entry
 -- One passage for search.

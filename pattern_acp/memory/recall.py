@@ -26,6 +26,9 @@ from pattern_acp.memory.words import match_expression, names_identifier, query_t
 
 _QUERIES = load_queries("pattern_acp.memory")
 
+PASSAGES_OF_ENTRY = 12
+"""Passages that the longest entry of a log can have: 4,000 characters, and one more for every cut."""
+
 MessageKind: TypeAlias = Literal["user", "assistant"]
 """Whose message it was."""
 
@@ -87,19 +90,26 @@ def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int) -> None:
 
     Entries of a log that are shown no longer stay findable.
     """
-    is_log = isinstance(block.schema, LogSchema)
+    shown = block.schema.shown if isinstance(block.schema, LogSchema) else 0
+    is_log = shown > 0
     kept: dict[str, list[tuple[int, str]]] = {}
     # A log grows without bound, and only its newest entries can change.
-    read = _QUERIES["read_newest_entries"] if is_log else _QUERIES["read_entries"]
-    for row in tx.all(read, {"source": block.id}):
+    newest = {"owner": block.key.owner, "source": block.id, "limit": shown * PASSAGES_OF_ENTRY}
+    rows = (
+        tx.all(_QUERIES["read_newest_entries"], newest)
+        if is_log
+        else tx.all(_QUERIES["read_entries"], {"source": block.id})
+    )
+    for row in rows:
         kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
     oldest_shown = 0
     for number, text in enumerate(block_passages(_indexed_text(block)), start=1):
-        item = str(number)
+        # What is shown of a log moves on with every entry, so its passages keep the number they were born with.
+        item = f"{seq}.{number}" if is_log else str(number)
         if same := kept.get(text):
             entry, stored_item = same.pop()
             oldest_shown = oldest_shown or entry
-            if stored_item != item:
+            if stored_item != item and not is_log:
                 tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
         else:
             _insert(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
