@@ -12,8 +12,8 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.origin import Actor
-from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockRestored, Event
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.deletion import (
@@ -25,6 +25,7 @@ from pattern_acp.memory.deletion import (
 )
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
+from pattern_acp.memory.healing import find_damage, heal
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.merging import Conflict
@@ -146,6 +147,30 @@ class MemoryReverts:
             return self._store_mark(tx, mark, reason)
 
         return await self._database.write(write)
+
+    async def heal(self) -> tuple[str, ...]:
+        """Mend blocks of which stored parts are damaged while others are sound; their labels.
+
+        Raises:
+            DatabaseError: the constellation cannot be read or written.
+        """
+        owners, peer = self._scope.owners, self._scope.peer
+        if not await self._database.read(lambda tx: find_damage(tx, owners, peer=peer)):
+            return ()
+
+        def mend(tx: Transaction) -> tuple[str, ...]:
+            damaged = find_damage(tx, owners, peer=peer)
+            for damage in damaged:
+                block = damage.block
+                key = block.key
+                event = BlockHealed(block.id, key.scope, key.owner, key.label, text_hash(block.text))
+                at_ms = self._clock.now_ms()
+                appended = append(tx, self._scope.stream, event, actor=Actor.SYSTEM, origin=Origin.MEMORY, at_ms=at_ms)
+                heal(tx, damage, seq=appended.seq)
+                index_block(tx, block, at_ms=at_ms, seq=appended.seq)
+            return tuple(damage.block.key.label for damage in damaged)
+
+        return await self._database.write(mend)
 
     def _propose_restoration(self, tx: Transaction, label: str) -> ProposedMark:
         for key in keys_of(self._scope.owners, label):

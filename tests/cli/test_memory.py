@@ -69,7 +69,11 @@ def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], l
 
 def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
     assert "Nothing is remembered here yet." in answer(home, folder, capsys, "list")
-    assert json.loads(answer(home, folder, capsys, "list --json")) == {"blocks": [], "deleted": []}
+    assert json.loads(answer(home, folder, capsys, "list --json")) == {
+        "blocks": [],
+        "deleted": [],
+        "healed": [],
+    }
     ask(home, folder, "show human", code=1)
     assert "nothing is remembered yet" in capsys.readouterr().err
     assert not home.loaded.paths.constellation_path("default").exists()

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from functools import partial
+from typing import LiteralString
 
 import anyio
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockRestored
+from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockHealed, BlockRestored
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
@@ -266,6 +267,43 @@ async def test_a_damaged_block_can_be_deleted(constellation: Constellation):
         await history(constellation).show("notes")
     await reverts(constellation).delete("notes")
     assert await history(constellation).blocks() == ()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE blocks SET text = text || 'x'",
+        "UPDATE blocks SET base = x'0102'",
+        "UPDATE blocks SET text_hash = 'x'",
+        "UPDATE blocks SET base = x'0102', text = 'x'",
+    ],
+)
+async def test_a_block_with_sound_parts_is_mended_and_that_is_recorded(
+    constellation: Constellation, damage: LiteralString
+):
+    await write(constellation, Append("two"))
+    await constellation.database.write(lambda tx: tx.execute(damage))
+    assert await reverts(constellation).heal() == ("notes",)
+    assert await reverts(constellation).heal() == ()
+    assert await text_of(constellation) == "one\ntwo"
+    recorded = await constellation.database.read(lambda tx: read_stream(tx, CONSTELLATION_STREAM))
+    event = recorded[-1].event
+    assert isinstance(event, BlockHealed)
+    assert event.label == "notes"
+    await write(constellation, Append("three"))
+    assert (await history(constellation).show("notes", 2)).text == "one\ntwo"
+
+
+async def test_what_cannot_be_mended_is_left_as_it_is(constellation: Constellation):
+    def damage(tx: Transaction) -> None:
+        tx.execute("UPDATE blocks SET base = x'00', text_hash = 'x'")
+        tx.execute("UPDATE block_updates SET data = x'00'")
+        tx.execute("DELETE FROM block_archives")
+
+    await constellation.database.write(damage)
+    assert await reverts(constellation).heal() == ()
+    with pytest.raises(BlockCorruptError, match="'notes'"):
+        await history(constellation).blocks()
 
 
 async def test_a_version_is_had_from_the_archive_when_an_update_is_damaged(constellation: Constellation):

@@ -119,8 +119,9 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
 
 
 async def _list(desk: Desk) -> Answer:
+    healed = await desk.reverts.heal()
     blocks, deleted = await desk.history.blocks(), await desk.history.deleted()
-    return Answer(pages.list_page(blocks, deleted), values.list_value(blocks, deleted))
+    return Answer(pages.list_page(blocks, deleted, healed), values.list_value(blocks, deleted, healed))
 
 
 async def _show(desk: Desk) -> Answer:

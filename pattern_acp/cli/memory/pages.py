@@ -9,7 +9,7 @@ from pattern_acp.cli.memory.lines import Line, Span, diff_lines, line, table_lin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.history import Write
-from pattern_acp.session.memory_markdown import forgotten_notes, line_counts, operation, place, when, who
+from pattern_acp.session.memory_markdown import forgotten_notes, healed_note, line_counts, operation, place, when, who
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
@@ -19,8 +19,8 @@ _EXCERPT = 60
 _WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "green"}
 
 
-def list_page(blocks: Sequence[Listed], deleted: Sequence[Block]) -> list[Line]:
-    """All blocks, and those that can be restored."""
+def list_page(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> list[Line]:
+    """All blocks, those that can be restored, and those that were damaged and mended."""
     if not blocks and not deleted:
         return [line("Nothing is remembered here yet.")]
     rows = [
@@ -35,6 +35,7 @@ def list_page(blocks: Sequence[Listed], deleted: Sequence[Block]) -> list[Line]:
         for one in blocks
     ]
     lines = table_lines(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), rows)
+    lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
     for block in deleted:
         lines.append(line(("deleted ", "red"), (block.key.label, "cyan"), f", {when(block.updated_ms)}"))
     return lines

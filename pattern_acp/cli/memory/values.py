@@ -14,8 +14,8 @@ from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Versio
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 
-def list_value(blocks: Sequence[Listed], deleted: Sequence[Block]) -> Json:
-    """`blocks` and `deleted`."""
+def list_value(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> Json:
+    """`blocks`, `deleted`, and the labels of those that were damaged and mended."""
     return {
         "blocks": [
             {
@@ -31,6 +31,7 @@ def list_value(blocks: Sequence[Listed], deleted: Sequence[Block]) -> Json:
             for one in blocks
         ],
         "deleted": [{"label": block.key.label, "at_ms": block.updated_ms} for block in deleted],
+        "healed": list(healed),
     }
 
 

@@ -1,0 +1,66 @@
+"""Writing a damaged block anew from what is sound.
+
+Owns: telling that stored parts of a block are damaged, and the rows that mend them. Must not know: the journal; the
+caller appends the event that says so. Reading a damaged block already works from its sound parts (memory/stored.py);
+this makes the damage go away, so that the next damage finds three sources again.
+"""
+
+import json
+from collections.abc import Sequence
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Block, Scope
+from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.stored import OpenBlock, load_history, open_block, text_hash
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A block of which stored parts are damaged while others are sound."""
+
+    opened: OpenBlock
+
+    @property
+    def block(self) -> Block:
+        """The block as the sound parts give it."""
+        return self.opened.block
+
+
+def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[Damage, ...]:
+    """The blocks of these owners that can be mended; those of which nothing is sound are not among them."""
+    found: list[Damage] = []
+    for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
+        try:
+            opened = open_block(tx, row, peer=peer)
+        except BlockCorruptError:
+            continue
+        if opened.mended or text_hash(columns.text(row[6])) != row[7]:
+            found.append(Damage(opened))
+    return tuple(found)
+
+
+def heal(tx: Transaction, damage: Damage, *, seq: int) -> None:
+    """Write the block's text, base and, where its history is whole, its archive anew; its event is `seq`."""
+    opened, block = damage.opened, damage.block
+    tx.execute(
+        _QUERIES["heal_block"],
+        {
+            "block_id": block.id,
+            "text": block.text,
+            "text_hash": text_hash(block.text),
+            "base": opened.document.shallow_snapshot(),
+            "frontiers": opened.document.frontiers,
+            "seq": seq,
+        },
+    )
+    try:
+        history = load_history(tx, block)
+    except BlockCorruptError:
+        return
+    archive = {"block_id": block.id, "upto": block.head_update, "snapshot": history.full_snapshot(), "seq": seq}
+    tx.execute(_QUERIES["store_archive"], archive)
