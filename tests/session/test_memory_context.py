@@ -1,12 +1,17 @@
 """Memory on its way into requests: recalled before a turn, told whole once, and then by what changed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+
+import anyio
 
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
+from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -170,3 +175,41 @@ async def test_what_is_forgotten_leaves_the_state_that_the_model_was_shown():
         await agent.editor.prompt(session, "/memory forget human the wintergarden 90317 code")
         await agent.editor.prompt(session, "Two.")
         assert "wintergarden" not in str(model.requests[1])
+
+
+class SilentEmbedder:
+    """An embedder that never answers."""
+
+    model = EmbeddingModel("silent", 4, 0.0, 1.0)
+    is_immediate = False
+
+    async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+        del texts, use
+        await anyio.sleep_forever()
+        raise AssertionError("it sleeps for ever")
+
+
+async def test_a_turn_does_not_wait_for_an_embedder_that_is_silent():
+    async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
+        await remember(agent, "The staging database listens on port 5433.")
+        shared = agent.sessions.constellation
+        shared.indexer = Indexer(agent.database, SilentEmbedder(), shared.clock)
+        session = await agent.editor.open_session(str(agent.folder))
+        with anyio.fail_after(1.9):
+            await agent.editor.prompt(session, "Which port has the staging database?")
+        assert searches(agent) == []
+        assert agent.editor.said().endswith("5433.")
+
+
+async def test_a_working_block_that_is_not_in_the_context_is_recalled():
+    model = ScriptedProvider([says("ok")])
+    async with running_agent(model) as agent:
+        await remember(agent, "/remember project: The staging database listens on port 5433.")
+
+        def put_aside(tx: Transaction) -> int:
+            return tx.execute("UPDATE blocks SET tier = 'working' WHERE label = 'project'")
+
+        await agent.database.write(put_aside)
+        await remember(agent, "Which port has the staging database?")
+        assert "listens on port 5433" in model.requests[0].volatile
+        assert "listens on port 5433" not in str(model.requests[0].messages)
