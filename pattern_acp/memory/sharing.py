@@ -111,6 +111,12 @@ def _visible(
     return tuple(seen.values())
 
 
+def shared_sources(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> dict[str, str]:
+    """The ids of blocks that are attached to these owners, with their own owners."""
+    rows = tx.all(_QUERIES["list_shared_blocks"], {"owners": json.dumps(owners)})
+    return {columns.text(row[0]): columns.text(row[2]) for row in rows}
+
+
 def touched_by(tx: Transaction, session_id: str, blocks: Sequence[Block]) -> set[str]:
     """The ids of those working blocks that a session wrote to."""
     ids = [block.id for block in blocks if block.tier is Tier.WORKING]

@@ -4,13 +4,19 @@ Owns: which entries a session sees, and the words in which a hit says where it i
 know: how passages are found or ranked.
 """
 
-from pattern_acp.db.connection import Database
+from dataclasses import replace
+
+from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, search
+from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
+
+SHARED_CANDIDATES = 30
+"""Passages of other owners that are looked at for those of blocks that are attached."""
 
 
 class SessionSearch:
@@ -40,10 +46,19 @@ class SessionSearch:
         filters = self._filters(narrowing)
         vector = await self._indexer.query(query) if self._indexer is not None else None
         now_ms = self._clock.now_ms()
-        found = await self._database.read(
-            lambda tx: search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
-        )
-        return tuple(_hit(one) for one in found)
+
+        def look(tx: Transaction) -> tuple[Found, ...]:
+            own = search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
+            shared = shared_sources(tx, self._owners)
+            if not shared or "block" not in filters.kinds or filters.session:
+                return own
+            # Blocks that are attached are few, so the passages of their owners are searched and the rest left out.
+            others = replace(filters, owners=tuple(set(shared.values())), kinds=("block",))
+            found = search(tx, query, others, limit=SHARED_CANDIDATES, now_ms=now_ms, vector=vector)
+            attached = [one for one in found if one.source in shared]
+            return tuple(sorted((*own, *attached), key=lambda one: -one.score)[:limit])
+
+        return tuple(_hit(one) for one in await self._database.read(look))
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})

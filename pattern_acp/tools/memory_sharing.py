@@ -103,7 +103,12 @@ class MemorySetup:
         return await self._database.read(lambda tx: attachments(tx, self._own(tx, label).id))
 
     def _own(self, tx: Transaction, label: str) -> Block:
-        return load_block(tx, find_key(tx, self._owner.owners, label))
+        key = find_key(tx, self._owner.owners, label)
+        if (key.scope, key.owner) not in self._owner.owners:
+            raise UnusableEditError(
+                label, f"it is shared by the {key.scope} {key.owner!r}, and only there it is set up."
+            )
+        return load_block(tx, key)
 
     def _shared(self, block: Block, scope: Scope, owner: str, permission: Permission | None) -> BlockShared:
         return BlockShared(

@@ -240,7 +240,8 @@ async def test_a_read_only_field_is_written_by_the_person_alone(constellation: C
 
 async def test_an_attached_block_is_written_with_the_permission_of_its_share(constellation: Constellation):
     memory = memory_in(constellation)
-    other = memory_in(constellation, owner=MemoryOwner("other", "/elsewhere", SessionId("s2")))
+    other_owner = MemoryOwner("other", "/elsewhere", SessionId("s2"))
+    other = memory_in(constellation, owner=other_owner)
     await create(memory, "board")
     setup = MemorySetup(constellation.database, OWNER, clock=constellation.clock)
     await setup.share("board", Attachment(Scope.PERSONA, "other", Permission.APPEND))
@@ -248,8 +249,14 @@ async def test_an_attached_block_is_written_with_the_permission_of_its_share(con
     block = await view(other, "board")
     assert (block.text, block.permission, block.shared_from) == ("from the other", "append", "/project")
     assert (await view(memory, "board")).text == "from the other"
+    await memory.commit(MemoryEdit("project", "append", "the zebra of the project"), CALL_ID)
+    await memory.commit(MemoryEdit("board", "append", "the zebra of the board"), CALL_ID)
+    assert [hit.text for hit in await other.search("zebra", 5)] == ["the zebra of the board"]
     with pytest.raises(PermissionDeniedError, match="added at its end"):
         await other.commit(MemoryEdit("board", "rewrite", "mine"), CALL_ID)
+    others = MemorySetup(constellation.database, other_owner, clock=constellation.clock)
+    with pytest.raises(UnusableEditError, match="is shared by the project"):
+        await others.configure("board", "permission", "admin")
     await setup.unshare("board", Scope.PERSONA, "other")
     with pytest.raises(BlockMissingError):
         await other.commit(MemoryEdit("board", "append", "x"), CALL_ID)
