@@ -82,6 +82,7 @@ class PlainAnswer:
         self._stream = stream
         self._on_screen = on_screen
         self._line_open = False
+        self._line_ends = ""
         self._messages = 0
 
     @property
@@ -95,7 +96,10 @@ class PlainAnswer:
         Raises:
             OutputClosed: the reader went away.
         """
-        shown = printable(text)
+        arrived = self._line_ends + printable(text)
+        shown = arrived.rstrip("\n")
+        # Those at the end of a message are the section's, which has its own.
+        self._line_ends = arrived[len(shown) :] if self._line_open or shown else ""
         if not shown:
             return
         # Among other things on a screen, the sections are set apart already.
@@ -109,6 +113,7 @@ class PlainAnswer:
         if self._line_open:
             self._write("\n")
             self._line_open = False
+        self._line_ends = ""
 
     def unfinished(self) -> RenderableType | None:
         """See `Answer.unfinished`."""

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from pattern_acp.cli.chat.answers import rendered
+from pattern_acp.cli.chat.answers import PlainAnswer, rendered
 
 
 def drawn(markdown: str, width: int) -> str:
@@ -23,3 +23,13 @@ def test_a_long_path_in_a_table_is_folded_and_not_cut():
 
 def test_a_link_shows_where_it_leads():
     assert "https://example.com/elsewhere" in drawn("[docs](https://example.com/elsewhere)", 80)
+
+
+def test_messages_in_a_pipe_are_one_blank_line_apart_however_they_end():
+    stream = io.StringIO()
+    answer = PlainAnswer(stream, on_screen=False)
+    for message in (("> A warning.\n\n",), ("One\n", "\n", "\ntwo", "\n"), ("\n", "Three")):
+        for piece in message:
+            answer.feed(piece)
+        answer.finish()
+    assert stream.getvalue() == "> A warning.\n\nOne\n\n\ntwo\n\nThree\n"
