@@ -78,6 +78,9 @@ def parse_toml(path: str, text: str) -> tuple[TomlFile, tuple[Problem, ...]]:
         line = int(place["line"]) if place and place["line"] else len(text.splitlines())
         sentence = f"it is not valid TOML ({said}), so none of it is used; correct the line."
         return TomlFile(path), (Problem(path, line, "", sentence),)
+    except (ValueError, RecursionError):
+        # A number of thousands of digits, or thousands of brackets; a project's file is written by strangers.
+        return TomlFile(path), (Problem(path, None, "", "it holds a value that is too large, so none of it is used."),)
     return TomlFile(path, table, dict(find_lines(text))), ()
 
 

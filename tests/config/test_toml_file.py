@@ -87,3 +87,10 @@ def test_a_missing_file_is_empty(tmp_path: Path):
 def test_any_text_gives_a_table_or_a_problem(text: str):
     file, problems = parse_toml("x", text)
     assert bool(problems) is False or file.table == {}
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 5_000 + "]" * 5_000, "{b=" * 3_000 + "1" + "}" * 3_000])
+def test_a_value_that_no_parser_takes_is_one_problem(value: str):
+    file, problems = parse_toml("x", f"a = {value}")
+    assert file.table == {}
+    assert [problem.sentence for problem in problems] == ["it holds a value that is too large, so none of it is used."]
