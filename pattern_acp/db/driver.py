@@ -87,6 +87,9 @@ class ApswConnection:
         except apsw.Error as error:
             self.close()
             raise translate(error, self.path) from error
+        except UnicodeEncodeError as error:
+            # SQLite takes names in UTF-8 only.
+            raise translate(apsw.CantOpenError("its name is not UTF-8 text"), self.path) from error
         except OSError as error:
             detail = error.strerror or type(error).__name__
             driver_error = apsw.FullError if error.errno == errno.ENOSPC else apsw.CantOpenError

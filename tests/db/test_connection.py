@@ -287,6 +287,13 @@ async def test_a_folder_in_the_way_is_unreachable(tmp_path: Path):
             pass
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+async def test_a_place_whose_name_is_not_utf8_is_named(tmp_path: Path):
+    with pytest.raises(DatabaseUnreachableError, match="its name is not UTF-8 text"):
+        async with open_database(tmp_path / "a\udcff" / "constellation.db", clock=FakeClock()):
+            pass
+
+
 async def test_a_file_where_the_folder_should_be_is_unreachable(tmp_path: Path):
     (tmp_path / "folder").write_text("not a folder", encoding="utf-8")
     with pytest.raises(DatabaseUnreachableError, match="folder"):
