@@ -19,6 +19,11 @@ SHARED_CANDIDATES = 30
 """Passages of other owners that are looked at for those of blocks that are attached."""
 
 
+KNOWS_MEANING = 0.5
+"""Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
+same form, one about the deployment and one about the payment process, come to 0.77 there."""
+
+
 class SessionSearch:
     """Search over what one session may see. `indexer` adds meaning to words; without one, words alone count."""
 
@@ -58,7 +63,8 @@ class SessionSearch:
             attached = [one for one in found if one.source in shared]
             return tuple(sorted((*own, *attached), key=lambda one: -one.score)[:limit])
 
-        return tuple(_hit(one) for one in await self._database.read(look))
+        knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
+        return tuple(_hit(one, knows_meaning=knows_meaning) for one in await self._database.read(look))
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
@@ -76,9 +82,10 @@ class SessionSearch:
         )
 
 
-def _hit(found: Found) -> MemoryHit:
+def _hit(found: Found, *, knows_meaning: bool) -> MemoryHit:
     why = found.why
-    return MemoryHit(_source(found), found.text, found.at_ms, found.score, why.sentence, why.words, why.meaning)
+    meaning = why.meaning if knows_meaning else None
+    return MemoryHit(_source(found), found.text, found.at_ms, found.score, why.sentence, why.words, meaning)
 
 
 def _source(found: Found) -> str:

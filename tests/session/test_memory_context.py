@@ -11,6 +11,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
+from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -213,3 +214,12 @@ async def test_a_working_block_that_is_not_in_the_context_is_recalled():
         await remember(agent, "Which port has the staging database?")
         assert "listens on port 5433" in model.requests[0].volatile
         assert "listens on port 5433" not in str(model.requests[0].messages)
+
+
+async def test_the_same_form_of_a_question_recalls_nothing():
+    async with running_agent(ScriptedProvider([says("So.")], repeat=True)) as agent:
+        shared = agent.sessions.constellation
+        shared.indexer = Indexer(agent.database, HashedNgrams(), shared.clock)
+        await remember(agent, "Can you explain how the parser computes it")
+        await remember(agent, "Can you explain how the server manages it")
+        assert searches(agent) == []
