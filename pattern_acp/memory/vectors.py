@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from pattern_acp.db import columns, vector
-from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, from_bytes, to_bytes
+from pattern_acp.memory.embeddings import EmbeddingModel, Vector, to_bytes
 from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.scanning import cosines
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -180,8 +181,7 @@ def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dic
     if query.table.has_extension:
         rows = tx.all(_QUERIES["distances"], {**wanted, "vector": to_bytes(query.vector), "size": _size(query)})
         return {columns.integer(row[0]): 1.0 - _number_of(row[1]) for row in rows}
-    rows = tx.all(_QUERIES["read_vectors"], wanted)
-    return {columns.integer(row[0]): cosine(query.vector, from_bytes(columns.data(row[1]))) for row in rows}
+    return dict(_scanned(query, tx.all(_QUERIES["read_vectors"], wanted)))
 
 
 def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[tuple[int, float], ...]:
@@ -190,10 +190,12 @@ def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int)
         asked = {**visible, "vector": to_bytes(query.vector), "size": _size(query), "count": count}
         rows = tx.all(_QUERIES["nearest_of_all"], asked)
         return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
-    rows = tx.all(_QUERIES["visible_vectors"], visible)
-    return _sorted((columns.integer(row[0]), cosine(query.vector, from_bytes(columns.data(row[1])))) for row in rows)[
-        :count
-    ]
+    return _sorted(_scanned(query, tx.all(_QUERIES["visible_vectors"], visible)))[:count]
+
+
+def _scanned(query: QueryVector, rows: Sequence[Row]) -> list[tuple[int, float]]:
+    alike = cosines(query.vector, [columns.data(row[1]) for row in rows])
+    return [(columns.integer(row[0]), likeness) for row, likeness in zip(rows, alike, strict=True)]
 
 
 def _sorted(alike: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
