@@ -84,6 +84,8 @@ class Server:
     def result(self, method: str, params: Message) -> Message | None:
         """The result of anything but a call; None for an unknown method."""
         usual = self.kind == "usual"
+        if method == "prompts/get" and not params.get("arguments", {}).get("topic"):
+            return None
         text = f"Explain {params.get('arguments', {}).get('topic')} to a child."
         prompt = {"name": "explain", "description": "Explains.", "arguments": [{"name": "topic", "required": True}]}
         resource = {"uri": "test://notes", "name": "Notes", "mimeType": "text/plain"}

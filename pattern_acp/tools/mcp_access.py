@@ -4,11 +4,11 @@ Owns: finding a tool among many, calling it by name, reading resources. Must not
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, cast
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.ids import ToolCallId
@@ -32,19 +32,21 @@ READ_RESOURCES = "resources/read"
 """What a permission for a server's resources is remembered by, in MCP's own word."""
 
 
+CALL_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "tool": {"type": "string", "description": "Name that mcp_search gave"},
+        "arguments": {"type": "object", "description": "As the tool's schema wants them"},
+    },
+    "required": ["tool"],
+    "additionalProperties": False,
+}
+
+
 class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of mcp_search."""
 
     query: Annotated[str, Meta(description="Words of what the tool should do, or a server's name")]
-
-
-class CallArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of mcp_call."""
-
-    tool: Annotated[str, Meta(min_length=1, description="Name that mcp_search gave")]
-    arguments: Annotated[dict[str, Json], Meta(description="As the tool's schema wants them")] = field(
-        default_factory=dict[str, Json]
-    )
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,15 +94,15 @@ class McpCall:
 
     def __init__(self, tools: Callable[[], Sequence[ServerTool]]) -> None:
         self._tools = tools
-        self.spec = ToolSpec("mcp_call", "Call a tool that mcp_search found.", input_schema(CallArguments))
+        self.spec = ToolSpec("mcp_call", "Call a tool that mcp_search found.", CALL_SCHEMA)
 
     async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
-        asked_for = parse_arguments(arguments, CallArguments)
-        tool = next((tool for tool in self._tools() if tool.spec.name == asked_for.tool), None)
+        name, inner = call_arguments(arguments)
+        tool = next((tool for tool in self._tools() if tool.spec.name == name), None)
         if tool is None:
-            raise ToolInputError(f"There is no tool {asked_for.tool[:80]!r} of an MCP server; find it by mcp_search.")
-        return await tool.prepare(asked_for.arguments, call_id, context)
+            raise ToolInputError(f"There is no tool {name[:80]!r} of an MCP server; find it by mcp_search.")
+        return await tool.prepare(inner, call_id, context)
 
 
 class McpReadResource:
@@ -145,6 +147,23 @@ async def _list(server: Server, _progress: Progress) -> ToolOutcome:
 
 async def _read(server: Server, uri: str, context: ToolContext, _progress: Progress) -> ToolOutcome:
     return outcome_of(await asked(server.read(uri)), context.result_limit)
+
+
+def call_arguments(arguments: JsonObject) -> tuple[str, JsonObject]:
+    """The tool and the arguments that a call of mcp_call means. Models write the inner object as text now and then.
+
+    Raises:
+        ToolInputError: one of them is missing, or something else is there.
+    """
+    name, inner = arguments.get("tool"), arguments.get("arguments", {})
+    if isinstance(inner, str):
+        try:
+            inner = cast("Json", json.loads(inner or "{}"))
+        except (ValueError, RecursionError):
+            inner = None
+    if not isinstance(name, str) or not isinstance(inner, Mapping) or arguments.keys() - {"tool", "arguments"}:
+        raise ToolInputError('Send {"tool": the name that mcp_search gave, "arguments": {…} as its schema wants them}.')
+    return name, inner
 
 
 def best_tools(tools: Sequence[ServerTool], query: str) -> list[ServerTool]:

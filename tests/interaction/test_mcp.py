@@ -1,0 +1,392 @@
+"""MCP servers that a client passes, through a whole agent."""
+
+import json
+import re
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.messages import ResourcePart, ToolResultPart
+from pattern_acp.domain.origin import Origin
+from pattern_acp.journal.events import ServerToolsPinned, ToolCallFinished
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.mcp_servers.server import Server, ServerState
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.mcp import passed, script
+from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says
+
+NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+
+
+async def opened(agent: RunningAgent, *servers: JsonDict, mode: str = "") -> str:
+    """A session with these servers, all of them settled."""
+    answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": list(servers)})
+    session_id = answer["sessionId"]
+    await agent.sessions.get(session_id).mcp.servers.wait_settled(15)
+    if mode:
+        await agent.editor.request("session/set_mode", {"sessionId": session_id, "modeId": mode})
+    return session_id
+
+
+async def becomes(server: Server, state: ServerState, *, restarts: int) -> None:
+    with anyio.fail_after(10):
+        while (server.state, server.restarts) != (state, restarts):
+            await anyio.lowlevel.checkpoint()
+
+
+def mcp_call(tool: str, arguments: JsonObject) -> Turn:
+    """A call of a tool that is not in the prompt."""
+    return calls_raw("mcp_call", json.dumps({"tool": tool, "arguments": arguments}), call_id=f"call_{tool}")
+
+
+def tool_names(request: ProviderRequest) -> list[str]:
+    return [tool.name for tool in request.tools]
+
+
+def results(request: ProviderRequest) -> list[str]:
+    return [part.text for part in request.messages[-1].parts if isinstance(part, ToolResultPart)]
+
+
+async def test_a_tool_of_a_server_is_offered_shown_asked_for_and_answered():
+    model = ScriptedProvider([calls("usual__echo", text="hi"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        assert (await agent.editor.prompt(session, "Echo hi.")) == {"stopReason": "end_turn"}
+        offered = tool_names(model.requests[0])
+        assert "usual__echo" in offered
+        assert all(NAME.fullmatch(name) for name in offered)
+        assert len(set(offered)) == len(offered)
+        (call,) = agent.editor.of_kind("tool_call")
+        assert (call["kind"], call["rawInput"]) == ("other", {"text": "hi"})
+        assert call["title"] == 'usual: echo {"text": "hi"}'
+        (asked,) = agent.editor.asked
+        assert [option["kind"] for option in asked["options"]] == [
+            "allow_once",
+            "allow_always",
+            "reject_once",
+            "reject_always",
+        ]
+        assert results(model.requests[1]) == ["echo: hi"]
+        events = [item for item in await recorded(agent, session) if isinstance(item.event, ToolCallFinished)]
+        assert [item.origin for item in events] == [Origin.MCP]
+
+
+async def recorded(agent: RunningAgent, session: str):
+    return await agent.database.read(lambda tx: list(read_stream(tx, agent.sessions.get(session).session_id)))
+
+
+async def test_images_come_back_to_the_person_and_the_model():
+    model = ScriptedProvider([calls("usual__picture"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.prompt(session, "Draw.")
+        assert '"type": "image"' in json.dumps(agent.editor.of_kind("tool_call_update"))
+        (part,) = model.requests[1].messages[-1].parts
+        assert isinstance(part, ToolResultPart)
+        assert [image.media_type for image in part.images] == ["image/png"]
+
+
+async def test_a_call_streams_its_progress_and_a_cancel_ends_it_on_the_server_too():
+    model = ScriptedProvider([calls("usual__slow"), says("never"), calls("usual__cancelled"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel() -> None:
+                await agent.editor.wait_until(lambda: "still at it" in json.dumps(agent.editor.updates))
+                await agent.editor.cancel(session)
+
+            tasks.start_soon(cancel)
+            with anyio.fail_after(10):
+                assert await agent.editor.prompt(session, "Slow.") == {"stopReason": "cancelled"}
+        failed = agent.editor.of_kind("tool_call_update")[-1]
+        assert failed["status"] == "failed"
+        server = agent.sessions.get(session).mcp.servers.ready[0]
+
+        async def quiet(line: str) -> None:
+            del line
+
+        with anyio.fail_after(5):
+            while (await server.call("cancelled", {}, quiet)).text != "cancelled: 1":
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_always_allows_this_tool_of_this_server_in_this_session_only():
+    model = ScriptedProvider(
+        [calls("usual__echo", text="a"), calls("usual__echo", text="b"), calls("usual__fail"), says("Done.")]
+    )
+    async with running_agent(model, permission=choose("allow_always")) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.prompt(session, "Go.")
+        assert [asked["toolCall"]["title"].split()[1] for asked in agent.editor.asked] == ["echo", "fail"]
+        assert agent.editor.asked[0]["options"][1]["name"] == "Always allow `echo` in this session"
+
+
+async def test_a_refused_tool_does_not_run():
+    model = ScriptedProvider([calls("usual__echo", text="a"), says("Done.")])
+    async with running_agent(model, permission=choose("reject_once")) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.prompt(session, "Go.")
+        assert results(model.requests[1])[0].startswith("The person refused this call.")
+        assert not [item for item in await recorded(agent, session) if isinstance(item.event, ServerToolsPinned)]
+
+
+async def test_plan_mode_offers_only_what_the_server_calls_read_only_and_asks_for_that():
+    model = ScriptedProvider([calls("usual__echo", text="a"), calls("usual__look"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"), mode="plan")
+        await agent.editor.prompt(session, "Go.")
+        offered = tool_names(model.requests[0])
+        assert "usual__look" in offered
+        assert "usual__echo" not in offered
+        assert results(model.requests[1])[0].startswith("Not allowed: Plan mode")
+        assert [asked["toolCall"]["title"] for asked in agent.editor.asked] == ["usual: look"]
+        assert agent.editor.of_kind("tool_call")[1]["kind"] == "read"
+
+
+async def test_auto_mode_asks_at_a_servers_first_use_and_not_again_also_in_a_later_session():
+    model = ScriptedProvider([calls("usual__echo", text="a"), calls("usual__fail"), says("1"), calls("usual__echo")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"), mode="auto")
+        await agent.editor.prompt(session, "Go.")
+        assert len(agent.editor.asked) == 1
+        assert "first use" in json.dumps(agent.editor.of_kind("tool_call")[0]["content"])
+        later = await opened(agent, passed("usual"), mode="auto")
+        await agent.editor.prompt(later, "Go.")
+        assert len(agent.editor.asked) == 1
+
+
+async def test_another_program_by_the_same_name_is_asked_about_anew():
+    model = ScriptedProvider([calls("usual__echo"), says("1"), calls("usual__tool_1"), says("2")])
+    async with running_agent(model) as agent:
+        await agent.editor.prompt(await opened(agent, passed("usual"), mode="auto"), "Go.")
+        await agent.editor.prompt(await opened(agent, passed("dies", name="usual"), mode="auto"), "Go.")
+        assert len(agent.editor.asked) == 1
+        model = agent.model
+        assert "no tool named" in results(model.requests[3])[0]
+
+
+async def test_a_changed_tool_asks_again_with_the_difference_and_an_added_one_asks_too():
+    model = ScriptedProvider(
+        [
+            calls("changing__echo", text="a"),
+            says("1"),
+            calls("changing__echo", text="b"),
+            mcp_call("changing__added", {}),
+            says("2"),
+        ]
+    )
+    async with running_agent(model, permission=choose("allow_always")) as agent:
+        session = await opened(agent, passed("changing"), mode="auto")
+        await agent.editor.prompt(session, "Go.")
+        assert len(agent.editor.asked) == 1
+        server = agent.sessions.get(session).mcp.servers.ready[0]
+        with anyio.fail_after(5):
+            while len(server.catalogue.tools) < 2:
+                await anyio.lowlevel.checkpoint()
+        await agent.editor.prompt(session, "Again.")
+        assert len(agent.editor.asked) == 3
+        difference = json.dumps(agent.editor.of_kind("tool_call")[1]["content"])
+        assert "-Echoes a text." in difference
+        assert "+Sends the text to everybody." in difference
+        assert "added this tool" in json.dumps(agent.editor.of_kind("tool_call")[2]["content"])
+        # The prompt's tools stay what they were; what changed is told behind the history.
+        assert model.requests[2].tools == model.requests[0].tools
+        assert "changed: changing__echo" in model.requests[2].volatile
+        assert "added: changing__added" in model.requests[2].volatile
+
+
+async def test_two_hundred_tools_are_searched_instead_of_being_put_into_the_prompt():
+    model = ScriptedProvider(
+        [
+            calls("mcp_search", query="number 17"),
+            mcp_call("many__tool_17", {"text": "x"}),
+            mcp_call("many__nothing", {}),
+            says("Done."),
+        ]
+    )
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("many"))
+        await agent.editor.prompt(session, "Go.")
+        offered = tool_names(model.requests[0])
+        assert not [name for name in offered if name.startswith("many__")]
+        assert {"mcp_search", "mcp_call"} <= set(offered)
+        search = next(tool for tool in model.requests[0].tools if tool.name == "mcp_search")
+        assert "- many: 200 tools." in search.description
+        assert "many__tool_17: Does number 17." in results(model.requests[1])[0]
+        assert results(model.requests[2]) == ["tool_17: x"]
+        assert "find it by mcp_search" in results(model.requests[3])[0]
+        assert agent.editor.asked[0]["toolCall"]["title"].startswith("many: tool_17")
+
+
+async def test_a_slow_server_delays_the_first_prompt_by_three_seconds_at_most_and_is_named():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        began = anyio.current_time()
+        answer = await agent.editor.request(
+            "session/new", {"cwd": str(agent.folder), "mcpServers": [passed("mute"), passed("usual")]}
+        )
+        assert anyio.current_time() - began < 1
+        await agent.sessions.get(answer["sessionId"]).mcp.servers.servers[1].settled.wait()
+        began = anyio.current_time()
+        await agent.editor.prompt(answer["sessionId"], "Hi")
+        assert anyio.current_time() - began < 4
+        assert agent.editor.said().count("MCP servers that are missing: mute (not ready yet)") == 1
+        assert "usual__echo" in tool_names(model.requests[0])
+        agent.editor.updates.clear()
+        await agent.editor.prompt(answer["sessionId"], "Hi")
+        assert agent.editor.said() == "two"
+
+
+async def test_a_cancel_while_servers_are_waited_for_is_answered_at_once():
+    async with running_agent(ScriptedProvider([says("one")])) as agent:
+        answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": [passed("mute")]})
+        session = answer["sessionId"]
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel() -> None:
+                await agent.editor.wait_until(lambda: agent.sessions.get(session).is_busy)
+                await agent.editor.cancel(session)
+
+            tasks.start_soon(cancel)
+            with anyio.fail_after(2):
+                assert await agent.editor.prompt(session, "Hi") == {"stopReason": "cancelled"}
+
+
+async def test_a_server_that_dies_fails_its_call_and_is_said_to_be_gone():
+    model = ScriptedProvider([calls("dies__echo"), says("1"), calls("dies__echo"), says("2"), says("3")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("dies"), mode="auto")
+        server = agent.sessions.get(session).mcp.servers.servers[0]
+        await agent.editor.prompt(session, "Go.")
+        assert "last words were: I am done for." in results(model.requests[1])[0]
+        await becomes(server, ServerState.READY, restarts=1)
+        await agent.editor.prompt(session, "Go.")
+        assert "ended and were started again: dies" in agent.editor.said()
+        await becomes(server, ServerState.FAILED, restarts=1)
+        await agent.editor.prompt(session, "Go.")
+        assert "MCP servers that are not used any more: dies (it ended)" in agent.editor.said()
+        assert "The MCP server dies is not there now." in model.requests[-1].volatile
+
+
+async def test_prompts_of_a_server_are_slash_commands_and_their_text_is_a_resource():
+    model = ScriptedProvider([says("Fire is hot.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.wait_until(lambda: "usual:explain" in json.dumps(agent.editor.updates))
+        commands = agent.editor.of_kind("available_commands_update")[-1]["availableCommands"]
+        (command,) = [command for command in commands if command["name"] == "usual:explain"]
+        assert command["input"] == {"hint": "TOPIC"}
+        await agent.editor.prompt(session, "/usual:explain the fire")
+        parts = model.requests[0].messages[-1].parts
+        (resource,) = [part for part in parts if isinstance(part, ResourcePart)]
+        assert resource.text is not None
+        assert resource.text.endswith("Explain the fire to a child.")
+        assert resource.uri == "mcp://usual/prompts/explain"
+
+
+async def test_a_prompt_that_the_server_does_not_give_is_said_and_never_reaches_the_model():
+    model = ScriptedProvider([says("Hello.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        assert await agent.editor.prompt(session, "/usual:explain") == {"stopReason": "end_turn"}
+        assert "The MCP server usual could not do it: Method not found." in agent.editor.said()
+        assert model.requests == []
+        await agent.editor.prompt(session, "/usual:unknown is a path, for all we know")
+        said = [message.text for message in model.requests[0].messages]
+        assert said[-1].startswith("/usual:unknown")
+        assert not [text for text in said if text.startswith("/usual:explain")]
+
+
+async def test_resources_are_listed_and_read_where_a_server_has_some():
+    model = ScriptedProvider(
+        [
+            calls("mcp_read_resource", server="usual"),
+            calls("mcp_read_resource", server="usual", uri="test://notes"),
+            calls("mcp_read_resource", server="nobody"),
+            says("Done."),
+        ]
+    )
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.prompt(session, "Go.")
+        assert results(model.requests[1]) == ["test://notes (Notes)"]
+        assert "The notes." in results(model.requests[2])[0]
+        assert "there are usual" in results(model.requests[3])[0]
+        assert len(agent.editor.asked) == 1
+
+
+async def test_no_reading_of_resources_is_offered_where_no_server_has_one():
+    model = ScriptedProvider([says("Done.")])
+    async with running_agent(model) as agent:
+        await agent.editor.prompt(await opened(agent, passed("changing")), "Go.")
+        assert "mcp_read_resource" not in tool_names(model.requests[0])
+
+
+async def test_mcp_and_status_tell_of_the_servers():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent, passed("usual"), {"name": "bad", "command": "/no/such/program"})
+        await agent.editor.prompt(session, "/mcp")
+        assert "| usual | ready (stdio) | 7 tools, 1 prompt, 1 resource |" in agent.editor.said()
+        assert "| bad | failed: there is no program '/no/such/program' (stdio) |" in agent.editor.said()
+        assert "`usual__echo`" in agent.editor.said()
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/status")
+        assert "| MCP servers | 1 ready, 1 failed (/mcp) |" in agent.editor.said()
+
+
+async def test_servers_of_the_persons_file_are_there_in_every_session():
+    settings = Settings(mcp_servers={"mine": script("usual", name="mine")})
+    model = ScriptedProvider([says("Done.")])
+    async with running_agent(model, settings=settings) as agent:
+        await agent.editor.prompt(await opened(agent), "Go.")
+        assert "mine__echo" in tool_names(model.requests[0])
+
+
+async def test_a_loaded_session_gets_the_servers_of_its_new_opening():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        session = await opened(agent, passed("usual"))
+        await agent.editor.prompt(session, "Go.")
+        old = agent.sessions.get(session).mcp.servers
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": [passed("changing")]}
+        await agent.editor.request("session/load", params)
+        await agent.sessions.get(session).mcp.servers.wait_settled(10)
+        await old.wait_closed()
+        await agent.editor.prompt(session, "Go.")
+        names = tool_names(model.requests[1])
+        assert "changing__echo" in names
+        assert not [name for name in names if name.startswith("usual__")]
+
+
+async def test_servers_end_with_their_session(tmp_path: Path):
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent, passed("usual"))
+        servers = agent.sessions.get(session).mcp.servers
+        with anyio.fail_after(2):
+            await agent.editor.request("session/close", {"sessionId": session})
+        assert [server.state.value for server in servers.servers] == ["failed"]
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_both_http_transports_are_promised(transport: str):
+    async with running_agent(ScriptedProvider([]), introduce=False) as agent:
+        answer = await agent.editor.initialize()
+        assert answer["agentCapabilities"]["mcpCapabilities"][transport] is True
+
+
+async def test_a_call_that_waits_for_the_model_does_not_hold_servers_back():
+    waiting = gate()
+    async with running_agent(ScriptedProvider([(waiting, *says("Done."))])) as agent:
+        session = await opened(agent, passed("usual"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.editor.prompt, session, "Go.")
+            with anyio.fail_after(10):
+                await waiting.reached.wait()
+            await agent.editor.request("session/close", {"sessionId": session})

@@ -1,0 +1,38 @@
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.mcp_servers.names import clean, tool_names
+
+ALLOWED = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+PAIRS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=20)
+
+
+@given(PAIRS, st.lists(st.from_regex(ALLOWED), max_size=5))
+def test_names_are_what_vendors_allow_and_each_is_there_once(pairs: list[tuple[str, str]], taken: list[str]):
+    names = tool_names(pairs, taken)
+    assert len(names) == len(pairs)
+    assert all(ALLOWED.fullmatch(name) for name in names)
+    assert len({*names, *taken}) == len(names) + len(set(taken))
+
+
+@given(PAIRS)
+def test_names_stay_when_tools_come_behind_them(pairs: list[tuple[str, str]]):
+    assert tool_names(pairs)[: len(pairs) // 2] == tool_names(pairs[: len(pairs) // 2])
+
+
+def test_plain_names_are_joined_by_two_underscores():
+    assert tool_names([("github", "create_issue"), ("files", "read-text")]) == (
+        "github__create_issue",
+        "files__read-text",
+    )
+
+
+def test_names_that_differ_in_what_is_not_allowed_stay_two():
+    first, second = tool_names([("Qt Documentation", "a b"), ("Qt_Documentation", "a.b")])
+    assert first != second
+
+
+def test_an_empty_name_becomes_a_name():
+    assert clean("", 10)
