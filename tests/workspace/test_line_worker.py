@@ -1,11 +1,14 @@
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.line_worker import matching_lines, read_text
+from pattern_acp.workspace.line_worker import LineRequest, matching_lines, read_text
 
 
 def found(text: str, pattern: str, context: int = 0, limit: int = 99) -> list[tuple[int, str, int | None]]:
@@ -52,3 +55,41 @@ def test_a_file_is_read_leniently_unless_binary_or_large(tmp_path: Path, data: b
 def test_what_is_not_a_file_has_no_text(tmp_path: Path):
     assert read_text(tmp_path, 10) == ""
     assert read_text(tmp_path / "nothing", 10) == ""
+
+
+def served(request: LineRequest) -> list[object]:
+    """What the process answers, line by line."""
+    command = [sys.executable, "-c", "import sys; from pattern_acp.workspace.line_worker import main; sys.exit(main())"]
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True, timeout=20)
+    assert done.stderr == b""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_one_request_is_answered_with_a_line_a_file_that_has_matches(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"one\nNeedle\n")
+    (tmp_path / "b").write_bytes(b"nothing\n")
+    (tmp_path / "c").write_bytes(b"needle\nneedle\n")
+    request = LineRequest(
+        pattern="needle",
+        ignore_case=True,
+        context=1,
+        limit=1,
+        max_bytes=1000,
+        root=str(tmp_path),
+        names=["a", "b", "gone", "c"],
+    )
+    assert served(request) == [
+        [0, [[1, "one", None], [2, "Needle", 0]]],
+        [3, [[1, "needle", 0], [2, "needle", None]]],
+    ]
+
+
+@pytest.mark.parametrize(("pattern", "fault"), [("(", "unterminated"), ("[[a]", ""), ("a{99999999999}", "too large")])
+def test_a_pattern_that_cannot_be_read_is_answered_with_why(tmp_path: Path, pattern: str, fault: str):
+    request = LineRequest(
+        pattern=pattern, ignore_case=False, context=0, limit=1, max_bytes=9, root=str(tmp_path), names=[]
+    )
+    answers = served(request)
+    # What Python only warns of is no fault, and the warning goes nowhere.
+    assert [str(answer) for answer in answers if fault in str(answer)] == [str(answer) for answer in answers]
+    assert bool(answers) is bool(fault)

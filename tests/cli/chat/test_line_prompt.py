@@ -1,4 +1,11 @@
-"""Slash commands complete."""
+"""The line that a person types a prompt into."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 from pattern_acp.cli.chat.line_prompt import completions
 
@@ -12,3 +19,26 @@ def test_a_line_that_begins_with_a_slash_completes_to_commands():
 def test_other_lines_are_left_alone():
     assert completions("st", ["status"]) == []
     assert completions("", ["status"]) == []
+
+
+def test_a_backslash_at_the_end_goes_on_in_the_next_line(tmp_path: Path):
+    assert lines_read(tmp_path, b"one\\\ntwo\nthree\nfour\\\n") == ["one\ntwo", "three", "four"]
+
+
+def lines_read(folder: Path, typed: bytes) -> list[str]:
+    """The prompts that a process of its own reads, since `input` reads the process's stdin."""
+    code = (
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "prompt = LinePrompt(Path(sys.argv[1]), lambda: ['status']); prompt.open(); lines = []\n"
+        "while (line := prompt.read('>')) is not None: lines.append(line)\n"
+        "prompt.close(); sys.stderr.write(repr(lines))"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, input=typed, capture_output=True, check=True, timeout=20)
+    return ast.literal_eval(done.stderr.decode())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the console itself keeps lines there")
+def test_the_history_is_for_the_person_alone(tmp_path: Path):
+    lines_read(tmp_path / "new", b"one\n")
+    assert (tmp_path / "new" / "chat_history").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,8 @@
+"""Task groups wrap errors, one group in another where groups are nested."""
+
+from pattern_acp.turn.groups import single_error
+
+
+def test_the_error_itself_comes_out_however_deep_it_is_wrapped():
+    error = ValueError("the one")
+    assert single_error(BaseExceptionGroup("outer", [ExceptionGroup("inner", [error]), KeyError("later")])) is error
