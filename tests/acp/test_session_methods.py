@@ -3,7 +3,7 @@
 import anyio
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.session_methods import COMMANDS_DELAY, opening_of, server_names
+from pattern_acp.acp.session_methods import COMMANDS_DELAY, opening_of, servers_of
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.editor import JsonDict
@@ -11,7 +11,7 @@ from pattern_acp.testing.requests import kinds_of, refused, updates_of
 from pattern_acp.testing.scripts import says
 
 
-def test_an_opening_takes_folder_directories_and_the_names_of_servers():
+def test_an_opening_takes_folder_directories_and_servers():
     request = schema.LoadSessionRequest(
         session_id="s",
         cwd="/work",
@@ -19,8 +19,12 @@ def test_an_opening_takes_folder_directories_and_the_names_of_servers():
         mcp_servers=(schema.McpServer(name="files", command="x"), schema.McpServer(name="web", url="http://x")),
     )
     opening = opening_of(request)
-    assert (opening.cwd, opening.additional_directories, opening.servers) == ("/work", ("/more",), ("files", "web"))
-    assert server_names(()) == ()
+    assert (opening.cwd, opening.additional_directories) == ("/work", ("/more",))
+    assert [(server.name, server.command, server.url) for server in opening.servers] == [
+        ("files", "x", ""),
+        ("web", "", "http://x"),
+    ]
+    assert servers_of(()) == ()
 
 
 def test_the_commands_wait_long_enough_for_clients_that_register_late_and_not_longer():
