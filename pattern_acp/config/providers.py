@@ -45,6 +45,8 @@ class _Collected:
     providers: dict[str, ProviderSettings]
     problems: list[Problem] = field(default_factory=list[Problem])
     values: dict[str, EffectiveValue] = field(default_factory=dict[str, EffectiveValue])
+    left_out: set[str] = field(default_factory=set[str])
+    """Providers whose address is unusable: they are not chosen, and their key goes nowhere."""
 
     def set(self, key: str, shown: str, source: str) -> None:
         self.values[key] = EffectiveValue(key, shown, source)
@@ -82,6 +84,10 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
     provider = replace(known or ProviderSettings(name, "openai"), configured=True)
     for field_name, raw in table.items():
         provider = _read_field(collected, user, provider, field_name, raw)
+    if "base_url" in table and normal_base_url(table["base_url"]) is None:
+        # The usual address would get a key and code that were meant for another server.
+        collected.left_out.add(name)
+        return
     if not provider.base_url:
         collected.problems.append(user.problem(key, "it needs a base_url, so the provider is left out."))
         return
@@ -112,6 +118,8 @@ def _with_environment(
     collected: _Collected, provider: ProviderSettings, environ: Mapping[str, str]
 ) -> ProviderSettings:
     """Apply the variables that belong to a built-in provider."""
+    if provider.name in collected.left_out:
+        return replace(provider, api_key=None, configured=False)
     if provider.name == "scripted" and environ.get(SCRIPT_VARIABLE):
         script = environ[SCRIPT_VARIABLE]
         collected.set("providers.scripted.script", script, f"${SCRIPT_VARIABLE}")
@@ -125,9 +133,9 @@ def _with_environment(
     key = f"providers.{provider.name}.base_url"
     if url is None:
         form = "a host, host:port or URL" if provider.name == "ollama" else "an http:// or https:// URL"
-        sentence = f"it must be {form}; {provider.base_url} is used."
+        sentence = f"it must be {form}; {provider.name} is left out, so that nothing goes to another server."
         collected.problems.append(Problem(f"${variable}", None, key, sentence))
-        return provider
+        return replace(provider, api_key=None, configured=False)
     collected.set(key, show_url(url), f"${variable}")
     return replace(provider, base_url=url, configured=True)
 

@@ -44,8 +44,17 @@ def test_a_bad_base_url_in_the_environment_is_reported_and_not_used(tmp_path: Pa
     assert not loaded.settings.providers["openai"].configured
     assert [str(problem) for problem in loaded.problems] == [
         "$OPENAI_BASE_URL: providers.openai.base_url: it must be an http:// or https:// URL; "
-        "https://api.openai.com/v1 is used."
+        "openai is left out, so that nothing goes to another server."
     ]
+
+
+def test_a_key_meant_for_a_server_with_a_bad_address_goes_to_no_other_server(tmp_path: Path):
+    from_variable = load_with(tmp_path, OPENAI_BASE_URL="gateway.example", OPENAI_API_KEY="planted")
+    from_table = load_with(tmp_path, '[providers.openai]\nbase_url = "gateway.example"\n', OPENAI_API_KEY="planted")
+    for loaded in (from_variable, from_table):
+        openai = loaded.settings.providers["openai"]
+        assert (openai.api_key, openai.configured) == (None, False)
+        assert len(loaded.problems) == 1
 
 
 def test_a_script_sets_the_scripted_provider_up(tmp_path: Path):
