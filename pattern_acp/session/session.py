@@ -189,7 +189,7 @@ class Session:
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
             await prompting.close_unfinished(self)
-            refusal = await self._expand(turn)
+            refusal = await _expand(self.mcp, turn)
             await self._record_start(turn)
             if refusal is not None:
                 end = refusal
@@ -211,16 +211,6 @@ class Session:
             # Also before an error: nothing may follow the answer.
             await self.view.settle()
         return end
-
-    async def _expand(self, turn: "_Turn") -> TurnEnd | None:
-        """Fill in a prompt of an MCP server that the person chose; the turn's end when the server does not give it."""
-        try:
-            turn.message = await self.mcp.expanded(turn.message)
-        except ServerError as error:
-            # Recorded like a command of ours, which the model does not see.
-            turn.command = Command(turn.message.text.strip().split()[0].lstrip("/"), "")
-            return TurnEnd(StopReason.END_TURN, error.sentence)
-        return None
 
     async def _record_start(self, turn: "_Turn") -> None:
         turn.started = True
@@ -305,6 +295,17 @@ class _Turn:
 def _new_turn(constellation: Constellation, parts: Sequence[Part]) -> _Turn:
     message = Message(MessageId(constellation.ids.new("msg")), Role.USER, tuple(parts))
     return _Turn(TurnId(constellation.ids.new("turn")), message, command_of(message))
+
+
+async def _expand(mcp: SessionMcp, turn: _Turn) -> TurnEnd | None:
+    """Fill in a prompt of an MCP server that the person chose; the turn's end when the server does not give it."""
+    try:
+        turn.message = await mcp.expanded(turn.message)
+    except ServerError as error:
+        # Recorded like a command of ours, which the model does not see.
+        turn.command = Command(turn.message.text.strip().split()[0].lstrip("/"), "")
+        return TurnEnd(StopReason.END_TURN, error.sentence)
+    return None
 
 
 async def _wait_for_earlier(ticket: PromptTicket) -> None:
