@@ -147,6 +147,8 @@ class MemoryBlockView:
     """What the model should know of it now: double changes to mend, facts that are stale."""
     in_context: bool = True
     """Whether it belongs into every request now; others are only named."""
+    write_denied: str = ""
+    """Why the agent may not write it at all, in a sentence, as in an isolated project; empty where it may."""
     shared_from: str = ""
     """Whose it is, when it is attached and not this persona's or project's own."""
     block_id: str = ""

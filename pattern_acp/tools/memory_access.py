@@ -11,6 +11,7 @@ import anyio.to_thread
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks
@@ -84,7 +85,8 @@ class ConstellationMemory:
             seen, touched = await self._database.read(self._look)
         touched |= {one.block.id for one in seen if one.label in self._touched}
         now_ms = self._clock.now_ms()
-        return tuple(view_of(one, touched, now_ms=now_ms) for one in seen)
+        isolation = self._rules.isolation if self._writer.actor is not Actor.HUMAN else Isolation.NONE
+        return tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
 
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""

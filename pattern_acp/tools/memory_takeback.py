@@ -56,6 +56,9 @@ async def prepare_takeback(asked: Takeback, call_id: ToolCallId, context: ToolCo
     if asked.operation == "rollback" and asked.version is None:
         raise ToolInputError("`version` is missing; rollback needs the number of the version to go back to.")
     history = await _history_of(asked.label, context)
+    denied = next((block.write_denied for block in await context.memory.blocks() if block.label == asked.label), "")
+    if denied:
+        raise ToolFailedError(denied)
     change = await history.reverts.change(asked.label, _plan(asked), asked.reason, store=False)
     access = WriteMemory(
         asked.label,

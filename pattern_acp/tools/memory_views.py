@@ -5,9 +5,11 @@ Owns: what is told of a block beside its text. Must not know: SQL, the model.
 
 from collections.abc import Container
 
-from pattern_acp.memory.blocks import Tier
+from pattern_acp.memory.blocks import Scope, Tier
 from pattern_acp.memory.freshness import stale_lines
 from pattern_acp.memory.merging import Conflict, open_conflicts
+from pattern_acp.memory.permissions import Isolation, Permission
+from pattern_acp.memory.refusals import IsolationDeniedError
 from pattern_acp.memory.schemas.describing import describe
 from pattern_acp.memory.sharing import VisibleBlock
 from pattern_acp.tools.base import MemoryBlockView
@@ -16,13 +18,17 @@ _SHOWN = 200
 """Characters of each side of a double change."""
 
 
-def view_of(visible: VisibleBlock, touched: Container[str], *, now_ms: int) -> MemoryBlockView:
+def view_of(
+    visible: VisibleBlock, touched: Container[str], *, now_ms: int, isolation: Isolation = Isolation.NONE
+) -> MemoryBlockView:
     """The view of a block; `touched` holds the ids of those that the session wrote or read."""
     block = visible.block
     notes = [conflict_note(conflict) for conflict in open_conflicts(block.text, block.conflicts)]
     stale = stale_lines(block.text, now_ms=now_ms)
     if stale:
         notes.append(f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}")
+    is_apart = block.key.scope is Scope.PERSONA and isolation is not Isolation.NONE and not visible.shared_from
+    denied = IsolationDeniedError(visible.label, isolation).sentence if is_apart else ""
     return MemoryBlockView(
         label=visible.label,
         scope=block.key.scope.value,
@@ -30,10 +36,11 @@ def view_of(visible: VisibleBlock, touched: Container[str], *, now_ms: int) -> M
         text=block.text,
         limit=block.limit,
         updated_at_ms=block.updated_ms,
-        permission=visible.permission.value,
+        permission=(Permission.READ_ONLY if denied else visible.permission).value,
         form=describe(block.schema),
         notes=tuple(notes),
         in_context=block.tier is Tier.CORE or block.pinned or block.id in touched,
+        write_denied=denied,
         shared_from=visible.shared_from,
         block_id=block.id,
         version=block.head_update,

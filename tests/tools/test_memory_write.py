@@ -355,7 +355,11 @@ async def test_an_isolated_project_sees_what_its_isolation_leaves(constellation:
     await memory_in(constellation).commit(MemoryEdit("human", "append", "zebra"), CALL_ID)
     core = memory_in(constellation, rules=MemoryRules(isolation=Isolation.CORE_ONLY))
     full = memory_in(constellation, rules=MemoryRules(isolation=Isolation.FULL))
-    assert [block.label for block in await core.blocks()] == ["persona", "human", "project"]
+    assert [(block.label, block.permission, block.write_denied[:15]) for block in await core.blocks()] == [
+        ("persona", "read_only", "IsolationDenied"),
+        ("human", "read_only", "IsolationDenied"),
+        ("project", "read_write", ""),
+    ]
     assert [block.label for block in await full.blocks()] == ["project"]
     assert await full.search("zebra", 5) == ()
 
