@@ -16,7 +16,12 @@ def test_an_opening_takes_folder_directories_and_servers():
         session_id="s",
         cwd="/work",
         additional_directories=("/more",),
-        mcp_servers=(schema.McpServer(name="files", command="x"), schema.McpServer(name="web", url="http://x")),
+        mcp_servers=(
+            schema.McpServer(name="files", command="x", args=("-y",), env=(schema.EnvVariable(name="A", value="b"),)),
+            schema.McpServer(
+                name="web", type="http", url="http://x", headers=(schema.HttpHeader(name="K", value="v"),)
+            ),
+        ),
     )
     opening = opening_of(request)
     assert (opening.cwd, opening.additional_directories) == ("/work", ("/more",))

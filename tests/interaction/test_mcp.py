@@ -18,7 +18,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.mcp import passed, script
+from pattern_acp.testing.mcp_fakes import passed, script
 from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")

@@ -1,0 +1,129 @@
+"""MCP servers that we did not write: one from npm, and one made with the official package of PyPI."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.domain.messages import ToolResultPart
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.scripts import calls, says
+
+OFFICIAL = "pattern_acp.testing.mcp_official_server"
+EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+
+
+@pytest.fixture(scope="session")
+def everything() -> Path:
+    """The reference server from the npm registry, kept in the system's temporary folder between runs."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("the server of npm needs npm, which is not on the PATH")
+    folder = Path(tempfile.gettempdir()) / "pattern-acp-mcp" / EVERYTHING.rpartition("@")[2]
+    # Run by node itself: its own first line names the program by `env`, which Windows does not know.
+    program = folder / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), EVERYTHING]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode != 0:
+            pytest.skip(f"npm could not install {EVERYTHING}: {done.stderr.strip().splitlines()[-1:]}")
+    return program
+
+
+async def opened(agent: RunningAgent, server: JsonDict) -> str:
+    answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": [server]})
+    await agent.sessions.get(answer["sessionId"]).mcp.servers.wait_settled(20)
+    return answer["sessionId"]
+
+
+def result(request: ProviderRequest) -> str:
+    (part,) = request.messages[-1].parts
+    assert isinstance(part, ToolResultPart)
+    return part.text
+
+
+@pytest.mark.timeout(180)
+async def test_the_reference_server_of_npm_works(everything: Path):
+    model = ScriptedProvider(
+        [
+            calls("everything__echo", message="hello"),
+            calls("everything__get-tiny-image"),
+            calls("everything__trigger-long-running-operation", duration=0.5, steps=2),
+            calls("mcp_read_resource", server="everything"),
+            says("Done."),
+            says("Prompted."),
+        ]
+    )
+    async with running_agent(model) as agent:
+        node = shutil.which("node")
+        session = await opened(agent, {"name": "everything", "command": node, "args": [str(everything)], "env": []})
+        await agent.editor.prompt(session, "Try everything.")
+        assert result(model.requests[1]) == "Echo: hello"
+        assert "MCP logo" in result(model.requests[2])
+        assert "Duration: 0.5 seconds" in result(model.requests[3])
+        assert "2 of 2" in json.dumps(agent.editor.updates)
+        assert "demo://resource" in result(model.requests[4])
+        await agent.editor.prompt(session, "/everything:simple-prompt")
+        assert len(model.requests) == 6
+        # A session that is loaded later finds the calls as they were.
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+
+
+@asynccontextmanager
+async def official(transport: str) -> AsyncGenerator[JsonDict, None]:
+    """The official package's server, as a client passes it."""
+    if transport == "stdio":
+        yield {"name": "official", "command": sys.executable, "args": ["-m", OFFICIAL, "stdio"], "env": []}
+        return
+    async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport], stderr=None) as process:
+        assert process.stdout is not None
+        with anyio.fail_after(20):
+            port = int(await process.stdout.receive())
+        path = "sse" if transport == "sse" else "mcp"
+        header = {"name": "X-Test", "value": "1"}
+        yield {"type": transport, "name": "official", "url": f"http://127.0.0.1:{port}/{path}", "headers": [header]}
+        process.kill()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
+async def test_a_server_of_the_official_package_works_over_every_transport(transport: str):
+    model = ScriptedProvider(
+        [
+            calls("official__add", first=1.5, second=2),
+            calls("mcp_read_resource", server="official", uri="official://facts"),
+            calls("official__add", first="a word", second=2),
+            says("Done."),
+            says("Hello."),
+        ]
+    )
+    async with official(transport) as server, running_agent(model) as agent:
+        session = await opened(agent, server)
+        await agent.editor.prompt(session, "Add.")
+        assert result(model.requests[1]) == "3.5"
+        assert "Two and two are four." in result(model.requests[2])
+        assert "first" in result(model.requests[3])
+        await agent.editor.prompt(session, "/official:greet Ada")
+        assert "Greet Ada politely." in json.dumps([str(part) for part in model.requests[4].messages[-1].parts])
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_a_server_over_http_that_goes_away_fails_calls_and_nothing_else(transport: str):
+    model = ScriptedProvider([calls("official__add", first=1, second=2), says("Done."), says("Still here.")])
+    async with running_agent(model) as agent:
+        async with official(transport) as server:
+            session = await opened(agent, server)
+        await agent.editor.prompt(session, "Add.")
+        assert "official" in result(model.requests[1])
+        assert agent.editor.of_kind("tool_call_update")[-1]["status"] == "failed"
+        assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
