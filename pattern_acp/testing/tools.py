@@ -4,17 +4,20 @@ Owns: calling a tool the way a turn does, through an editor's files over the dis
 """
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
-from pattern_acp.domain.tool_calls import ToolContent
+from pattern_acp.domain.tool_calls import ToolContent, ToolKind
+from pattern_acp.policy.access import Access
+from pattern_acp.providers.base import ToolSpec
 from pattern_acp.testing.files import FakeFileSystem
 from pattern_acp.testing.memory import FakeMemory
 from pattern_acp.testing.terminal import FakeTerminal
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.terminal import Terminal
 
@@ -40,6 +43,41 @@ class RecordedProgress:
     async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
         """See `Progress.terminal_exit`."""
         self.exits.append((terminal_id, exit_code, signal))
+
+
+async def succeed(progress: Progress) -> ToolOutcome:
+    """What a `FakeTool` does unless a test says otherwise."""
+    del progress
+    return ToolOutcome("done")
+
+
+@dataclass(slots=True)
+class FakeTool:
+    """`Tool` that does what a test says. `effect` runs once the call is admitted."""
+
+    name: str = "look"
+    changes_things: bool = False
+    accesses: tuple[Access, ...] = ()
+    preview: tuple[ToolContent, ...] = ()
+    effect: Callable[[Progress], Awaitable[ToolOutcome]] = succeed
+    prepared: list[JsonObject] = field(default_factory=list[JsonObject])
+    """The arguments of every call so far."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """See `Tool.spec`."""
+        return ToolSpec(self.name, "", {"type": "object"})
+
+    @property
+    def kind(self) -> ToolKind:
+        """See `Tool.kind`."""
+        return ToolKind.OTHER
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext, /) -> PreparedCall:
+        """See `Tool.prepare`."""
+        del call_id, context
+        self.prepared.append(arguments)
+        return PreparedCall(f"Call {self.name}", self.accesses, self.effect, preview=self.preview)
 
 
 @dataclass(slots=True)

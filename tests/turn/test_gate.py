@@ -1,40 +1,21 @@
 """The one way to an effect."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
-from pattern_acp.journal.events import Event, GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
+from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.access import Access, ReadPath, RunCommand
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode, Verdict
 from pattern_acp.testing.approver import ScriptedApprover
 from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.turn.events import Transient
+from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.turn.gate import Gate, PolicyState, Refusal
-from pattern_acp.turn.sink import Fact
 
 TURN, CALL = TurnId("turn_1"), ToolCallId("call_1")
 VIEW = ToolCallView(CALL, "run_command", "pytest", ToolKind.EXECUTE, {})
 PYTEST: tuple[Access, ...] = (RunCommand("pytest tests/a", "/project"),)
-
-
-@dataclass(slots=True)
-class RecordingSink:
-    events: list[Event] = field(default_factory=list[Event])
-
-    @property
-    def follows_text(self) -> bool:
-        return False
-
-    async def record(self, *facts: Fact) -> None:
-        self.events += [fact.event for fact in facts]
-
-    async def show(self, event: Transient) -> None:
-        raise AssertionError(event)
-
-    async def commit_partial(self) -> None:
-        raise AssertionError
 
 
 @dataclass(slots=True)

@@ -1,0 +1,222 @@
+"""The loop: build, stream, run tools, repeat until a stop reason."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.config.settings import TurnSettings
+from pattern_acp.domain.ids import MessageId, RandomIds, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
+from pattern_acp.policy.access import RunCommand
+from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.decide import Mode
+from pattern_acp.providers.base import ProviderRequest, ProviderStop, ToolCallBegun, ToolCallFragment, UsageKnown
+from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.approver import ScriptedApprover
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.testing.models import fake_model
+from pattern_acp.testing.scripts import Turn, calls, gate, says, stops
+from pattern_acp.testing.sink import RecordingSink
+from pattern_acp.testing.tools import FakeTool, tool_bench
+from pattern_acp.testing.turns import of_type
+from pattern_acp.tools.base import Progress, ToolOutcome
+from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.gate import Gate, PolicyState
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.tool_runner import ToolRunner
+
+TURN = TurnId("turn_1")
+ROOT = Path("/project")
+ASKS = (RunCommand("make", str(ROOT)),)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A loop over a script, with a clock that moves only when a tool or the person takes time."""
+
+    model: ScriptedProvider
+    tools: Sequence[FakeTool] = ()
+    answers: list[Answer] = field(default_factory=list[Answer])
+    limits: TurnSettings = field(default_factory=TurnSettings)
+    cost: Cost | None = None
+    clock: FakeClock = field(default_factory=FakeClock)
+    sink: RecordingSink = field(default_factory=RecordingSink)
+    history: list[Message] = field(default_factory=lambda: [Message(MessageId("msg_1"), Role.USER, (TextPart("Go."),))])
+    loop: TurnLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        state = PolicyState(Mode.ASK, (str(ROOT),))
+        admission = Gate(state, ScriptedApprover(self.answers, self.clock), self.sink, clock=self.clock)
+        runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)
+        self.loop = TurnLoop(
+            model=ModelInUse(self.model, fake_model("scripted")),
+            build=self.build,
+            runner=runner,
+            sink=self.sink,
+            ids=RandomIds(),
+            clock=self.clock,
+            limits=self.limits,
+            cost_so_far=self.cost,
+        )
+
+    async def build(self, history: Sequence[Message]) -> ProviderRequest:
+        return ProviderRequest("test", "", (), tuple(history))
+
+    async def run(self) -> TurnEnd:
+        with anyio.fail_after(5):
+            return await self.loop.run(TURN, self.history)
+
+
+def bench(
+    *turns: Turn, tool: FakeTool | None = None, repeat: bool = False, limits: TurnSettings | None = None
+) -> Bench:
+    model = ScriptedProvider(turns, repeat=repeat)
+    return Bench(model, (tool or FakeTool(),), limits=limits or TurnSettings())
+
+
+async def test_time_that_the_person_takes_is_not_the_turns():
+    made = bench(calls("look"), says("Done."), tool=FakeTool(accesses=ASKS), limits=TurnSettings(max_wall_seconds=30))
+    made.answers.append(Answer.ALLOW_ONCE)
+    assert (await made.run()).stop_reason is StopReason.END_TURN
+    assert made.clock.monotonic() == 60
+
+
+async def test_time_that_tools_take_is_limited():
+    made = bench(calls("look"), repeat=True, limits=TurnSettings(max_wall_seconds=30))
+
+    async def work(progress: Progress) -> ToolOutcome:
+        del progress
+        made.clock.advance(16_000)
+        return ToolOutcome("done")
+
+    made.tools[0].effect = work
+    end = await made.run()
+    assert end.stop_reason is StopReason.MAX_TURN_REQUESTS
+    assert "30 seconds" in end.sentence
+    assert len(made.model.requests) == 2
+
+
+async def test_the_number_of_requests_is_limited():
+    made = bench(calls("look"), repeat=True, limits=TurnSettings(max_model_requests=4))
+    end = await made.run()
+    assert end.stop_reason is StopReason.MAX_TURN_REQUESTS
+    assert "4 model requests" in end.sentence
+    assert len(made.model.requests) == 4
+
+
+async def test_the_cost_of_every_request_is_added_to_that_of_the_session():
+    def used(micro_units: int) -> Turn:
+        return (UsageKnown(Usage(10, 1), Cost(micro_units, "USD")),)
+
+    made = Bench(
+        ScriptedProvider([calls("look") + used(5), says("Done.") + used(7)]), (FakeTool(),), cost=Cost(100, "USD")
+    )
+    await made.run()
+    assert [event.cost for event in of_type(made.sink.events, UsageReported)] == [Cost(105, "USD"), Cost(112, "USD")]
+    assert made.loop.cost == Cost(112, "USD")
+
+
+async def test_every_request_is_recorded_before_the_model_is_asked():
+    held = gate()
+    made = bench((held, *says("Hi.")))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.run)
+            await held.reached.wait()
+            assert [type(event) for event in made.sink.order] == [ModelRequested]
+            held.opened.set()
+
+
+@pytest.mark.parametrize("stop", [ProviderStop.MAX_TOKENS, ProviderStop.REFUSAL, ProviderStop.INTERRUPTED])
+async def test_calls_of_an_answer_that_was_cut_are_not_run(stop: ProviderStop):
+    tool = FakeTool()
+    made = bench(says("I look.") + calls("look") + stops(stop), tool=tool)
+    end = await made.run()
+    assert tool.prepared == []
+    assert end.sentence
+    assert made.history[-1].tool_calls == ()
+    [recorded] = of_type(made.sink.events, MessageRecorded)
+    assert recorded.complete is (stop is not ProviderStop.INTERRUPTED)
+
+
+async def test_text_that_came_before_a_cancel_is_recorded_as_incomplete_and_remembered():
+    held = gate()
+    made = bench((*says("The first half."), held))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.run)
+            await held.reached.wait()
+            tasks.cancel_scope.cancel()
+    [recorded] = of_type(made.sink.events, MessageRecorded)
+    assert (recorded.message.text, recorded.complete) == ("The first half.", False)
+    assert made.history[-1] == recorded.message
+
+
+async def test_an_error_of_the_provider_comes_out_as_itself_and_keeps_what_came():
+    made = bench((*says("Half."), ProviderOverloadedError("It is overloaded.")))
+    with pytest.raises(ProviderOverloadedError):
+        await made.run()
+    assert [event.message.text for event in of_type(made.sink.events, MessageRecorded)] == ["Half."]
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+async def test_an_answer_without_words_and_calls_is_an_error(text: str):
+    with pytest.raises(EmptyAnswerError):
+        await bench(says(text)).run()
+
+
+async def test_text_is_shown_while_it_comes_and_recorded_once_when_it_is_whole():
+    made = bench(says("One ", "two."))
+    await made.run()
+    assert [event.text for event in of_type(made.sink.order, TextStreamed)] == ["One ", "two."]
+    [recorded] = of_type(made.sink.events, MessageRecorded)
+    assert (recorded.message.text, recorded.complete) == ("One two.", True)
+
+
+def call_of(call_id: str, index: int) -> Turn:
+    return (ToolCallBegun(index, call_id, "look"), ToolCallFragment(index, "{}"))
+
+
+@pytest.mark.parametrize("call_id", ["", "a b", "é", "x" * 257, "line\nfeed"])
+async def test_an_id_that_is_not_short_and_printable_is_replaced(call_id: str):
+    made = bench(call_of(call_id, 0), says("Done."))
+    await made.run()
+    [call] = made.history[1].tool_calls
+    assert call.call_id.startswith("call_")
+    assert call.call_id != call_id
+
+
+async def test_ids_are_unique_in_one_answer_and_over_the_whole_session():
+    made = bench(call_of("c", 0) + call_of("c", 1), call_of("c", 0), call_of("d", 0), says("Done."))
+    await made.run()
+    asked = [call.call_id for message in made.history for call in message.tool_calls]
+    assert len(asked) == len(set(asked)) == 4
+    assert (asked[0], asked[3]) == ("c", "d")
+
+
+async def test_a_call_that_fails_the_same_way_five_times_ends_the_turn():
+    async def fail(progress: Progress) -> ToolOutcome:
+        del progress
+        return ToolOutcome("No.", is_error=True)
+
+    made = bench(calls("look"), repeat=True, tool=FakeTool(effect=fail))
+    end = await made.run()
+    assert end.stop_reason is StopReason.END_TURN
+    assert "5 times" in end.sentence
+    assert len(made.model.requests) == 5
+
+
+async def test_results_follow_their_calls_in_the_history():
+    made = bench(calls("look") + calls("look"), says("Done."))
+    await made.run()
+    asked = [part.call_id for part in made.history[1].parts if isinstance(part, ToolCallPart)]
+    given = [getattr(part, "call_id", ToolCallId("")) for part in made.history[2].parts]
+    assert made.history[2].role is Role.TOOL
+    assert given == asked
