@@ -20,8 +20,8 @@ LATE_FOR_INITIALIZE = {
 """Nothing on the way to the answer to initialize may import these."""
 
 LATE_FOR_SESSIONS = {
-    "acp", "argparse", "email", "httpx", "importlib.metadata", "platformdirs", "pydantic", "rich", "tomllib",
-    "tree_sitter", "zipfile",
+    "acp", "argparse", "email", "httpx", "httpx2", "importlib.metadata", "mcp", "mcp_types", "platformdirs", "pydantic",
+    "rich", "tomllib", "tree_sitter", "zipfile",
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 

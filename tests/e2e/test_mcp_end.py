@@ -1,0 +1,71 @@
+"""MCP servers and the end of the process (invariant 9), and that none are paid for where there are none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.load import process_environment
+from pattern_acp.testing.mcp_fakes import passed
+from pattern_acp.testing.process import Launch, agent_environment, running_process, write_script
+
+WITHOUT_SERVERS = """
+import asyncio, sys
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import says
+
+async def main():
+    async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hi")
+        await agent.editor.prompt(session, "/mcp")
+        print(sorted({"mcp", "mcp_types", "httpx2"} & set(sys.modules)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+@pytest.mark.parametrize("leave", ["end of input", "SIGTERM"])
+async def test_servers_and_their_children_die_with_the_process_in_time(tmp_path: Path, leave: str):
+    note = tmp_path / "child"
+    script = write_script(tmp_path, [[{"text": "Hello."}]])
+    launch = Launch(
+        tmp_path / "home", ("--model", "scripted/scripted"), {**agent_environment(tmp_path / "home"), **script}
+    )
+    async with running_process(launch) as agent:
+        servers = [passed("child", str(note)), passed("rude"), passed("mute")]
+        answer = await agent.editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": servers})
+        await agent.editor.prompt(answer["sessionId"], "Hi")
+        child = int(note.read_text(encoding="utf-8"))
+        assert is_running(child)
+        if leave == "SIGTERM":
+            agent.terminate()
+        else:
+            await agent.close_input()
+        assert await agent.wait() == 0
+        assert not is_running(child)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and not only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_session_without_servers_never_imports_the_mcp_package():
+    environment = {name: value for name, value in process_environment().items() if not name.startswith("COV")}
+    ran = subprocess.run(
+        (sys.executable, "-c", WITHOUT_SERVERS),
+        capture_output=True,
+        check=False,
+        env=environment,
+        text=True,
+        timeout=25,
+    )
+    assert ran.stdout == "[]\n", ran.stderr[-2000:]
