@@ -81,7 +81,7 @@ class PlainAnswer:
     def __init__(self, stream: TextIO, *, on_screen: bool) -> None:
         self._stream = stream
         self._on_screen = on_screen
-        self._line_open = False
+        self._message_open = self._line_ended = False
         self._line_ends = ""
         self._messages = 0
 
@@ -98,21 +98,27 @@ class PlainAnswer:
         """
         arrived = self._line_ends + printable(text)
         shown = arrived.rstrip("\n")
-        # Those at the end of a message are the section's, which has its own.
-        self._line_ends = arrived[len(shown) :] if self._line_open or shown else ""
+        if not shown and not self._message_open:
+            return
+        # The end of a line goes out at once, since a pipe may be read by lines. Blank lines wait for more text: those at
+        # the end of a message are left out, since the section has its own.
+        at_once = 0 if self._line_ended and not shown else 1
+        ends = arrived[len(shown) :]
+        shown, self._line_ends = shown + ends[:at_once], ends[at_once:]
         if not shown:
             return
         # Among other things on a screen, the sections are set apart already.
-        between = "\n" if self._messages and not self._line_open and not self._on_screen else ""
-        self._messages += not self._line_open
+        between = "\n" if self._messages and not self._message_open and not self._on_screen else ""
+        self._messages += not self._message_open
         self._write(between + shown)
-        self._line_open = True
+        self._message_open = True
+        self._line_ended = shown.endswith("\n")
 
     def finish(self) -> None:
         """See `Answer.finish`."""
-        if self._line_open:
+        if self._message_open and not self._line_ended:
             self._write("\n")
-            self._line_open = False
+        self._message_open = self._line_ended = False
         self._line_ends = ""
 
     def unfinished(self) -> RenderableType | None:

@@ -33,3 +33,12 @@ def test_messages_in_a_pipe_are_one_blank_line_apart_however_they_end():
             answer.feed(piece)
         answer.finish()
     assert stream.getvalue() == "> A warning.\n\nOne\n\n\ntwo\n\nThree\n"
+
+
+def test_a_line_in_a_pipe_can_be_read_as_soon_as_it_ends():
+    stream = io.StringIO()
+    answer = PlainAnswer(stream, on_screen=False)
+    answer.feed("This takes long.\n\n")
+    assert stream.getvalue() == "This takes long.\n"
+    answer.feed("Still")
+    assert stream.getvalue() == "This takes long.\n\nStill"
