@@ -100,8 +100,8 @@ class PlainAnswer:
         shown = arrived.rstrip("\n")
         if not shown and not self._message_open:
             return
-        # The end of a line goes out at once, since a pipe may be read by lines. Blank lines wait for more text: those at
-        # the end of a message are left out, since the section has its own.
+        # The end of a line goes out at once: a pipe may be read by lines. Blank lines wait for more text, as those at
+        # the end of a message are left out; the section has its own.
         at_once = 0 if self._line_ended and not shown else 1
         ends = arrived[len(shown) :]
         shown, self._line_ends = shown + ends[:at_once], ends[at_once:]
