@@ -5,6 +5,7 @@ decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 import anyio.to_thread
 
@@ -67,6 +68,8 @@ class ConstellationMemory:
         self._writer = writer
         self._touched: set[str] = set()
         """Labels that this session read."""
+        self._seen: dict[str, str] = {}
+        """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
         self._search = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
@@ -84,6 +87,7 @@ class ConstellationMemory:
             await self._database.write(lambda tx: create_defaults(tx, writing))
             seen, touched = await self._database.read(self._look)
         touched |= {one.block.id for one in seen if one.label in self._touched}
+        self._seen = {one.label: one.block.text for one in seen}
         now_ms = self._clock.now_ms()
         isolation = self._rules.isolation if self._writer.actor is not Actor.HUMAN else Isolation.NONE
         return tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
@@ -110,9 +114,10 @@ class ConstellationMemory:
             DatabaseError: the constellation cannot be written.
         """
         writing = self._writing(None, templates=await self._templates(edits), is_trial=True)
+        based = self._based(edits)
 
         def attempt(tx: Transaction) -> None:
-            raise _DoneError(apply_edits(tx, edits, writing))
+            raise _DoneError(apply_edits(tx, based, writing))
 
         try:
             await self._database.write(attempt)
@@ -141,7 +146,9 @@ class ConstellationMemory:
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
         writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
-        applied = await self._database.write(lambda tx: apply_edits(tx, edits, writing))
+        based = self._based(edits)
+        applied = await self._database.write(lambda tx: apply_edits(tx, based, writing))
+        self._seen |= {one.change.label: one.change.after for one in applied}
         if self.after_commit is not None:
             await self.after_commit()
         return tuple(one.change for one in applied)
@@ -153,6 +160,22 @@ class ConstellationMemory:
             DatabaseError: the constellation cannot be read.
         """
         return await self._search.search(query, limit, narrowing)
+
+    def _based(self, edits: Sequence[MemoryEdit]) -> tuple[MemoryEdit, ...]:
+        """The edits, the agent's first rewrite of a block with the text that the agent saw last.
+
+        The person's rewrites stand as they are: they are typed into an answer of this moment.
+        """
+        based: list[MemoryEdit] = []
+        changed: set[str] = set()
+        for edit in edits:
+            rewrites = edit.operation == "rewrite" and not edit.field and edit.base is None
+            if rewrites and edit.label not in changed and self._writer.actor is Actor.PERSONA:
+                based.append(replace(edit, base=self._seen.get(edit.label)))
+            else:
+                based.append(edit)
+            changed.add(edit.label)
+        return tuple(based)
 
     def _look(self, tx: Transaction) -> tuple[tuple[VisibleBlock, ...], set[str]]:
         seen = visible_blocks(tx, self._owner.owners, isolation=self._rules.isolation)

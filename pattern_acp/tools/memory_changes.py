@@ -181,6 +181,8 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     except LimitExceededError as error:
         raise with_oldest(tx, error, block) from error
     notes = tuple(conflict_note(conflict) for conflict in change.conflicts)
+    if edit.base is not None and edit.base != change.block.text:
+        notes = ("It was changed since you saw it; those changes are kept.", *notes)
     if edit.operation == "archive":
         change = replace(change, operation=Operation.ARCHIVE)
         notes = (*notes, keep_passage(tx, edit, change, writing))

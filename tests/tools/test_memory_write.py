@@ -136,13 +136,13 @@ async def test_a_rewrite_of_what_was_read_before_keeps_what_came_since_and_marks
 ):
     memory, other = memory_in(constellation), memory_in(constellation)
     await memory.commit(MemoryEdit("project", "rewrite", "port is 80\nend"), CALL_ID)
-    read = (await view(memory, "project")).text
+    assert (await view(memory, "project")).text == "port is 80\nend"
     await other.commit(MemoryEdit("project", "replace", "8080", old_text="80"), CALL_ID)
-    change = await memory.commit(MemoryEdit("project", "rewrite", "port is 9090\nend\nnew", base=read), CALL_ID)
+    change = await memory.commit(MemoryEdit("project", "rewrite", "port is 9090\nend\nnew"), CALL_ID)
     assert change.after == "port is 8080\nport is 9090\nend\nnew"
     (note,) = (await view(memory, "project")).notes
     assert "“port is 8080” and “port is 9090”" in note
-    assert change.notes == (note,)
+    assert change.notes == ("It was changed since you saw it; those changes are kept.", note)
     await memory.commit(MemoryEdit("project", "remove", "", old_text="port is 8080"), CALL_ID)
     assert (await view(memory, "project")).notes == ()
 
