@@ -49,6 +49,9 @@ does) refuse the whole line that shows them."""
 SHOWN_NAME = 80
 """Most characters of a made-up tool name in titles and sentences."""
 
+NAMED_TOOLS = 40
+"""Most tools that an error names; MCP servers may bring hundreds."""
+
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
 
@@ -169,7 +172,8 @@ class ToolRunner:
     def _named(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
-            names = ", ".join(sorted(self._tools))
+            known = sorted(self._tools)
+            names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
             shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}…"
             raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
         return tool
