@@ -5,6 +5,8 @@ Owns: the record. Must not know: a journal or an editor.
 
 from dataclasses import dataclass, field
 
+import anyio
+
 from pattern_acp.journal.events import Event
 from pattern_acp.turn.events import TextStreamed, Transient
 from pattern_acp.turn.sink import Fact
@@ -17,6 +19,8 @@ class RecordingSink:
     transactions: list[tuple[Fact, ...]] = field(default_factory=list[tuple[Fact, ...]])
     order: list[Event | Transient] = field(default_factory=list[Event | Transient])
     """Everything, durable or not, in the order in which it was reported."""
+    asked_for_partial: anyio.Event = field(default_factory=anyio.Event)
+    """Set once streamed text was to be committed."""
 
     @property
     def events(self) -> list[Event]:
@@ -39,3 +43,4 @@ class RecordingSink:
 
     async def commit_partial(self) -> None:
         """See `TurnSink.commit_partial`; there is nothing that a crash could lose."""
+        self.asked_for_partial.set()

@@ -29,7 +29,7 @@ from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 
 TURN = TurnId("turn_1")
@@ -220,3 +220,21 @@ async def test_results_follow_their_calls_in_the_history():
     given = [getattr(part, "call_id", ToolCallId("")) for part in made.history[2].parts]
     assert made.history[2].role is Role.TOOL
     assert given == asked
+
+
+async def test_streamed_text_is_committed_every_second_while_the_model_is_slow():
+    held = gate()
+    made = bench((*says("Half."), held))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.run)
+            await made.sink.asked_for_partial.wait()
+            held.opened.set()
+
+
+async def test_a_sentence_of_ours_begins_a_paragraph_of_its_own_and_is_nothing_that_the_model_said():
+    sink = RecordingSink()
+    await show_sentence(sink, TURN, RandomIds(), "First.")
+    await show_sentence(sink, TURN, RandomIds(), "Second.")
+    assert [event.text for event in of_type(sink.order, TextStreamed)] == ["First.", "\n\nSecond."]
+    assert [event.for_model for event in of_type(sink.events, MessageRecorded)] == [False, False]

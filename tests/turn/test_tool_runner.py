@@ -265,3 +265,14 @@ async def test_a_failing_call_is_told_at_the_third_time_and_a_success_starts_afr
     told = ["times in a row" in (await bench.run(call(number)))[0].text for number in range(5)]
     assert told == [False, False, True, False, False]
     assert bench.runner.repeats.worst == 3
+
+
+async def test_a_row_of_failures_is_one_of_messages_in_which_the_call_failed():
+    async def fail(progress: Progress) -> ToolOutcome:
+        del progress
+        return ToolOutcome("no", is_error=True)
+
+    bench = Bench([FakeTool("bad", effect=fail), FakeTool("good")])
+    for number, name in enumerate(["bad", "bad", "good", "bad", "bad"]):
+        await bench.run(call(number, name))
+    assert bench.runner.repeats.worst == 2
