@@ -67,7 +67,9 @@ def _read_server(read: _Read, user: TomlFile, name: str, table: object) -> None:
     read.servers[name] = server
     line = user.line_of(key)
     source = user.path if line is None else f"{user.path}:{line}"
-    read.values.append(EffectiveValue(key, server.command or show_url(server.url), source))
+    # A key may stand in the query; what comes before it tells enough.
+    shown = server.command or show_url(server.url.partition("?")[0])
+    read.values.append(EffectiveValue(key, shown, source))
 
 
 def _refusal(field_name: str, raw: object) -> str:
