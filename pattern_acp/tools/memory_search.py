@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
+from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
+from pattern_acp.memory.freshness import is_stale
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, search
 from pattern_acp.memory.sharing import shared_sources
@@ -17,7 +19,6 @@ from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 
 SHARED_CANDIDATES = 30
 """Passages of other owners that are looked at for those of blocks that are attached."""
-
 
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
@@ -52,19 +53,23 @@ class SessionSearch:
         vector = await self._indexer.query(query) if self._indexer is not None else None
         now_ms = self._clock.now_ms()
 
-        def look(tx: Transaction) -> tuple[Found, ...]:
+        def look(tx: Transaction) -> tuple[tuple[Found, str], ...]:
+            return tuple((one, stale_note(tx, one, now_ms=now_ms)) for one in find(tx))
+
+        def find(tx: Transaction) -> tuple[Found, ...]:
             own = search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
             shared = shared_sources(tx, self._owners)
-            if not shared or "block" not in filters.kinds or filters.session:
+            if not shared or not filters.owners or "block" not in filters.kinds or filters.session:
                 return own
             # Blocks that are attached are few, so the passages of their owners are searched and the rest left out.
             others = replace(filters, owners=tuple(set(shared.values())), kinds=("block",))
             found = search(tx, query, others, limit=SHARED_CANDIDATES, now_ms=now_ms, vector=vector)
-            attached = [one for one in found if one.source in shared]
+            attached = [one for one in found if shared.get(one.source, filters.owners[0]) not in filters.owners]
             return tuple(sorted((*own, *attached), key=lambda one: -one.score)[:limit])
 
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
-        return tuple(_hit(one, knows_meaning=knows_meaning) for one in await self._database.read(look))
+        found = await self._database.read(look)
+        return tuple(_hit(one, note, knows_meaning=knows_meaning) for one, note in found)
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
@@ -82,10 +87,21 @@ class SessionSearch:
         )
 
 
-def _hit(found: Found, *, knows_meaning: bool) -> MemoryHit:
+def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
+    """What is told of an archival entry that was not checked for long; empty for everything else."""
+    if found.kind != "archival":
+        return ""
+    entry = load_entry(tx, found.source)
+    if not is_stale(entry.verified_ms, now_ms=now_ms):
+        return ""
+    how = f"; `{entry.check_command}` tells" if entry.check_command else ""
+    return f"\n(not checked for long, so find out whether it still holds{how})"
+
+
+def _hit(found: Found, note: str, *, knows_meaning: bool) -> MemoryHit:
     why = found.why
     meaning = why.meaning if knows_meaning else None
-    return MemoryHit(_source(found), found.text, found.at_ms, found.score, why.sentence, why.words, meaning)
+    return MemoryHit(_source(found), found.text + note, found.at_ms, found.score, why.sentence, why.words, meaning)
 
 
 def _source(found: Found) -> str:

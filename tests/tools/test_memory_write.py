@@ -334,6 +334,18 @@ async def test_an_entry_is_superseded_and_linked(memory: ConstellationMemory):
     assert "marked as still true" in verified.notes[0]
 
 
+async def test_an_entry_that_was_not_checked_for_long_says_so(constellation: Constellation):
+    memory = memory_in(constellation)
+    await memory.commit(MemoryEdit("archive", "append", "The zebra runs on s2.", check="ssh s2 true"), CALL_ID)
+    assert [hit.text for hit in await memory.search("zebra", 5)] == ["The zebra runs on s2."]
+    constellation.clock.advance(40 * 86_400_000)
+    (hit,) = await memory.search("zebra", 5)
+    assert "not checked for long" in hit.text
+    assert "`ssh s2 true` tells" in hit.text
+    await memory.commit(MemoryEdit("archive", "verify", "", old_text="The zebra runs on s2."), CALL_ID)
+    assert [hit.text for hit in await memory.search("zebra", 5)] == ["The zebra runs on s2."]
+
+
 # Isolation.
 
 
