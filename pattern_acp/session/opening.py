@@ -187,9 +187,7 @@ def _session(shared: Constellation, client: Client, state: SessionState, opening
             for writer in (PERSONA, PERSON)
         )
     )
-    projections = SessionProjections(
-        state.session_id, state.project_key, shared.clock, persona=shared.persona.name
-    )
+    projections = SessionProjections(state.session_id, state.project_key, shared.clock, persona=shared.persona.name)
     sink = JournalSink(
         shared.database,
         state.session_id,

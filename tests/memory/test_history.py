@@ -28,6 +28,7 @@ from pattern_acp.memory.errors import (
 )
 from pattern_acp.memory.history import StoredHistory, list_writes, read_history, text_of_version
 from pattern_acp.memory.history_worker import WORKER_WRITES, run_on_history
+from pattern_acp.memory.merging import merge_texts
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.store import load_block
@@ -428,7 +429,8 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), WORDS),
         st.tuples(st.just("rewrite"), st.lists(WORDS, max_size=4).map("\n".join)),
-        st.tuples(st.sampled_from(["undo", "redo", "delete", "reload"]), st.just("")),
+        st.tuples(st.just("merge"), st.lists(WORDS, max_size=4).map("\n".join)),
+        st.tuples(st.sampled_from(["undo", "redo", "delete"]), st.just("")),
         st.tuples(st.just("rollback"), st.integers(1, 30).map(str)),
     ),
     max_size=45,
@@ -444,6 +446,12 @@ async def take(constellation: Constellation, model: Model, kind: str, value: str
     elif kind == "rewrite":
         await write(constellation, Rewrite(value))
         model.write(value)
+    elif kind == "merge":
+        # Every step reads what is stored, so an edit of the version before the last is a concurrent one.
+        opened = max(1, len(model.texts) - 1)
+        expected = merge_texts(model.texts[opened - 1], model.text, value).text
+        await memory.change("notes", partial(plan_merge, opened=opened, text=value))
+        model.write(expected)
     elif kind == "rollback":
         await memory.change("notes", partial(plan_rollback, number=int(value)))
         model.write(model.texts[int(value) - 1])
@@ -466,7 +474,7 @@ async def take(constellation: Constellation, model: Model, kind: str, value: str
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_any_order_of_writes_undo_redo_rollback_delete_and_reload_equals_a_model(steps: list[tuple[str, str]]):
+def test_any_order_of_writes_merges_undo_redo_rollback_and_delete_equals_a_model(steps: list[tuple[str, str]]):
     async def run() -> None:
         async with temporary_constellation() as constellation:
             await constellation.database.write(create)
