@@ -60,7 +60,7 @@ prompts = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(prompts)
 async def test_a_load_shows_what_was_shown_live(
     conversation: list[tuple[str, list[tuple[list[Turn], list[Turn]]], tuple[list[Turn], bool]]],
