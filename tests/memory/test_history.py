@@ -442,7 +442,7 @@ async def take(constellation: Constellation, model: Model, kind: str, value: str
     memory = reverts(constellation)
     if kind == "append":
         await write(constellation, Append(value))
-        model.write(f"{model.text}\n{value}" if model.text else value)
+        model.write(model.text + ("" if model.text[-1:] in {"", "\n"} else "\n") + value)
     elif kind == "rewrite":
         await write(constellation, Rewrite(value))
         model.write(value)
