@@ -35,7 +35,8 @@ class DiffPart:
 
 def unified_diff(before: str, after: str, *, before_name: str, after_name: str, context: int = 3) -> str:
     """The lines that changed, in the unified format, without a line end at the end; empty when nothing did."""
-    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), before_name, after_name, n=context, lineterm="")
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    lines = difflib.unified_diff(old, new, before_name, after_name, n=context, lineterm="")
     return "\n".join(lines)
 
 
