@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
+from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
@@ -106,7 +107,10 @@ async def run_remember(session: "Session", argument: str) -> str:
     if not text:
         raise InvalidRequestError("Say what to remember: /remember TEXT.")
     edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
-    change = await session.person_memory.commit(edit, None)
+    try:
+        change = await session.person_memory.commit(edit, None)
+    except DuplicateFoundError as error:
+        return f"That is remembered already: “{one_line(error.existing)}”. `/memory {label}` shows it."
     added = len(change.after) - len(change.before)
     return f"Remembered in `{change.label}` ({added:+,} characters): {text}"
 

@@ -119,6 +119,15 @@ async def test_status_tells_session_model_mode_folder_and_file():
             assert expected in said
 
 
+async def test_what_is_remembered_already_is_said_kindly_and_not_written_twice():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember I like short answers.")
+        again = await answer(agent, session, "/remember I like short answers.")
+        assert "That is remembered already: “I like short answers.”" in again
+        assert (await answer(agent, session, "/memory human")).count("I like short answers.") == 1
+
+
 async def test_what_is_remembered_is_the_persons_own_word_and_shown_by_memory():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)
