@@ -114,6 +114,36 @@ async def test_a_cancelled_caller_does_not_wait_for_a_lock_and_its_write_comes_i
         assert await other.read(blob_names) == ["a", "b", "c"]
 
 
+async def test_a_write_that_fails_after_its_caller_was_cancelled_is_logged(caplog: pytest.LogCaptureFixture):
+    entered, release = threading.Event(), threading.Event()
+
+    def fail(tx: Transaction) -> None:
+        del tx
+        entered.set()
+        release.wait(10)
+        raise LookupError("words that belong to nobody's log")
+
+    async with temporary_constellation() as constellation:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(constellation.database.write, fail)
+                await anyio.to_thread.run_sync(entered.wait, 5)
+                tasks.cancel_scope.cancel()
+            release.set()
+            await constellation.database.write(lambda tx: add_blob(tx, "a"))
+    [record] = caplog.records
+    assert "LookupError" in record.getMessage()
+    assert "words" not in caplog.text
+
+
+async def test_no_thread_of_a_database_keeps_a_process_alive():
+    before = set(threading.enumerate())
+    async with temporary_constellation():
+        started = set(threading.enumerate()) - before
+    assert started
+    assert all(thread.daemon for thread in started)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
 @pytest.mark.parametrize("is_replaced", [False, True])
 async def test_nothing_is_written_into_a_file_that_lost_its_name(*, is_replaced: bool):
