@@ -41,7 +41,8 @@ SMALL_TALK = frozenset(
 class Recallable:
     """A thing that was found: where it is from, its text, when it was written, and what it has in common with a prompt.
 
-    `words` are words of the thing that the prompt has too, in some form; `meaning` is a cosine or None.
+    `words` are words of the thing that the prompt has too, in some form; `meaning` is a cosine or None. `place` is
+    where it is from in words for the person, when `source` holds an id.
     """
 
     source: str
@@ -50,6 +51,7 @@ class Recallable:
     why: str
     words: tuple[str, ...] = ()
     meaning: float | None = None
+    place: str = ""
 
 
 def telling_words(terms: Collection[str]) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ def for_model(recalled: Sequence[Recallable]) -> str:
 def for_person(recalled: Sequence[Recallable]) -> str:
     """What the person is shown: what was recalled and why."""
     return "\n".join(
-        f"- **{one.source}** ({_day(one.at_ms)}): {one.text}" + (f" *({one.why})*" if one.why else "")
+        f"- **{one.place or one.source}** ({_day(one.at_ms)}): {one.text}" + (f" *({one.why})*" if one.why else "")
         for one in recalled
     )
 
@@ -116,7 +118,7 @@ def _line(one: Recallable) -> str:
 def _shortened(one: Recallable) -> Recallable:
     text = " ".join(one.text.split())
     text = text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
-    return Recallable(one.source, text, one.at_ms, one.why, one.words, one.meaning)
+    return Recallable(one.source, text, one.at_ms, one.why, one.words, one.meaning, one.place)
 
 
 def _is_name(word: str) -> bool:

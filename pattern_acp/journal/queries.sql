@@ -122,6 +122,12 @@ SELECT coalesce(max(seq), 0) FROM events;
 -- What one audited redaction did, in the order of the events.
 SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER BY event_seq;
 
+-- name: newest_redaction
+-- The event behind the newest redaction of a stream, of those after another; NULL without one.
+SELECT max(redactions.last_seq)
+FROM redactions JOIN events ON events.seq = redactions.event_seq
+WHERE redactions.last_seq > :after AND events.stream = :stream;
+
 -- name: delete_unused_blobs
 -- Those of some payloads that no event has any more; they are a JSON list of hashes.
 DELETE FROM blobs

@@ -92,6 +92,12 @@ def newest_event(tx: Transaction) -> int:
     return 0 if row is None else columns.integer(row[0])
 
 
+def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:
+    """The number of the event behind the newest redaction of a stream; `after` when none came after that."""
+    row = tx.one(QUERIES["newest_redaction"], {"stream": stream, "after": after})
+    return after if row is None or row[0] is None else columns.integer(row[0])
+
+
 def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int) -> None:
     """Take the words out of the titles of sessions."""
     for session_id, title in tx.all(QUERIES["read_titles"]):

@@ -11,7 +11,7 @@ from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
-from pattern_acp.tools.base import MemoryEdit
+from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -122,10 +122,12 @@ async def run_recall(session: "Session", argument: str) -> str:
     hits = await session.memory.search(argument, RECALL_LIMIT)
     if not hits:
         return f"Nothing in memory or past sessions matches “{argument}”."
-    return "\n".join(
-        f"- **{hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}" + (f" *({hit.why})*" if hit.why else "")
-        for hit in hits
-    )
+    return "\n".join(_hit_line(hit) for hit in hits)
+
+
+def _hit_line(hit: MemoryHit) -> str:
+    why = f" *({hit.why})*" if hit.why else ""
+    return f"- **{hit.place or hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}{why}"
 
 
 async def run_model(session: "Session", argument: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
 from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
@@ -14,7 +15,8 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ErrorReported, MemoryShown, TurnEnded
 from pattern_acp.journal.interrupted import close_interrupted
-from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.redact import newest_redaction
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
@@ -221,11 +223,31 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
     )
 
 
-async def recorded_history(session: "Session") -> tuple[list[Message], MemoryShown | None]:
-    """The conversation as the journal has it, and the memory that the model was last shown in whole."""
-    recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+async def recorded_history(session: "Session") -> tuple[list[Message], MemoryShown | None, int]:
+    """The conversation and the memory that the model was last shown, as the journal has them.
+
+    Last comes the event of the newest forgetting that took words out of them.
+    """
+
+    def read(tx: Transaction) -> tuple[list[Recorded], int]:
+        newest = newest_redaction(tx, session.session_id, after=session.state.redacted_seq)
+        return read_stream(tx, session.session_id), newest
+
+    recorded, redacted_seq = await session.constellation.database.read(read)
     events = [item.event for item in recorded]
-    return history_of(events), last_shown(events)
+    return history_of(events), last_shown(events), redacted_seq
+
+
+async def drop_forgotten(session: "Session") -> None:
+    """Take the conversation afresh when another session, or another process, had words of it forgotten.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    known = session.state.redacted_seq
+    newest = await session.constellation.database.read(lambda tx: newest_redaction(tx, session.session_id, after=known))
+    if newest != known:
+        await session.reload_history()
 
 
 async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:

@@ -82,7 +82,7 @@ async def _find(session: "Session", query: str, tokens: int) -> tuple[Recallable
             shown = {f"memory block {block.label}" for block in await session.memory.blocks() if block.in_context}
             hits = await session.memory.search(query, CANDIDATES)
             found = [
-                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning)
+                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place)
                 for hit in hits
                 if hit.source not in shown
             ]

@@ -85,6 +85,8 @@ class SessionState:
     """Whether a turn's end could not be recorded."""
     shown: MemoryShown | None = None
     """The memory that the model was last shown in whole."""
+    redacted_seq: int = 0
+    """The event of the newest forgetting that took words out of this conversation, as far as `history` knows."""
     reported_files: set[str] = field(default_factory=set[str])
     """Files of memory, in the state they were in, that the person was told about."""
     told_of_memory: bool = False
@@ -189,6 +191,7 @@ class Session:
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
             await prompting.close_unfinished(self)
+            await prompting.drop_forgotten(self)
             refusal = await _expand(self.mcp, turn)
             await self._record_start(turn)
             if refusal is not None:
@@ -244,7 +247,8 @@ class Session:
 
     async def reload_history(self) -> None:
         """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
-        self.state.history, self.state.shown = await prompting.recorded_history(self)
+        recorded = await prompting.recorded_history(self)
+        self.state.history, self.state.shown, self.state.redacted_seq = recorded
 
     def options(self) -> tuple[Option, ...]:
         """The complete options with their current values."""

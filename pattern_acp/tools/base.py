@@ -215,6 +215,8 @@ class MemoryHit:
     """Words of the query that it has too, in some form."""
     meaning: float | None = None
     """How alike it is to the query in meaning, up to 1; None where that is not known."""
+    place: str = ""
+    """Where it is from in words for the person, without ids; empty where `source` has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
@@ -52,9 +54,10 @@ class SessionSearch:
         filters = self._filters(narrowing)
         vector = await self._indexer.query(query) if self._indexer is not None else None
         now_ms = self._clock.now_ms()
+        knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
 
-        def look(tx: Transaction) -> tuple[tuple[Found, str], ...]:
-            return tuple((one, stale_note(tx, one, now_ms=now_ms)) for one in find(tx))
+        def look(tx: Transaction) -> tuple[MemoryHit, ...]:
+            return tuple(_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in find(tx))
 
         def find(tx: Transaction) -> tuple[Found, ...]:
             own = search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
@@ -67,9 +70,7 @@ class SessionSearch:
             attached = [one for one in found if shared.get(one.source, filters.owners[0]) not in filters.owners]
             return tuple(sorted((*own, *attached), key=lambda one: -one.score)[:limit])
 
-        knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
-        found = await self._database.read(look)
-        return tuple(_hit(one, note, knows_meaning=knows_meaning) for one, note in found)
+        return await self._database.read(look)
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
@@ -98,20 +99,32 @@ def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
     return f"\n(not checked for long, so find out whether it still holds{how})"
 
 
-def _hit(found: Found, note: str, *, knows_meaning: bool) -> MemoryHit:
+def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> MemoryHit:
     why = found.why
-    meaning = why.meaning if knows_meaning else None
-    return MemoryHit(_source(found), found.text + note, found.at_ms, found.score, why.sentence, why.words, meaning)
+    source, place = _source(tx, found)
+    return MemoryHit(
+        source,
+        found.text + stale_note(tx, found, now_ms=now_ms),
+        found.at_ms,
+        found.score,
+        why.sentence,
+        why.words,
+        why.meaning if knows_meaning else None,
+        place,
+    )
 
 
-def _source(found: Found) -> str:
+def _source(tx: Transaction, found: Found) -> tuple[str, str]:
+    """Where it is from: for the model, which can ask for a session by its id, and for the person."""
     match found.kind:
         case "block":
-            return f"memory block {found.label}"
+            return f"memory block {found.label}", ""
         case "archival":
-            return f"archival entry {found.source}"
+            return f"archival entry {found.source}", "archived fact"
         case "superseded":
-            return f"superseded archival entry {found.source}"
+            return f"superseded archival entry {found.source}", "superseded archived fact"
         case kind:
             speaker = "the person" if kind == "user" else "the agent"
-            return f"{speaker} in session {found.source}"
+            session = get_session(tx, SessionId(found.source))
+            title = f"“{session.title}”" if session is not None and session.title else "an earlier session"
+            return f"{speaker} in session {found.source}", f"{'you' if kind == 'user' else speaker} in {title}"

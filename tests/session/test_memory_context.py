@@ -49,6 +49,37 @@ async def test_what_an_earlier_session_said_is_recalled_in_sight_of_the_person()
         assert "listens on port 5433" not in str(model.requests[1].messages)
 
 
+async def test_the_person_reads_the_title_of_a_session_and_never_its_id():
+    model = ScriptedProvider([says("Noted."), says("5433."), says("Yes.")])
+    async with running_agent(model) as agent:
+        earlier = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(earlier, "The staging database listens on port 5433.")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Which port has the staging database?")
+        (end,) = agent.editor.of_kind("tool_call_update")
+        recalled = end["content"][0]["content"]["text"]
+        assert "you in “The staging database listens on port 5433.”" in recalled
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/recall staging database")
+        said = agent.editor.said()
+        assert "you in “The staging database listens on port 5433.”" in said
+        assert earlier not in recalled + said
+        assert earlier in model.requests[1].volatile, "the model can ask for the session by its id"
+
+
+async def test_a_session_does_not_find_its_own_prompts():
+    turns = [says("Noted."), calls("memory_search", query="zeppelin hangar"), says("Nothing.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Where is the zeppelin hangar?")
+        await agent.editor.prompt(session, "Look for the zeppelin hangar.")
+        assert "Nothing was found" in str(model.requests[2].messages)
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/recall zeppelin")
+        assert agent.editor.said().startswith("Nothing in memory")
+
+
 async def test_what_was_recalled_is_in_the_journal_and_in_a_replay():
     async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
         await remember(agent, "The staging database listens on port 5433.")
@@ -176,6 +207,26 @@ async def test_what_is_forgotten_leaves_the_state_that_the_model_was_shown():
         await agent.editor.prompt(session, "/memory forget human the wintergarden 90317 code")
         await agent.editor.prompt(session, "Two.")
         assert "wintergarden" not in str(model.requests[1])
+
+
+async def test_what_another_process_forgets_leaves_an_open_session_before_its_next_prompt():
+    secret = "wintergarden 90317 code"
+    model = ScriptedProvider([says("one"), says("two"), says("three")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f"/remember the {secret}")
+        await agent.editor.prompt(session, f"Mind that the {secret} is mine")
+        assert "wintergarden" in str(model.requests[0])
+        async with running_agent(ScriptedProvider([]), database=agent.database.path) as other:
+            elsewhere = await other.editor.open_session(str(other.folder))
+            await other.editor.prompt(elsewhere, f"/memory forget human the {secret}")
+        await agent.editor.prompt(session, "Two.")
+        assert "wintergarden" not in str(model.requests[1])
+        assert "90317" not in str(model.requests[1])
+        assert "Mind that [forgotten] is mine" in str(model.requests[1].messages)
+        await agent.editor.prompt(session, "Three.")
+        assert "wintergarden" not in str(model.requests[2])
+        assert starts_with(model.requests[2], model.requests[1])
 
 
 class SilentEmbedder:
