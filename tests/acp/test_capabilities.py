@@ -17,7 +17,6 @@ def test_the_promises_are_exactly_what_works():
             "loadSession": True,
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True, "sse": True},
-            "mcpCapabilities": {"http": True, "sse": True},
             "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}},
             "auth": {"logout": {}},
             "_meta": {"pattern": {"memory": {"subscribe": True}}},
