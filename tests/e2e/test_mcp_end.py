@@ -1,9 +1,12 @@
 """MCP servers and the end of the process (invariant 9), and that none are paid for where there are none."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from pattern_acp.config.load import process_environment
@@ -32,6 +35,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("leave", ["end of input", "SIGTERM"])
 async def test_servers_and_their_children_die_with_the_process_in_time(tmp_path: Path, leave: str):
     note = tmp_path / "child"
+    os.mkfifo(note)
     script = write_script(tmp_path, [[{"text": "Hello."}]])
     launch = Launch(
         tmp_path / "home", ("--model", "scripted/scripted"), {**agent_environment(tmp_path / "home"), **script}
@@ -40,7 +44,9 @@ async def test_servers_and_their_children_die_with_the_process_in_time(tmp_path:
         servers = [passed("child", str(note)), passed("rude"), passed("mute")]
         answer = await agent.editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": servers})
         await agent.editor.prompt(answer["sessionId"], "Hi")
-        child = int(note.read_text(encoding="utf-8"))
+        with anyio.fail_after(15):
+            # A pipe with a name: the first prompt waits for servers only so long, reading waits for the number.
+            child = int(await anyio.to_thread.run_sync(note.read_text, abandon_on_cancel=True))
         assert is_running(child)
         if leave == "SIGTERM":
             agent.terminate()

@@ -9,10 +9,14 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.providers.wire_json import arguments_object, decode_event, to_bytes
 
 ANY_TEXT = st.text(st.characters(codec=None))
-VALUES = st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | ANY_TEXT, st.lists)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=5,
+)
 
 
-@given(st.dictionaries(ANY_TEXT, VALUES))
+@given(st.dictionaries(ANY_TEXT, VALUES, max_size=4))
 def test_a_body_has_the_same_bytes_whichever_way_it_is_written(body: JsonObject) -> None:
     written = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     assert to_bytes(body) == written.encode("utf-8", "replace")
