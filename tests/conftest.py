@@ -4,6 +4,13 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+# What decides whether a change lands must give the same answer twice; `--hypothesis-profile=explore` looks further.
+# Time limits of single examples would only tell how busy the machine is: pytest's own limit bounds each test.
+settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", derandomize=False, deadline=None, max_examples=500, print_blob=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
