@@ -83,8 +83,13 @@ class BlockDocument:
             BlockCorruptError: a part is damaged, or one that the others build on is missing.
         """
         document = cls(name, peer, schema)
-        for part in parts:
+        for part in parts[:1]:
             document.merge(part)
+        # At once: each import by itself costs as much as the text has pieces, which in a text of many writers is a lot.
+        if len(parts) > 1:
+            with _damage(name):
+                status = document._document.import_batch(list(parts[1:]))
+            document._refuse_pending(status)
         return document
 
     @property
@@ -144,6 +149,9 @@ class BlockDocument:
         self._shown = None
         with _damage(self._name):
             status = self._document.import_(update)
+        self._refuse_pending(status)
+
+    def _refuse_pending(self, status: loro.ImportStatus) -> None:
         if status.pending is not None:
             raise BlockCorruptError(self._name, "a change is missing that later ones build on")
 
