@@ -1,0 +1,78 @@
+"""Issue 3, section 8: what stands in one constellation never appears in another, whatever is done there."""
+
+from pathlib import Path
+
+from pattern_acp.journal.events import ToolCallFinished
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.scripts import Turn, calls, says
+from pattern_acp.tools.registry import default_tools
+
+CANARY = "quartzvejle-58213"
+FACT = f"The zeppelin hangar opens with {CANARY}."
+
+COMMANDS = (
+    "/memory",
+    "/memory human",
+    "/memory history human",
+    "/memory blame human",
+    "/memory diff human",
+    "/memory undo human",
+    "/memory redo human",
+    "/recall zeppelin hangar",
+)
+
+EVERY_TOOL: Turn = (
+    calls("write_file", path="b.txt", content="hello\n")
+    + calls("read_file", path="b.txt")
+    + calls("edit_file", path="b.txt", edits=[{"old_text": "hello", "new_text": "hi"}])
+    + calls("list_directory", path=".")
+    + calls("find_files", pattern="*")
+    + calls("search_text", pattern="hangar")
+    + calls("run_command", command="echo zeppelin")
+    + calls("update_plan", entries=[{"content": "look", "status": "pending"}])
+    + calls("memory_read")
+    + calls("memory_read", label="human", history=True)
+    + calls("memory_write", label="human", operation="append", text="Likes tea.", reason="said so")
+    + calls("memory_search", query="zeppelin hangar")
+)
+
+
+def raw(path: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name))
+
+
+async def plant(agent: RunningAgent, folder: Path) -> None:
+    """The canary in blocks, in messages and in the archive of a constellation, about the folder that both work in."""
+    session = await agent.editor.open_session(str(folder))
+    for text in (f"/remember {FACT}", f"/remember project: {FACT}", FACT):
+        await agent.editor.prompt(session, text)
+    assert CANARY in str(agent.model.requests)
+    assert CANARY.encode() in raw(agent.database.path)
+
+
+async def finished(agent: RunningAgent, session: str) -> list[str]:
+    recorded = await agent.database.read(lambda tx: read_stream(tx, session))
+    return [str(item.event.status) for item in recorded if isinstance(item.event, ToolCallFinished)]
+
+
+async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line_of_another():
+    theirs = ScriptedProvider([says("Noted: " + FACT)])
+    model = ScriptedProvider([EVERY_TOOL, says("Done."), says("I do not know.")])
+    async with running_agent(model) as agent, running_agent(theirs) as other:
+        await plant(other, agent.folder)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Use everything about the zeppelin hangar.")
+        for command in COMMANDS:
+            await agent.editor.prompt(session, command)
+        second = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(second, "What opens the zeppelin hangar?")
+
+        used = {tool.spec.name for tool in default_tools()}
+        assert await finished(agent, session) == ["completed"] * len(EVERY_TOOL)
+        assert {step.tool for step in EVERY_TOOL if isinstance(step, ScriptStep)} == used
+        assert CANARY not in str(model.requests)
+        assert CANARY.encode() not in b"".join(line for _, line in agent.editor.recording.both)
+        assert CANARY.encode() not in raw(agent.database.path)
+        assert CANARY.encode() in raw(other.database.path)
