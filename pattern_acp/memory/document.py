@@ -89,7 +89,7 @@ class BlockDocument:
         if len(parts) > 1:
             with _damage(name):
                 status = document._document.import_batch(list(parts[1:]))
-            document._refuse_pending(status)
+            _refuse_pending(name, status)
         return document
 
     @property
@@ -149,11 +149,7 @@ class BlockDocument:
         self._shown = None
         with _damage(self._name):
             status = self._document.import_(update)
-        self._refuse_pending(status)
-
-    def _refuse_pending(self, status: loro.ImportStatus) -> None:
-        if status.pending is not None:
-            raise BlockCorruptError(self._name, "a change is missing that later ones build on")
+        _refuse_pending(self._name, status)
 
     def merge_watched(self, update: bytes) -> tuple[Splice, ...]:
         """Take in an update as `merge` does, and tell what it changed in the text.
@@ -233,6 +229,11 @@ def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
     if again != frontiers:
         raise DocumentError(name, "its stored version has a form that is not known")
     return found
+
+
+def _refuse_pending(name: str, status: loro.ImportStatus) -> None:
+    if status.pending is not None:
+        raise BlockCorruptError(name, "a change is missing that later ones build on")
 
 
 def _shown(document: loro.LoroDoc, schema: BlockSchema) -> str:
