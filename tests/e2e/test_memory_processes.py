@@ -19,6 +19,7 @@ from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.history import archived_document, document_at, read_history
 from pattern_acp.memory.store import load_block
+from pattern_acp.testing.process import agent_environment
 from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
 
 pytestmark = pytest.mark.e2e
@@ -102,8 +103,14 @@ CHANGER = PRELUDE + textwrap.dedent(
 
 
 def start(script: str, *arguments: str) -> "subprocess.Popen[str]":
+    # Without the variable of coverage: measuring lines would take most of the time of thousands of writes.
+    environment = {name: value for name, value in agent_environment().items() if not name.startswith("COV")}
     return subprocess.Popen(
-        [sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 
