@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
-from pattern_acp.policy.explain import explain
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
 
 ROOT = "/work/project"
@@ -166,9 +165,10 @@ def test_a_refusal_leaves_everything_else_alone():
     assert verdict(RunCommand("git commit -m push", ROOT), Mode.AUTO, grant) is Verdict.ALLOW
 
 
-def test_a_decision_explains_itself_in_one_line():
+def test_a_decision_says_its_rule_and_its_reason():
     decision = decide([WritePath(INSIDE)], mode=Mode.PLAN, roots=[ROOT])
-    assert explain(decision) == "Is denied: Plan mode changes no files. (rule plan_mode)"
+    assert (decision.verdict, decision.rule) == (Verdict.DENY, "plan_mode")
+    assert decision.reason == "Plan mode changes no files."
 
 
 paths = st.sampled_from([INSIDE, f"{ROOT}/.env", "/etc/hosts", f"{ROOT}/.git/config", "/usr/share/doc/a", "/work"])
