@@ -36,20 +36,48 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image as base64 text with its media type, such as `image/png`."""
+    """An image as base64 text with its media type, such as `image/png`.
+
+    `workspace/images.py` makes one that models take. `width` and `height` are in pixels, 0 where they are not known.
+    """
 
     media_type: str
     data: str
+    name: str = ""
+    width: int = 0
+    height: int = 0
+
+    @property
+    def about(self) -> str:
+        """Its name and size in words, such as `image diagram.png, 800x600`."""
+        named = f"image {self.name}" if self.name else "image"
+        return f"{named}, {self.width}x{self.height}" if self.width else named
+
+
+class Given(StrEnum):
+    """How a resource came with a prompt."""
+
+    EMBEDDED = "embedded"
+    """The client sent its text."""
+    LINK = "link"
+    """The client sent a link; the text, if any, is what we read there."""
+    MENTION = "mention"
+    """The person wrote `@path`; the text is what we read there, and the client sent nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcePart:
-    """A file or link that the person attached. `text` is None for a bare link."""
+    """A file or link that the person attached. `text` is None when only the link is known."""
 
     uri: str
     name: str
     text: str | None = None
     media_type: str | None = None
+    given: Given = Given.EMBEDDED
+    lines: str = ""
+    """The 1-based lines that `text` is of the whole, as `10-20`; empty for the whole."""
+    note: str = ""
+    """What the model should know of it, in a sentence: what was left out, why it was not read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,13 +103,19 @@ def is_own_thinking(part: ThinkingPart, provider: str, model: str) -> bool:
 def resource_text(part: ResourcePart) -> str:
     """An attachment as text. Its content stands between marks: it is data, not the person's words (invariant 8)."""
     if part.text is None:
-        return f"[Attached link: {part.name} ({part.uri})]"
-    return f'<attachment name="{part.name}" uri="{part.uri}">\n{part.text}\n</attachment>'
+        note = f": {part.note}" if part.note else ""
+        return f"[Attached link: {part.name} ({part.uri}){note}]"
+    lines = f' lines="{part.lines}"' if part.lines else ""
+    note = f"\n[{part.note}]" if part.note else ""
+    name, uri = (" ".join(value.split()).replace('"', "'") for value in (part.name, part.uri))
+    # A file must not be able to end its own mark and go on as the person.
+    text = part.text.replace("</attachment", "<\\/attachment")
+    return f'<attachment name="{name}" uri="{uri}"{lines}>\n{text}\n</attachment>{note}'
 
 
-def unseen_image(part: ImagePart, model: str) -> str:
+def unseen_image(part: ImagePart) -> str:
     """What stands in for an image that the model cannot see."""
-    return f"[An image ({part.media_type}) was left out: {model} does not see images.]"
+    return f"[{part.about}, not shown: this model takes no images]"
 
 
 def is_blank(part: TextPart) -> bool:

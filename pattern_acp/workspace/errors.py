@@ -21,3 +21,7 @@ class CommandFailedToStartError(WorkspaceError):
 
 class EditorUnavailableError(WorkspaceError):
     """The editor did not answer in time, or answered with an error that says nothing about the file."""
+
+
+class ImageError(WorkspaceError):
+    """An image cannot be looked at: damaged, too large, or of another format."""

@@ -14,14 +14,14 @@ from pattern_acp.config.load import process_environment
 PACKAGE = Path(pattern_acp.__file__).parent
 
 LATE_FOR_INITIALIZE = {
-    "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "json", "loro", "platformdirs", "pydantic", "rich",
-    "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
+    "PIL", "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "json", "loro", "platformdirs", "pydantic",
+    "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
 }  # fmt: skip
 """Nothing on the way to the answer to initialize may import these."""
 
 LATE_FOR_SESSIONS = {
-    "acp", "argparse", "email", "httpx", "httpx2", "importlib.metadata", "mcp", "mcp_types", "platformdirs", "pydantic",
-    "rich", "tomllib", "tree_sitter", "zipfile",
+    "PIL", "acp", "argparse", "email", "httpx", "httpx2", "importlib.metadata", "mcp", "mcp_types", "platformdirs",
+    "pydantic", "rich", "tomllib", "tree_sitter", "zipfile",
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 

@@ -279,7 +279,7 @@ def test_a_request_to_a_server_like_openais_looks_like_this():
                     "content": """\
 Look \n\
 
-[An image (image/png) was left out: test-model does not see images.]
+[image, not shown: this model takes no images]
 
 <attachment name="a.py" uri="file:///a.py">
 print(1)
@@ -309,7 +309,7 @@ print(1)
                     "tool_call_id": "call_1",
                     "content": """\
 shown
-[An image (image/png) was left out: test-model does not see images.]\
+[image, not shown: this model takes no images]\
 """,
                 },
                 {"role": "tool", "tool_call_id": "call_2", "content": "Error: exit 1"},

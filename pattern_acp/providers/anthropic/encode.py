@@ -121,7 +121,7 @@ def _blocks(part: Part, model: str, facts: ModelFacts, provider: str) -> Iterato
             if not is_blank(part):
                 yield {"type": "text", "text": text}
         case ImagePart():
-            yield _image(part, model, facts)
+            yield _image(part, facts)
         case ResourcePart():
             yield {"type": "text", "text": resource_text(part)}
         case ThinkingPart():
@@ -129,12 +129,12 @@ def _blocks(part: Part, model: str, facts: ModelFacts, provider: str) -> Iterato
         case ToolCallPart(call_id, name, arguments):
             yield {"type": "tool_use", "id": call_id, "name": name, "input": arguments_object(arguments)}
         case ToolResultPart():
-            yield _result(part, model, facts)
+            yield _result(part, facts)
 
 
-def _image(part: ImagePart, model: str, facts: ModelFacts) -> Block:
+def _image(part: ImagePart, facts: ModelFacts) -> Block:
     if not facts.info.sees_images:
-        return {"type": "text", "text": unseen_image(part, model)}
+        return {"type": "text", "text": unseen_image(part)}
     return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
 
 
@@ -148,9 +148,9 @@ def _thinking_blocks(part: ThinkingPart, model: str, provider: str) -> Iterator[
         yield {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def _result(part: ToolResultPart, model: str, facts: ModelFacts) -> Block:
+def _result(part: ToolResultPart, facts: ModelFacts) -> Block:
     content: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
-    content += [_image(image, model, facts) for image in part.images]
+    content += [_image(image, facts) for image in part.images]
     return {
         "type": "tool_result",
         "tool_use_id": part.call_id,

@@ -91,9 +91,9 @@ def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> lis
         if message.role is Role.ASSISTANT:
             encoded += _assistant(message, request.model, facts, provider)
         elif message.role is Role.TOOL:
-            encoded += _results(message, request.model, facts)
+            encoded += _results(message, facts)
         else:
-            _append_user(encoded, _content(message.parts, request.model, facts))
+            _append_user(encoded, _content(message.parts, facts))
     if request.volatile.strip():
         _append_volatile(encoded, request.volatile)
     return [*encoded]
@@ -125,12 +125,12 @@ def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -
     }
 
 
-def _results(message: Message, model: str, facts: ModelFacts) -> Iterator[WireMessage]:
+def _results(message: Message, facts: ModelFacts) -> Iterator[WireMessage]:
     """One message a result. Tool messages carry text only, so images follow in one message of the user's role."""
     images: list[ImagePart] = []
     for part in message.parts:
         if isinstance(part, ToolResultPart):
-            unseen = [] if facts.info.sees_images else [unseen_image(image, model) for image in part.images]
+            unseen = [] if facts.info.sees_images else [unseen_image(image) for image in part.images]
             images += [] if unseen else part.images
             text = f"Error: {part.text}" if part.is_error else part.text
             yield {"role": "tool", "tool_call_id": part.call_id, "content": "\n".join([text, *unseen])}
@@ -138,7 +138,7 @@ def _results(message: Message, model: str, facts: ModelFacts) -> Iterator[WireMe
         yield {"role": "user", "content": [_text("Images from the tool results above:"), *map(_image, images)]}
 
 
-def _content(parts: Sequence[Part], model: str, facts: ModelFacts) -> list[Json]:
+def _content(parts: Sequence[Part], facts: ModelFacts) -> list[Json]:
     content: list[Json] = []
     for part in parts:
         match part:
@@ -147,7 +147,7 @@ def _content(parts: Sequence[Part], model: str, facts: ModelFacts) -> list[Json]
             case ResourcePart():
                 content.append(_text(resource_text(part)))
             case ImagePart():
-                content.append(_image(part) if facts.info.sees_images else _text(unseen_image(part, model)))
+                content.append(_image(part) if facts.info.sees_images else _text(unseen_image(part)))
             case TextPart() | ThinkingPart() | ToolCallPart() | ToolResultPart():
                 pass
     return content

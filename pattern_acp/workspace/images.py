@@ -1,0 +1,155 @@
+"""Images that a person gives or a tool finds: checked, and made small enough for models.
+
+Owns: which formats and sizes are taken, and scaling. Must not know: where an image is from, wires, providers. Pillow is
+imported when the first image comes.
+"""
+
+import base64
+import binascii
+import io
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.domain.messages import ImagePart
+from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.kinds import kind_of_bytes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EDGE = 1_568
+"""Pixels of the longer side that vendors look at; a larger image is scaled down by them, and paid for before that."""
+
+SENT_BYTES = 3_700_000
+"""Bytes of an image that goes to a model; Anthropic takes 5 MB of base64 text, the least of all vendors."""
+
+GIVEN_BYTES = 30_000_000
+"""Most bytes of an image that is looked at."""
+
+GIVEN_PIXELS = 80_000_000
+"""Most pixels of an image that is looked at: a small file can unpack to gigabytes."""
+
+PREVIEW_EDGE = 640
+"""Pixels of the longer side of an image that stands for one too large to be shown."""
+
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+
+
+async def image_of(data: bytes, name: str = "") -> ImagePart:
+    """The image in `data` with its real type and size in pixels, scaled down where it is larger than models see.
+
+    Raises:
+        ImageError: it is no PNG, JPEG, GIF or WebP image, is damaged, or is too large.
+    """
+    return await anyio.to_thread.run_sync(read_image, data, name)
+
+
+async def image_of_base64(data: str, name: str = "") -> ImagePart:
+    """As `image_of`, for base64 text.
+
+    Raises:
+        ImageError: as `image_of`; also when `data` is no base64.
+    """
+    return await image_of(decode_base64(data, name), name)
+
+
+def decode_base64(data: str, name: str = "") -> bytes:
+    """The bytes of base64 text; line breaks in it are ignored.
+
+    Raises:
+        ImageError: it is no base64, or more than `GIVEN_BYTES`.
+    """
+    if len(data) * 3 // 4 > GIVEN_BYTES:
+        raise _too_large(name, len(data) * 3 // 4)
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ImageError(f"{_called(name)} is not valid base64; send the image again.") from error
+
+
+def read_image(data: bytes, name: str = "") -> ImagePart:
+    """See `image_of`; decodes the whole image, which takes up to a second for a very large one."""
+    if len(data) > GIVEN_BYTES:
+        raise _too_large(name, len(data))
+    kind, media_type = kind_of_bytes(data[:8_192])
+    if kind != "image":
+        raise ImageError(f"{_called(name)} is not a PNG, JPEG, GIF or WebP image; convert it to one of these.")
+    image = _decoded(data, name)
+    if max(image.size) <= EDGE and len(data) <= SENT_BYTES:
+        return _part(media_type, data, name, image.size)
+    scaled = _scaled(image, EDGE)
+    media_type, data = _encoded(scaled, as_jpeg=media_type == "image/jpeg")
+    if len(data) > SENT_BYTES:
+        media_type, data = _encoded(scaled, as_jpeg=True)
+    return _part(media_type, data, name, scaled.size)
+
+
+async def preview_of(part: ImagePart) -> ImagePart:
+    """A small picture of an image.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    return await anyio.to_thread.run_sync(partial(_preview, part))
+
+
+def _preview(part: ImagePart) -> ImagePart:
+    small = _scaled(_decoded(decode_base64(part.data, part.name), part.name), PREVIEW_EDGE)
+    media_type, data = _encoded(small, as_jpeg=True)
+    return _part(media_type, data, part.name, small.size)
+
+
+def _decoded(data: bytes, name: str) -> "Image":
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        if image.width * image.height <= GIVEN_PIXELS:
+            image.load()
+            return image
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        pass
+    except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
+        # Pillow's readers raise any of these for bytes that are not what their first ones promise.
+        raise ImageError(f"{_called(name)} is damaged and cannot be read; send it again.") from error
+    raise ImageError(f"{_called(name)} has more than {GIVEN_PIXELS:,} pixels; send a smaller one.")
+
+
+def _scaled(image: "Image", edge: int) -> "Image":
+    from PIL import ImageOps
+
+    # Cameras store how an image is to be turned beside it, which a new file would not say.
+    turned = ImageOps.exif_transpose(image)
+    if turned.mode not in {"RGB", "RGBA", "L"}:
+        turned = turned.convert("RGBA" if turned.has_transparency_data else "RGB")
+    turned.thumbnail((edge, edge))
+    return turned
+
+
+def _encoded(image: "Image", *, as_jpeg: bool) -> tuple[str, bytes]:
+    from PIL import Image
+
+    file = io.BytesIO()
+    if not as_jpeg:
+        image.save(file, "PNG")
+        return "image/png", file.getvalue()
+    if image.mode == "RGBA":
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image.getchannel("A"))
+        image = white
+    image.save(file, "JPEG", quality=85)
+    return "image/jpeg", file.getvalue()
+
+
+def _part(media_type: str, data: bytes, name: str, size: tuple[int, int]) -> ImagePart:
+    return ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, *size)
+
+
+def _too_large(name: str, size: int) -> ImageError:
+    return ImageError(f"{_called(name)} has {size:,} bytes; at most {GIVEN_BYTES:,} can be looked at.")
+
+
+def _called(name: str) -> str:
+    return f"The image {name}" if name else "The image"
