@@ -6,7 +6,7 @@ changed since stands in the last segment, and never touches a byte before it (is
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -52,7 +52,18 @@ def shown_memory(turn_id: TurnId, views: Sequence[MemoryView]) -> MemoryShown:
 
 def state_message(shown: MemoryShown) -> Message:
     """The whole state as a message of the history."""
-    return Message(MessageId(f"{shown.turn_id}_memory"), Role.USER, (TextPart(shown.text),))
+    return Message(_message_id(shown), Role.USER, (TextPart(shown.text),))
+
+
+def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> MemoryShown | None:
+    """What the model was shown, as long as the message of it stands in the conversation.
+
+    Whatever shortens the conversation, such as compaction, has memory told anew in whole by leaving that message out.
+    """
+    if shown is None:
+        return None
+    wanted = _message_id(shown)
+    return shown if any(message.message_id == wanted for message in history) else None
 
 
 def last_shown(events: Sequence[Event]) -> MemoryShown | None:
@@ -88,6 +99,10 @@ def is_worth_restating(shown: MemoryShown, notices: Sequence[str]) -> bool:
     """Whether so much changed that telling all of it once is shorter than repeating the notices with every request."""
     size = sum(len(notice) for notice in notices)
     return size > max(RESTATE_CHARACTERS, len(shown.text) // 2)
+
+
+def _message_id(shown: MemoryShown) -> MessageId:
+    return MessageId(f"{shown.turn_id}_memory")
 
 
 def _shown(view: MemoryView) -> ShownBlock:

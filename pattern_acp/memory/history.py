@@ -46,6 +46,8 @@ class Write:
     size: int | None
     lines_added: int | None
     lines_removed: int | None
+    title: str = ""
+    """Title of the session, as far as it has one and is not deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ def _write(row: Row) -> Write:
         size=_number(row[9]),
         lines_added=_number(row[10]),
         lines_removed=_number(row[11]),
+        title=columns.text(row[12]),
     )
 
 

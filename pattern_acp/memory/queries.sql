@@ -203,21 +203,23 @@ INSERT INTO search_fts (search_fts) VALUES ('optimize');
 SELECT id, text FROM archival_entries;
 
 -- name: list_writes
--- The newest writes of a block below a number, with the stream that holds their events.
+-- The newest writes of a block below a number, with the streams that hold their events and those sessions' titles.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
-    u.lines_added, u.lines_removed
+    u.lines_added, u.lines_removed, coalesce(s.title, '')
 FROM block_updates AS u
 JOIN events AS e ON e.seq = u.last_seq
+LEFT JOIN sessions AS s ON s.id = e.stream
 WHERE u.block_id = :block_id AND u.number < :before
 ORDER BY u.number DESC
 LIMIT :limit;
 
 -- name: read_write
--- One write of a block, with the stream that holds its event.
+-- One write of a block, with the stream that holds its event and that session's title.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
-    u.lines_added, u.lines_removed
+    u.lines_added, u.lines_removed, coalesce(s.title, '')
 FROM block_updates AS u
 JOIN events AS e ON e.seq = u.last_seq
+LEFT JOIN sessions AS s ON s.id = e.stream
 WHERE u.block_id = :block_id AND u.number = :number;
 
 -- name: read_history

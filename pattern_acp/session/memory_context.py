@@ -13,6 +13,7 @@ from pattern_acp.context.memory_notices import (
     change_notices,
     changed_blocks,
     is_worth_restating,
+    known_memory,
     shown_memory,
     state_message,
 )
@@ -42,10 +43,10 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    shown = session.state.shown
     if not views:
         return
-    if shown is not None and not is_worth_restating(shown, await memory_changes(session, views)):
+    shown = known_memory(session.state.shown, session.state.history)
+    if shown is not None and not is_worth_restating(shown, await memory_changes(session, shown, views)):
         return
     shown = shown_memory(turn_id, views)
     await session.sink.record(Fact(shown, Actor.SYSTEM, Origin.MEMORY))
@@ -53,15 +54,12 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     session.state.shown = shown
 
 
-async def memory_changes(session: "Session", views: Sequence[MemoryView]) -> tuple[str, ...]:
-    """Notices of what changed since the model was shown all; none before that.
+async def memory_changes(session: "Session", shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[str, ...]:
+    """Notices of what changed since the model was shown all.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    shown = session.state.shown
-    if shown is None:
-        return ()
     notes = await _write_notes(session, shown, views)
     return change_notices(shown, views, notes)
 

@@ -19,6 +19,12 @@ from pattern_acp.tools.memory_reverts import HistoryChange
 EXCERPT = 80
 """Characters of a block's text in the list."""
 
+SHOWN_TITLE = 40
+"""Characters of a session's title in a table."""
+
+SHORT_DIGITS = 8
+"""Of a session's id: 32 bits, of which thousands of sessions hardly ever share all."""
+
 _WHO = {
     Actor.HUMAN: "you",
     Actor.PERSONA: "agent",
@@ -206,9 +212,17 @@ def line_counts(write: Write) -> str:
 
 
 def place(write: Write) -> str:
-    """Where the event of a write is recorded."""
-    session = "" if write.stream == CONSTELLATION_STREAM else f", {write.stream}"
-    return f"event {write.seq}{session}"
+    """Where the event of a write is recorded: its number, and the session by its title and the first of its id."""
+    if write.stream == CONSTELLATION_STREAM:
+        return f"event {write.seq}"
+    title = f"“{cell(write.title, SHOWN_TITLE)}” " if write.title else ""
+    return f"event {write.seq}, {title}{short_id(write.stream)}"
+
+
+def short_id(session_id: str) -> str:
+    """Enough of a session's id to tell it from others; `--json` gives all of it."""
+    prefix, underscore, digits = session_id.partition("_")
+    return prefix + underscore + digits[:SHORT_DIGITS] if underscore else session_id[:SHORT_DIGITS]
 
 
 def because(write: Write) -> str:

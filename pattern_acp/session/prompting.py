@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
-from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.context.memory_notices import known_memory, last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
@@ -113,6 +113,10 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     recalled = await _before_turn(session, turn_id)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
+        nonlocal recalled
+        if await drop_forgotten(session):
+            # It was found before the words were forgotten, and may hold them.
+            recalled = ()
         return await _build(session, turn_id, history, recalled)
 
     loop = TurnLoop(
@@ -174,15 +178,16 @@ async def _build(
     session: "Session", turn_id: TurnId, history: Sequence[Message], recalled: Sequence[str]
 ) -> ProviderRequest:
     memory = await current_memory(session, turn_id)
-    changes = await memory_changes(session, memory)
+    shown = known_memory(session.state.shown, history)
+    changes = await memory_changes(session, shown, memory) if shown is not None else ()
     return build_request(
         session_id=session.session_id,
         stable=stable_part(session),
         model=session.state.model,
         thought_level=thought_level_of(session.state.model, session.state.thought_level),
         history=history,
-        # All of it stands in the history, unless it could not be read when this turn began.
-        memory=(*(memory if session.state.shown is None else ()), *changes, *recalled),
+        # All of it stands in the history, unless it could not be read when this turn began, or was left out since.
+        memory=(*(memory if shown is None else ()), *changes, *recalled),
         notes=(*mode_notes(session.state.policy.mode), *session.mcp.toolbox.notes()),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
     )
@@ -238,16 +243,23 @@ async def recorded_history(session: "Session") -> tuple[list[Message], MemorySho
     return history_of(events), last_shown(events), redacted_seq
 
 
-async def drop_forgotten(session: "Session") -> None:
+async def drop_forgotten(session: "Session") -> bool:
     """Take the conversation afresh when another session, or another process, had words of it forgotten.
+
+    Says whether that was so. The list stays the same one, since a turn that runs goes on with it.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
     known = session.state.redacted_seq
     newest = await session.constellation.database.read(lambda tx: newest_redaction(tx, session.session_id, after=known))
-    if newest != known:
-        await session.reload_history()
+    if newest == known:
+        return False
+    conversation = session.state.history
+    await session.reload_history()
+    conversation[:] = session.state.history
+    session.state.history = conversation
+    return True
 
 
 async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:

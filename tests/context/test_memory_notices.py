@@ -13,6 +13,7 @@ from pattern_acp.context.memory_notices import (
     change_notices,
     changed_blocks,
     is_worth_restating,
+    known_memory,
     last_shown,
     shown_memory,
     whole_state,
@@ -88,6 +89,13 @@ def test_the_state_stands_before_the_prompt_of_its_turn_in_every_replay():
     assert texts == ["One", SHOWN.text, "Two", "Three"]
     assert last_shown(events) is SHOWN
     assert last_shown(events[:2]) is None
+
+
+def test_memory_is_known_as_long_as_its_message_stands_in_the_conversation():
+    history = history_of([prompt("t1", "Two"), SHOWN, prompt("t2", "Three")])
+    assert known_memory(SHOWN, history) is SHOWN
+    assert known_memory(SHOWN, history[1:]) is None
+    assert known_memory(None, history) is None
 
 
 @given(st.text(), st.text())

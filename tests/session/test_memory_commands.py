@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.db.connection import Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.memory_commands import VERBS, take_word
-from pattern_acp.session.memory_markdown import cell, fence
+from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.scripts import says
 
@@ -44,7 +44,17 @@ async def test_history_tells_every_write_with_who_what_and_where():
         assert rows[0].startswith("| # | When (UTC) | Who | What | Lines | Size | Why | Where |")
         assert [row.split(" | ")[0].strip("| ") for row in rows[2:]] == ["4", "3", "2", "1"]
         assert "| you | append | +1 -0 |" in rows[2]
-        assert session in rows[2]
+        assert session not in said
+        assert f", {short_id(session)} |" in rows[2]
+        await ask(agent, session, "Who am I?")
+        rows = (await ask(agent, session, "/memory history human")).splitlines()
+        assert f", “Who am I?” {short_id(session)} |" in rows[2]
+        assert session not in await ask(agent, session, "/memory blame human")
+
+
+def test_a_short_id_keeps_the_prefix_that_says_what_it_is():
+    assert short_id("sess_0123456789abcdef") == "sess_01234567"
+    assert short_id("0123456789abcdef") == "01234567"
 
 
 async def test_an_older_version_is_shown_and_compared():

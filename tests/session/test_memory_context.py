@@ -8,6 +8,7 @@ import anyio
 
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
@@ -17,7 +18,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.scripts import calls, gate, says
 
 
 def searches(agent: RunningAgent) -> list[JsonDict]:
@@ -197,6 +198,24 @@ async def test_when_much_changed_all_is_told_anew_behind_what_was_said():
         assert await agent.database.read(shown) == 2
 
 
+async def test_all_is_told_anew_once_the_conversation_was_shortened():
+    model = ScriptedProvider([says("one"), says("two"), says("three"), says("four")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/remember likes tea")
+        await agent.editor.prompt(session, "One.")
+        await agent.editor.prompt(session, "/remember likes coffee")
+        conversation = agent.sessions.get(SessionId(session)).state.history
+        del conversation[:2]
+        await agent.editor.prompt(session, "Two.")
+        texts = [message.text for message in model.requests[1].messages]
+        assert [text.startswith("<memory>") for text in texts] == [False, True, False]
+        assert "likes tea\nlikes coffee" in texts[1]
+        assert "memory_change" not in str(model.requests[1])
+        await agent.editor.prompt(session, "Three.")
+        assert starts_with(model.requests[2], model.requests[1])
+
+
 async def test_what_is_forgotten_leaves_the_state_that_the_model_was_shown():
     model = ScriptedProvider([says("one"), says("two")])
     async with running_agent(model) as agent:
@@ -227,6 +246,46 @@ async def test_what_another_process_forgets_leaves_an_open_session_before_its_ne
         await agent.editor.prompt(session, "Three.")
         assert "wintergarden" not in str(model.requests[2])
         assert starts_with(model.requests[2], model.requests[1])
+
+
+async def test_what_is_forgotten_while_a_turn_runs_is_not_sent_again_in_that_turn():
+    secret = "wintergarden 90317 code"
+    waiting = gate()
+    model = ScriptedProvider([(waiting, *calls("memory_read", label="persona")), says("two"), says("three")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f"/remember the {secret}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.editor.prompt, session, f"Mind that the {secret} is mine")
+            await waiting.reached.wait()
+            async with running_agent(ScriptedProvider([]), database=agent.database.path) as other:
+                elsewhere = await other.editor.open_session(str(other.folder))
+                await other.editor.prompt(elsewhere, f"/memory forget human the {secret}")
+            waiting.opened.set()
+        assert "wintergarden" in str(model.requests[0])
+        assert "wintergarden" not in str(model.requests[1])
+        assert "Mind that [forgotten] is mine" in str(model.requests[1].messages)
+        await agent.editor.prompt(session, "Three.")
+        assert "wintergarden" not in str(model.requests[2])
+        assert "two" in str(model.requests[2].messages)
+
+
+async def test_what_was_recalled_is_not_sent_again_once_it_is_forgotten():
+    waiting = gate()
+    noted = "The zeppelin hangar opens with the code 90317."
+    turns = [says("Noted."), (waiting, *calls("memory_read", label="persona")), says("Gone.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model) as agent:
+        await remember(agent, noted)
+        session = await agent.editor.open_session(str(agent.folder))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.editor.prompt, session, "Which code opens the zeppelin hangar?")
+            await waiting.reached.wait()
+            other = await agent.editor.open_session(str(agent.folder))
+            await agent.editor.prompt(other, f"/memory forget project {noted}")
+            waiting.opened.set()
+        assert "90317" in model.requests[1].volatile
+        assert "90317" not in str(model.requests[2])
 
 
 class SilentEmbedder:

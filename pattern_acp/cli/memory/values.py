@@ -62,6 +62,7 @@ def write_value(write: Write) -> Json:
         "reason": write.reason,
         "event": write.seq,
         "stream": write.stream,
+        "session_title": write.title,
         "target": write.target,
         "characters": write.size,
         "lines_added": write.lines_added,
