@@ -1,0 +1,147 @@
+"""The values of the code map.
+
+Owns: what is known of a file, a symbol, an import and a reference, how fresh an answer is, and the port through which
+the workspace is listed. Must not know: how they are found or stored.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+SymbolKind: TypeAlias = Literal[
+    "function", "method", "class", "interface", "type", "enum", "constant", "variable", "field", "module", "macro"
+]
+"""`type` is a type alias, struct, union or trait-less type; a struct with methods of its own language is a `class`."""
+
+ReferenceKind: TypeAlias = Literal["call", "inherit", "type"]
+"""`call`: called or instantiated; `inherit`: named as a base or an implemented interface; `type`: named as a type."""
+
+FileStatus: TypeAlias = Literal["parsed", "listed", "no_grammar", "skipped", "unparsable"]
+"""`listed`: no source file, known by name only; `no_grammar`: its grammar is not installed; `skipped`: too large,
+binary or generated; `unparsable`: the grammar failed on it."""
+
+Freshness: TypeAlias = Literal["fresh", "stale", "partial", "missing"]
+"""`fresh`: the index says what is on disk; `stale`: it was complete once and some files differ from it; `partial`:
+it was never complete so far; `missing`: there is no index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a changed file from an unchanged one without reading it. Times are nanoseconds since 1970."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of the workspace as it lies on disk. `path` is relative to the root, with forward slashes."""
+
+    path: str
+    stamp: Stamp
+
+
+ListFiles: TypeAlias = Callable[[str, threading.Event], list[ListedFile]]
+"""The port: regular files below an absolute root that Git does not ignore, no links. Blocks, so it is called in a
+thread; it gives up with any exception of its own once the event is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One file of the index."""
+
+    id: int
+    path: str
+    """Relative to the root, with forward slashes."""
+    language: str
+    """A name of `languages.LANGUAGES`; "" for a file that is no source."""
+    status: FileStatus
+    size: int
+    lines: int
+    content_hash: str
+    """BLAKE2b of the bytes, in hex; "" for a file that was not read."""
+    is_test: bool
+    note: str = ""
+    """Why it was not read, as a few words; "" when it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Something that a file defines. `id` lasts until its file is read anew. Lines and columns count from 1."""
+
+    id: int
+    path: str
+    name: str
+    qualified_name: str
+    """With the names of what encloses it inside its file: `Store.append`."""
+    kind: SymbolKind
+    line: int
+    end_line: int
+    column: int
+    signature: str
+    """Its first line or lines without the body, whitespace collapsed, at most 200 characters."""
+    exported: bool
+    """Whether other files can use it, by its language's rules (by its conventions where there are none)."""
+    parent_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported name; a statement that imports three names is three of these."""
+
+    path: str
+    """The file that imports."""
+    module: str
+    """As written: `pattern_acp.db`, `../store`, `<stdio.h>`, `crate::a::b`."""
+    name: str
+    """The imported name; "" for the module as a whole, `*` for everything in it."""
+    local: str
+    """What the importing file calls it; "" when it gets no name of its own."""
+    line: int
+    resolved_path: str | None
+    """The file that is imported, by a rule that leaves no choice; a folder, with a final slash, where the language
+    imports folders (Go); None when it is outside the workspace or not certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a name is used. One for each name, kind and enclosing symbol of a file: the first place, and how many."""
+
+    path: str
+    name: str
+    """The last part alone: `append` for `store.append()`."""
+    receiver: str
+    """What is written before it: `store`, `self`, `a.b`; "" for a plain name, at most 80 characters."""
+    kind: ReferenceKind
+    line: int
+    column: int
+    symbol_id: int | None
+    """The innermost symbol of the file around it; None at the top level."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How fresh the index is, and why."""
+
+    freshness: Freshness
+    listed: int
+    """Files of the workspace now."""
+    indexed: int
+    """Files of the index that are as they were read."""
+    changed: tuple[str, ...] = ()
+    """Files that differ from the index or are missing in it, deleted ones included; in the order of paths."""
+    missing_languages: tuple[str, ...] = ()
+    """Languages of the workspace whose grammar is not installed, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a build or a refresh is."""
+
+    done: int
+    total: int

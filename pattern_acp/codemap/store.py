@@ -1,0 +1,224 @@
+"""The index file of a workspace: where it is, opening it whatever state it is in, and reading it.
+
+Owns: its place, dropping one that is damaged or of another version, and the statements that read rows as values. Must
+not know: how rows come about (`recording.py`), whether they are still true (`freshness.py`), or how answers are ranked.
+
+Reading functions take a transaction: `await index.read(lambda tx: symbols_named(tx, "append"))`. SQL of another
+query belongs to the query, in the manner of the functions here: `SYMBOLS + "WHERE …"` with `symbol_of`, and so on.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import LiteralString, cast
+
+from pattern_acp.codemap.model import FileRecord, FileStatus, Import, Reference, ReferenceKind, Symbol, SymbolKind
+from pattern_acp.codemap.schema import INDEX_VERSION, MIGRATIONS
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.errors import DatabaseBusyError, DiskFullError
+from pattern_acp.db.raw import Row
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import DatabaseError
+
+_LOGGER = logging.getLogger(__name__)
+
+FILES: LiteralString = (
+    "SELECT f.id, f.path, f.language, f.status, f.size, f.lines, f.content_hash, f.is_test, f.note FROM files AS f "
+)
+"""What `file_of` reads, up to the WHERE."""
+
+SYMBOLS: LiteralString = (
+    "SELECT s.id, f.path, s.name, s.qualified_name, s.kind, s.line, s.end_line, s.column_number, s.signature, "
+    "s.exported, s.parent_id FROM symbols AS s JOIN files AS f ON f.id = s.file_id "
+)
+"""What `symbol_of` reads, up to the WHERE."""
+
+IMPORTS: LiteralString = (
+    "SELECT f.path, i.module, i.name, i.local, i.line, i.resolved_path "
+    "FROM imports AS i JOIN files AS f ON f.id = i.file_id "
+)
+"""What `import_of` reads, up to the WHERE."""
+
+REFERENCES: LiteralString = (
+    "SELECT f.path, r.name, r.receiver, r.kind, r.line, r.column_number, r.symbol_id, r.count "
+    "FROM refs AS r JOIN files AS f ON f.id = r.file_id "
+)
+"""What `reference_of` reads, up to the WHERE."""
+
+
+def index_path(cache: Path, root: str) -> Path:
+    """Where the index of the workspace at the absolute path `root` lives below the cache directory."""
+    real = os.path.normcase(os.path.realpath(root))
+    name = hashlib.blake2b(os.fsencode(real), digest_size=10).hexdigest()
+    return cache / "codemap" / name / f"index-{INDEX_VERSION}.db"
+
+
+@asynccontextmanager
+async def open_index(path: Path, *, clock: Clock) -> AsyncGenerator[Database, None]:
+    """Open the index at `path`, empty when there was none; a damaged one is deleted first, as are older versions.
+
+    Raises:
+        DatabaseError: it can be neither opened nor made anew.
+    """
+    delete_other_versions(path)
+    async with AsyncExitStack() as stack:
+        try:
+            database = await stack.enter_async_context(open_database(path, clock=clock, migrations=MIGRATIONS))
+            await database.read(_check)
+        except (DatabaseBusyError, DiskFullError):
+            raise
+        except DatabaseError as error:
+            _LOGGER.warning("The code map is built anew, since its file cannot be used: %s", error)
+            await stack.aclose()
+            delete_index(path)
+            database = await stack.enter_async_context(open_database(path, clock=clock, migrations=MIGRATIONS))
+        yield database
+
+
+def _check(tx: Transaction) -> None:
+    tx.all("SELECT name, value FROM meta")
+    tx.one("SELECT id FROM files ORDER BY id LIMIT 1")
+
+
+def delete_index(path: Path) -> None:
+    """Delete an index file and what SQLite keeps beside it."""
+    for ending in ("", "-wal", "-shm"):
+        with suppress(OSError):
+            path.with_name(path.name + ending).unlink()
+
+
+def delete_other_versions(path: Path) -> None:
+    """Delete indexes of older versions beside `path`; a newer program may still use a newer one."""
+    for other in path.parent.glob("index-*.db"):
+        version = other.stem.removeprefix("index-")
+        if version.isdecimal() and int(version) < INDEX_VERSION:
+            delete_index(other)
+
+
+def files_at(tx: Transaction, path: str) -> list[FileRecord]:
+    """The file at `path`, or every file below it when it ends with a slash ("" is everything)."""
+    if path and not path.endswith("/"):
+        return [file_of(row) for row in tx.all(FILES + "WHERE f.path = ?", (path,))]
+    after = path[:-1] + "0" if path else "\U0010ffff"  # "0" is the character behind "/"
+    return [file_of(row) for row in tx.all(FILES + "WHERE f.path >= ? AND f.path < ? ORDER BY f.path", (path, after))]
+
+
+def files_called(tx: Transaction, base_name: str) -> list[FileRecord]:
+    """Every file whose last part is `base_name`, whatever the case."""
+    return [file_of(row) for row in tx.all(FILES + "WHERE f.base_name = ? ORDER BY f.path", (base_name.lower(),))]
+
+
+def symbols_in(tx: Transaction, path: str) -> list[Symbol]:
+    """What the file at `path` defines, in the order of lines; what encloses comes before what is inside."""
+    rows = tx.all(SYMBOLS + "WHERE f.path = ? ORDER BY s.line, s.column_number, s.end_line DESC, s.id", (path,))
+    return [symbol_of(row) for row in rows]
+
+
+def symbols_named(tx: Transaction, name: str) -> list[Symbol]:
+    """Every symbol with exactly this name, in the order of paths and lines."""
+    return [symbol_of(row) for row in tx.all(SYMBOLS + "WHERE s.name = ? ORDER BY f.path, s.line", (name,))]
+
+
+def symbols_folded(tx: Transaction, part: str, *, limit: int) -> list[Symbol]:
+    """Symbols whose folded name (`naming.fold`) contains `part`, shortest names first; at most `limit`."""
+    rows = tx.all(
+        SYMBOLS + "WHERE instr(s.folded, ?) ORDER BY length(s.folded), s.exported DESC, f.path, s.line LIMIT ?",
+        (part, limit),
+    )
+    return [symbol_of(row) for row in rows]
+
+
+def symbol_with(tx: Transaction, symbol_id: int) -> Symbol | None:
+    """The symbol with this id, None when its file was read anew since."""
+    row = tx.one(SYMBOLS + "WHERE s.id = ?", (symbol_id,))
+    return symbol_of(row) if row else None
+
+
+def imports_of(tx: Transaction, path: str) -> list[Import]:
+    """What the file at `path` imports, in the order of lines."""
+    return [import_of(row) for row in tx.all(IMPORTS + "WHERE f.path = ? ORDER BY i.line, i.id", (path,))]
+
+
+def importers_of(tx: Transaction, path: str) -> list[Import]:
+    """Every import that certainly means the file at `path`, or the folder it is in where folders are imported."""
+    folder = path[: path.rfind("/") + 1]
+    rows = tx.all(IMPORTS + "WHERE i.resolved_path IN (?, ?) ORDER BY f.path, i.line, i.id", (path, folder or "./"))
+    return [import_of(row) for row in rows]
+
+
+def imports_naming(tx: Transaction, name: str) -> list[Import]:
+    """Every import of something called `name`, wherever from."""
+    return [import_of(row) for row in tx.all(IMPORTS + "WHERE i.name = ? ORDER BY f.path, i.line", (name,))]
+
+
+def references_to(tx: Transaction, name: str) -> list[Reference]:
+    """Every use of something called `name`, in the order of paths and lines."""
+    return [reference_of(row) for row in tx.all(REFERENCES + "WHERE r.name = ? ORDER BY f.path, r.line", (name,))]
+
+
+def references_in(tx: Transaction, path: str) -> list[Reference]:
+    """Every name that the file at `path` uses, in the order of lines."""
+    return [reference_of(row) for row in tx.all(REFERENCES + "WHERE f.path = ? ORDER BY r.line", (path,))]
+
+
+def file_of(row: Row) -> FileRecord:
+    """A row of `FILES`."""
+    return FileRecord(
+        id=integer(row[0]),
+        path=text(row[1]),
+        language=text(row[2]),
+        status=cast("FileStatus", text(row[3])),
+        size=integer(row[4]),
+        lines=integer(row[5]),
+        content_hash=text(row[6]),
+        is_test=bool(row[7]),
+        note=text(row[8]),
+    )
+
+
+def symbol_of(row: Row) -> Symbol:
+    """A row of `SYMBOLS`."""
+    return Symbol(
+        id=integer(row[0]),
+        path=text(row[1]),
+        name=text(row[2]),
+        qualified_name=text(row[3]),
+        kind=cast("SymbolKind", text(row[4])),
+        line=integer(row[5]),
+        end_line=integer(row[6]),
+        column=integer(row[7]),
+        signature=text(row[8]),
+        exported=bool(row[9]),
+        parent_id=None if row[10] is None else integer(row[10]),
+    )
+
+
+def import_of(row: Row) -> Import:
+    """A row of `IMPORTS`."""
+    return Import(
+        path=text(row[0]),
+        module=text(row[1]),
+        name=text(row[2]),
+        local=text(row[3]),
+        line=integer(row[4]),
+        resolved_path=None if row[5] is None else text(row[5]),
+    )
+
+
+def reference_of(row: Row) -> Reference:
+    """A row of `REFERENCES`."""
+    return Reference(
+        path=text(row[0]),
+        name=text(row[1]),
+        receiver=text(row[2]),
+        kind=cast("ReferenceKind", text(row[3])),
+        line=integer(row[4]),
+        column=integer(row[5]),
+        symbol_id=None if row[6] is None else integer(row[6]),
+        count=integer(row[7]),
+    )
