@@ -4,7 +4,6 @@ Owns: opening the file (created private to the user), pragmas, the vector extens
 not know: tables, threads or the event loop. Every method runs on the connection's own thread.
 """
 
-import contextlib
 import errno
 import importlib.util
 import os
@@ -195,14 +194,14 @@ class ApswConnection:
             raise translate(error, self.path) from error
 
     def close(self) -> None:
-        """Close; harmless when closed. A failing last optimisation is no reason to keep the file open."""
+        """Close; harmless when closed.
+
+        Without `PRAGMA optimize`: statistics of a constellation that was small made SQLite scan whole tables once it
+        had grown, and the statements are written for the indexes that there are.
+        """
         raw, self._raw = self._raw, None
-        if raw is None:
-            return
-        if not self.query_only:
-            with contextlib.suppress(apsw.Error):
-                raw.pragma("optimize")
-        raw.close()
+        if raw is not None:
+            raw.close()
 
     def interrupt(self) -> None:
         """Stop the running statement; the one method that any thread may call."""

@@ -87,7 +87,7 @@ LIMIT :limit;
 -- Passages of blocks and archival entries that have all of the words.
 SELECT e.kind, e.source, e.text
 FROM search_fts
-JOIN search_entries AS e ON e.id = search_fts.rowid
+CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
 WHERE search_fts MATCH :match AND (
     (e.kind = 'block' AND e.source IN (SELECT value FROM json_each(:ids)))
     OR (e.kind = 'archival' AND e.owner IN (SELECT value FROM json_each(:owners)))

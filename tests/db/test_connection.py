@@ -233,6 +233,29 @@ async def test_the_constellation_is_set_up_as_measured():
         assert await constellation.database.read(settings) == expected
 
 
+STATISTICS = "SELECT name FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'"
+"""Those of a constellation that was small made SQLite scan whole tables once it had grown."""
+
+
+async def test_a_constellation_is_closed_without_statistics():
+    async with temporary_constellation() as constellation:
+        async with open_database(constellation.path, clock=constellation.clock) as other:
+            await other.write(lambda tx: add_blob(tx, "a"))
+            await other.read(blob_names)
+        assert await constellation.database.read(lambda tx: tx.all(STATISTICS)) == []
+
+
+async def test_statistics_of_earlier_versions_are_dropped(tmp_path: Path):
+    path, steps = tmp_path / "constellation.db", load_migrations()
+    at = next(index for index, step in enumerate(steps) if step.name.endswith("no_statistics"))
+    async with open_database(path, clock=FakeClock(), migrations=steps[:at]) as before:
+        await before.write(lambda tx: add_blob(tx, "a"))
+        await before.write(lambda tx: tx.execute("ANALYZE"))
+        assert await before.read(lambda tx: tx.all(STATISTICS))
+    async with open_database(path, clock=FakeClock(), migrations=steps[: at + 1]) as after:
+        assert await after.read(lambda tx: tx.all(STATISTICS)) == []
+
+
 async def test_the_facts_name_versions():
     async with temporary_constellation() as constellation:
         facts = constellation.database.facts
