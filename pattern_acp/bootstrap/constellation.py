@@ -3,11 +3,13 @@
 import platform
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.project import read_project
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
@@ -17,7 +19,7 @@ from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.registry import Providers
-from pattern_acp.session.constellation import Constellation, ProjectSettings
+from pattern_acp.session.constellation import Constellation
 from pattern_acp.tools.registry import default_tools
 
 TEMPLATES = "templates"
@@ -50,11 +52,6 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
         problems = [str(problem) for problem in process.loaded.problems]
         problems += [problem for problem in (choice.problem, chosen.problem) if problem]
 
-        def settings_for(folder: str) -> ProjectSettings:
-            loaded = process.load_project(folder)
-            known = set(process.loaded.problems)
-            return ProjectSettings(loaded.settings, tuple(str(p) for p in loaded.problems if p not in known))
-
         yield Constellation(
             name=settings.constellation,
             database=database,
@@ -69,7 +66,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
             default_model=model,
             model_reason=choice.reason,
             problems=tuple(problems),
-            settings_for=settings_for,
+            settings_for=partial(read_project, process),
             indexer=Indexer(database, chosen.embedder, clock),
             template_folder=paths.config / TEMPLATES,
             platform=f"{platform.system()} {platform.release()}",

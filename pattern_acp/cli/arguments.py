@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from pattern_acp.cli.memory_arguments import Memory, MemoryUsageError, add_memory_arguments, memory_arguments
+from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -86,7 +87,7 @@ class BadUsage:
     sentence: str
 
 
-Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Doctor | ShowText | BadUsage
+Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Trust | Doctor | ShowText | BadUsage
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -144,6 +145,10 @@ def _parse(argv: Sequence[str]) -> Arguments:
     command = found.get("command")
     if found.get("acp") and command not in (None, "acp"):
         raise _UsageError(f"--acp and {command} are two commands; give one of them.")
+    return _of_command(command, flags, found)
+
+
+def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Arguments:
     if command == "chat":
         return _chat(flags, found)
     if command == "sessions":
@@ -152,6 +157,11 @@ def _parse(argv: Sequence[str]) -> Arguments:
         try:
             return memory_arguments(flags, found)
         except MemoryUsageError as error:
+            raise _UsageError(str(error)) from error
+    if command == "trust":
+        try:
+            return trust_arguments(flags, found)
+        except TrustUsageError as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
@@ -327,6 +337,13 @@ _COMMANDS = (
         "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
         "writes back, edit, delete, restore, or forget for good.",
         add_memory_arguments,
+    ),
+    _Command(
+        "trust",
+        "let a folder's own hooks, servers and commands run",
+        "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
+        "list the folders that are trusted; revoke takes it back.",
+        add_trust_arguments,
     ),
     _Command(
         "doctor",

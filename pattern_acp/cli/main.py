@@ -22,6 +22,7 @@ from pattern_acp.cli.arguments import (
     parse_arguments,
 )
 from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Memory() | Doctor():
+        case Chat() | Sessions() | Memory() | Trust() | Doctor():
             return _run_in_terminal(arguments)
 
 
@@ -57,7 +58,7 @@ def run_serve(flags: Flags) -> int:
     return serve(_start(flags, stderr=True), read_fd, write_fd)
 
 
-def _run_in_terminal(arguments: Chat | Sessions | Memory | Doctor) -> int:
+def _run_in_terminal(arguments: Chat | Sessions | Memory | Trust | Doctor) -> int:
     from pattern_acp.domain.errors import PatternError
 
     process = _start(arguments.flags, stderr=False)
@@ -74,6 +75,10 @@ def _run_in_terminal(arguments: Chat | Sessions | Memory | Doctor) -> int:
             from pattern_acp.cli.memory import run_memory
 
             return run_memory(arguments, process)
+        if isinstance(arguments, Trust):
+            from pattern_acp.cli.trust import run_trust
+
+            return run_trust(arguments, process)
         from pattern_acp.cli.chat import run_chat
 
         return run_chat(arguments, process)

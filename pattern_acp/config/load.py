@@ -6,17 +6,19 @@ know: what any setting does.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from pattern_acp.config.directories import find_paths
+from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.paths import Paths, project_config_file
 from pattern_acp.config.problem import EffectiveValue, Problem
+from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
@@ -36,6 +38,8 @@ class Loaded:
     """What was not used as written; the agent runs all the same, and shows them."""
     values: tuple[EffectiveValue, ...]
     """Each setting as it is in force, and where it came from."""
+    offer: ProjectOffer = NOTHING
+    """What the project's files would run once the person trusts the folder."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,8 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     project, project_problems = _read_project(project_dir, user)
     providers, provider_problems, provider_values = read_providers(environ, user)
     servers, server_problems, server_values = read_mcp_servers(user)
+    hooks = read_hooks(user.table.get("hooks", []), user.path)
+    offer, offer_problems = read_offer(project, project_dir) if project_dir is not None else (NOTHING, ())
     resolution = _Resolution(flags, environ, project, user, providers)
     found = {key.name: _resolve(resolution, key) for key in KEYS}
     problems = (
@@ -76,9 +82,11 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *_unknown_keys(user),
         *provider_problems,
         *server_problems,
+        *(user.problem(key, sentence) for key, sentence in hooks.problems),
         *project_problems,
         *_unknown_keys(project),
         *_refused_tables(project),
+        *offer_problems,
         *resolution.problems,
     )
     values = (
@@ -87,7 +95,8 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *provider_values,
         *server_values,
     )
-    return Loaded(_build(found, providers, servers), paths, problems, values)
+    built = replace(_build(found, providers, servers), hooks=tuple(hooks.hooks))
+    return Loaded(built, paths, problems, values, offer)
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
@@ -205,11 +214,11 @@ def _using(below: _Found) -> str:
 def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
     tables = sorted({key.name.partition(".")[0] for key in KEYS if "." in key.name})
     for name, raw in file.table.items():
-        if name in {"providers", "mcp_servers"} or name in {key.name for key in KEYS}:
+        if name in {"providers", "mcp_servers", "hooks"} or name in {key.name for key in KEYS}:
             continue
         if name not in tables:
             allowed = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
-            yield _unknown(file, name, (*allowed, "[providers.NAME]", "[mcp_servers.NAME]"))
+            yield _unknown(file, name, (*allowed, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]"))
         elif not is_table(raw):
             yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")
         else:
@@ -231,11 +240,6 @@ def _refused_tables(project: TomlFile) -> Iterator[Problem]:
     if "providers" in project.table:
         sentence = "a project may not set up providers, since that could send your work elsewhere; it is not used."
         yield project.problem("providers", sentence)
-    if "mcp_servers" in project.table:
-        sentence = (
-            "a project may not set up MCP servers, since they are programs that run; put them into your own file."
-        )
-        yield project.problem("mcp_servers", sentence)
 
 
 def _path_values(paths: Paths) -> Iterator[EffectiveValue]:

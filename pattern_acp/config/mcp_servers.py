@@ -1,7 +1,7 @@
-"""The tables `[mcp_servers.NAME]` of the person's file.
+"""The tables `[mcp_servers.NAME]` of one file.
 
-Owns: their keys. Must not know: how a server is started, or what the editor passes. A project's file may hold none,
-since opening a cloned repository would run its programs.
+Owns: their keys. Must not know: how a server is started, or what the editor passes. Those of a project's file are an
+offer (config/project_offer.py), since opening a cloned repository must not run its programs.
 """
 
 from collections.abc import Mapping

@@ -106,6 +106,21 @@ class McpServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    """One command that runs at an event, from `[[hooks]]` or a project's file."""
+
+    event: str
+    """One of `config.hooks.EVENTS`."""
+    command: str
+    """A line for the platform's shell."""
+    matcher: str = ""
+    """A regular expression over a tool's whole name; empty for all."""
+    timeout_seconds: int = 60
+    source: str = ""
+    """The file it is from, for sentences."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flags:
     """What the command line says about settings; None where it says nothing."""
 
@@ -132,3 +147,5 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
+    hooks: tuple[HookSettings, ...] = ()
+    """The person's own hooks; those of a project are an offer until they are trusted (config/project_offer.py)."""

@@ -294,6 +294,14 @@ CREATE TABLE mcp_pins (
     PRIMARY KEY (server, identity, tool)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE folder_trust (
+    root TEXT PRIMARY KEY,               -- absolute path of the folder, symbolic links followed
+    digest TEXT NOT NULL,                -- SHA-256 over all parts that were agreed to
+    parts TEXT NOT NULL,                 -- JSON list of them: kind, name, text and digest of each
+    decided_ms INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL REFERENCES events (seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,

@@ -72,6 +72,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.EntryVerified: ("entry_verified", 1),
     events.GrantStored: ("grant_stored", 1),
     events.ServerToolsPinned: ("server_tools_pinned", 1),
+    events.FolderTrustDecided: ("folder_trust_decided", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

@@ -9,6 +9,7 @@ from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
@@ -274,6 +275,20 @@ class ServerToolsPinned:
     tools: tuple[PinnedTool, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FolderTrustDecided:
+    """The person decided on what a project's folder brings along.
+
+    `decision` is `trusted`, `session`, `refused` or `revoked`; `root` is the folder with symbolic links followed,
+    `digest` that of all `parts`.
+    """
+
+    root: str
+    decision: str
+    digest: str = ""
+    parts: tuple[ProjectPart, ...] = ()
+
+
 Event: TypeAlias = (
     SessionCreated
     | SessionOpened
@@ -307,4 +322,5 @@ Event: TypeAlias = (
     | EntryVerified
     | GrantStored
     | ServerToolsPinned
+    | FolderTrustDecided
 )

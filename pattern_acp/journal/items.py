@@ -58,6 +58,7 @@ def item_of(event: Event) -> str:
             | events.SessionDeleted()
             | events.InstructionsCompiled()
             | events.ServerToolsPinned()
+            | events.FolderTrustDecided()
         ):
             return ""
         case _:

@@ -29,6 +29,19 @@ class SessionServers:
         self._load = load
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
+        self._own = self.servers
+        self._joined: tuple[SessionServers, ...] = ()
+
+    def join(self, others: "SessionServers") -> None:
+        """Count servers that were started later, those of a project, among the session's."""
+        self.servers = (*self.servers, *others.servers)
+        self._joined = (*self._joined, others)
+
+    def part(self, others: "SessionServers") -> None:
+        """End servers that had joined, and count them no more."""
+        others.close()
+        self._joined = tuple(each for each in self._joined if each is not others)
+        self.servers = tuple(server for server in self.servers if server not in others.servers)
 
     def named(self, name: str) -> Server | None:
         """The server of this name."""
@@ -43,11 +56,11 @@ class SessionServers:
         """Start all servers side by side and keep them until the session is closed."""
         try:
             with self._scope:
-                await self._run_sound([server for server in self.servers if not self._refused(server)])
+                await self._run_sound([server for server in self._own if not self._refused(server)])
         except Exception:
             logger.exception("MCP servers could not be started.")
         finally:
-            for server in self.servers:
+            for server in self._own:
                 if server.state is not ServerState.FAILED:
                     server.fail("its session was closed")
             self._ended.set()
@@ -75,12 +88,16 @@ class SessionServers:
     def close(self) -> None:
         """End all servers with what they started. Idempotent, and does not wait."""
         self._scope.cancel()
+        for others in self._joined:
+            others.close()
 
     async def wait_closed(self) -> None:
         """Wait, a bounded time, until the servers are gone."""
-        if self.servers:
-            with anyio.move_on_after(CLOSE_SECONDS):
+        with anyio.move_on_after(CLOSE_SECONDS):
+            if self._own:
                 await self._ended.wait()
+            for others in self._joined:
+                await others.wait_closed()
 
 
 class ServerHost:
@@ -103,10 +120,15 @@ class ServerHost:
 
         Of two by one name the client's counts, and the first of the client's. Returns at once.
         """
+        return self._start(distinct(passed, self._configured), cwd)
+
+    def open_more(self, settings: Sequence[McpServerSettings], cwd: str) -> SessionServers:
+        """Start further servers for a session, which takes them in with `SessionServers.join`. Returns at once."""
+        return self._start(settings, cwd)
+
+    def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
         place = Place(cwd, self._means)
-        servers = SessionServers(
-            [Server(settings, place) for settings in distinct(passed, self._configured)], self._load
-        )
+        servers = SessionServers([Server(settings, place) for settings in chosen], self._load)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")
         return servers

@@ -11,6 +11,7 @@ from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.trust_commands import run_trust
 from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
+        *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
     ]
     lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]
@@ -178,6 +180,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
+        CommandSpec("trust", "What this folder would run, and whether it may", "[list | revoke]", run_trust),
         CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),
     )
 }

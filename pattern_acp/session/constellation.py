@@ -5,6 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Database
@@ -44,6 +45,8 @@ class ProjectSettings:
 
     settings: Settings
     problems: tuple[str, ...] = ()
+    offer: ProjectOffer = NOTHING
+    """What the project would run once the person trusts the folder."""
 
 
 @dataclass(slots=True)

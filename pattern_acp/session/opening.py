@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
 from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
@@ -36,6 +37,7 @@ from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
+from pattern_acp.session.trust import FolderTrust, follow_servers, open_trust
 from pattern_acp.tools.mcp_toolbox import McpToolbox
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.turn.gate import PolicyState
@@ -68,6 +70,7 @@ class Place:
     project: str
     settings: Settings
     problems: tuple[str, ...] = ()
+    offer: ProjectOffer = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         settings=place.settings,
         notices=[*place.problems, *notices],
     )
-    return _session(shared, client, state, opening)
+    return _session(shared, client, state, opening, await open_trust(shared.database, place.cwd, place.offer))
 
 
 async def reopen_session(
@@ -148,7 +151,8 @@ async def reopen_session(
         cost=cost_of_session(events),
         notices=[*place.problems, *notices],
     )
-    return _session(shared, client, state, opening), events
+    trust = await open_trust(shared.database, place.cwd, place.offer)
+    return _session(shared, client, state, opening, trust), events
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
@@ -170,7 +174,9 @@ def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: 
     return _Reopened(row, events, tuple(load_grants(tx, session_id)))
 
 
-def _session(shared: Constellation, client: Client, state: SessionState, opening: Opening) -> Session:
+def _session(
+    shared: Constellation, client: Client, state: SessionState, opening: Opening, trust: FolderTrust
+) -> Session:
     owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
         *(
@@ -195,7 +201,9 @@ def _session(shared: Constellation, client: Client, state: SessionState, opening
         clock=shared.clock,
         projections=(projections.apply,),
     )
-    return Session(shared, state, client, memory, sink, _servers(shared, opening, sink))
+    session = Session(shared, state, client, memory, sink, _servers(shared, opening, sink), trust)
+    follow_servers(session)
+    return session
 
 
 def _servers(shared: Constellation, opening: Opening, sink: JournalSink) -> SessionMcp:
@@ -231,7 +239,8 @@ def _look_at(shared: Constellation, opening: Opening) -> Place:
     roots = tuple(resolve_path(folder) for folder in (opening.cwd, *opening.additional_directories))
     project = project_key(git.common_dir, roots[0])
     own = shared.settings_for(opening.cwd) if shared.settings_for is not None else ProjectSettings(shared.settings)
-    return Place(opening.cwd, opening.additional_directories, roots, git, project, own.settings, own.problems)
+    folders = (opening.cwd, opening.additional_directories, roots)
+    return Place(*folders, git, project, own.settings, own.problems, own.offer)
 
 
 def is_folder(path: str) -> bool:

@@ -7,6 +7,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
     Event,
+    FolderTrustDecided,
     GrantStored,
     MessageRecorded,
     ServerToolsPinned,
@@ -21,6 +22,7 @@ from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.session.catching_up import CATCH_UP_CALL
+from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.sink import Fact
 
 
@@ -54,6 +56,8 @@ class SessionProjections:
                 store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
             case ServerToolsPinned():
                 _pin(tx, fact.event, now, seq)
+            case FolderTrustDecided():
+                follow_trust(tx, fact.event, at_ms=now, seq=seq)
             case event:
                 self._move_cursor(tx, event, now, seq)
 
@@ -83,3 +87,15 @@ def _pin(tx: Transaction, event: ServerToolsPinned, now: int, seq: int) -> None:
     for tool in event.tools:
         pin = Pin(tool.name, tool.digest, tool.definition)
         store_pin(tx, event.server, event.identity, pin, seq=seq, at_ms=now)
+
+
+def follow_trust(tx: Transaction, event: FolderTrustDecided, *, at_ms: int, seq: int) -> None:
+    """Change the row that follows from a decision on a folder; what holds for one session only has none.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    if event.decision == "trusted":
+        store_agreement(tx, event.root, event.digest, event.parts, seq=seq, at_ms=at_ms)
+    elif event.decision == "revoked":
+        remove_agreement(tx, event.root)

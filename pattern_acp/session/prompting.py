@@ -28,6 +28,7 @@ from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for
+from pattern_acp.session.trust import ensure_trust
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
 from pattern_acp.turn.events import TextStreamed
@@ -64,6 +65,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
         CredentialsError: the key is missing or was refused; editors then offer to sign in.
     """
     await exchange_files(session)
+    await ensure_trust(session, turn_id)
     session.state.notices.extend(await session.mcp.get_ready())
     await show_notices(session, turn_id)
     try:

@@ -29,6 +29,7 @@ from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.titles import title_of
+from pattern_acp.session.trust import FolderTrust
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
@@ -112,6 +113,7 @@ class Session:
         memory: SessionMemory,
         sink: JournalSink,
         mcp: SessionMcp,
+        trust: FolderTrust,
     ) -> None:
         self.constellation = constellation
         self.state = state
@@ -119,6 +121,7 @@ class Session:
         self.person_memory = memory.person
         self.sink = sink
         self.mcp = mcp
+        self.trust = trust
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)

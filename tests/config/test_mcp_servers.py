@@ -60,13 +60,14 @@ def test_what_is_no_table_is_said(text: str):
     assert len(problems) == 1
 
 
-def test_a_project_cannot_set_up_servers(tmp_path: Path):
+def test_the_servers_of_a_project_are_an_offer_only(tmp_path: Path):
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".pattern").mkdir(parents=True)
     (project / ".pattern" / "config.toml").write_text('[mcp_servers.evil]\ncommand = "sh"\n', encoding="utf-8")
     loaded = load(Flags(), {"PATTERN_ACP_HOME": str(home)}, project_dir=str(project))
     assert loaded.settings.mcp_servers == {}
-    assert any("a project may not set up MCP servers" in str(problem) for problem in loaded.problems)
+    assert loaded.offer.mcp_servers == {"evil": McpServerSettings("evil", command="sh")}
+    assert [(part.kind, part.name, part.text) for part in loaded.offer.parts] == [("MCP server", "evil", "sh")]
 
 
 def test_values_of_servers_are_masked_in_the_log():

@@ -1,0 +1,15 @@
+"""What a project's folder says and brings along, as sessions and `pattern-acp trust` need it.
+
+Owns: putting together what several packages read of it. Must not know: who trusts it.
+"""
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.session.constellation import ProjectSettings
+
+
+def read_project(process: Process, folder: str) -> ProjectSettings:
+    """The settings with the project's file taken in, and its offer. Reads files."""
+    loaded = process.load_project(folder)
+    known = set(process.loaded.problems)
+    problems = tuple(str(problem) for problem in loaded.problems if problem not in known)
+    return ProjectSettings(loaded.settings, problems, loaded.offer)

@@ -1,0 +1,111 @@
+"""What a project's files offer to run: MCP servers and hooks. Nothing of it counts before the person trusts the folder.
+
+Owns: reading them from `.pattern/config.toml` and `.claude/settings.json`, and stating each as a part that can be shown
+and compared. Must not know: who trusts what. A new table that can run something is added here: its parsed form to
+`ProjectOffer`, and a part for each entry to `parts`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+
+from pattern_acp.config.hooks import read_hooks
+from pattern_acp.config.mcp_servers import read_mcp_servers
+from pattern_acp.config.problem import Problem
+from pattern_acp.config.providers import show_url
+from pattern_acp.config.settings import HookSettings, McpServerSettings
+from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.project_parts import PartKind, ProjectPart
+
+CLAUDE_SETTINGS = (".claude", "settings.json")
+
+SCRIPT_BYTES = 1_000_000
+"""Largest script of which the content is part of what is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectOffer:
+    """What a project would run, parsed, and the same as parts for the person."""
+
+    mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
+    hooks: tuple[HookSettings, ...] = ()
+    parts: tuple[ProjectPart, ...] = ()
+
+
+NOTHING = ProjectOffer()
+"""A project that would run nothing."""
+
+
+def read_offer(project: TomlFile, folder: str) -> tuple[ProjectOffer, tuple[Problem, ...]]:
+    """What the project in `folder` offers; `project` is its `.pattern/config.toml`. What cannot be used is reported."""
+    servers, problems, _ = read_mcp_servers(project)
+    hooks, hook_problems = _hooks(project, folder)
+    parts = (*_server_parts(servers, folder), *_hook_parts(hooks, folder))
+    return ProjectOffer(servers, hooks, parts), (*problems, *hook_problems)
+
+
+def _hooks(project: TomlFile, folder: str) -> tuple[tuple[HookSettings, ...], tuple[Problem, ...]]:
+    own = read_hooks(project.table.get("hooks", []), project.path)
+    problems = [project.problem(key, sentence) for key, sentence in own.problems]
+    path = Path(folder, *CLAUDE_SETTINGS)
+    table = _read_json(path, problems)
+    others = read_hooks(table.get("hooks", []), str(path))
+    problems += [Problem(str(path), None, key, sentence) for key, sentence in others.problems]
+    return (*own.hooks, *others.hooks), tuple(problems)
+
+
+def _read_json(path: Path, problems: list[Problem]) -> Mapping[str, object]:
+    # Late: on the way to the answer to initialize, nothing needs it.
+    import json
+
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
+            return {}
+        table: object = json.loads(path.read_bytes())
+    except OSError:
+        return {}
+    except (ValueError, RecursionError):
+        problems.append(Problem(str(path), None, "", "it is not valid JSON, so no hook of it is used."))
+        return {}
+    return table if is_table(table) else {}
+
+
+def _server_parts(servers: Mapping[str, McpServerSettings], folder: str) -> Iterator[ProjectPart]:
+    for server in servers.values():
+        target = " ".join((server.command, *server.args)) if server.command else show_url(server.url.partition("?")[0])
+        # A value may be a key: it is part of the hash and is never shown or stored.
+        names = ", ".join((*server.env, *server.headers))
+        text = f"{target}\nwith values for {names}" if names else target
+        whole = [server.transport, server.command, list(server.args), dict(server.env), server.url]
+        scripts = _scripts(" ".join((server.command, *server.args)), folder)
+        digest = sha256_hex(canonical_json([*whole, dict(server.headers), scripts]))
+        yield ProjectPart(PartKind.SERVER, server.name, text, digest)
+
+
+def _hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[ProjectPart]:
+    seen: dict[str, int] = {}
+    for hook in hooks:
+        name = f"{hook.event}({hook.matcher})" if hook.matcher else hook.event
+        seen[name] = number = seen.get(name, 0) + 1
+        whole = [hook.event, hook.matcher, hook.command, hook.timeout_seconds, _scripts(hook.command, folder)]
+        shown = name if number == 1 else f"{name} {number}"
+        yield ProjectPart(PartKind.HOOK, shown, hook.command, sha256_hex(canonical_json(whole)))
+
+
+def _scripts(command: str, folder: str) -> list[list[str]]:
+    """The files of the project that a command names, each with its hash, so that a changed script asks again too."""
+    root = Path(folder)
+    expanded = re.sub(r"\$\{?(CLAUDE|PATTERN)_PROJECT_DIR\}?", ".", command)
+    found: list[list[str]] = []
+    for word in re.split(r"[\s'\";|&()<>=`]+", expanded):
+        path = root / word
+        try:
+            inside = bool(word) and path.resolve().is_relative_to(root.resolve())
+            if inside and path.is_file() and path.stat().st_size <= SCRIPT_BYTES:
+                found.append([word, sha256_hex(path.read_bytes())])
+        except (OSError, ValueError, RuntimeError):
+            continue
+    return found

@@ -1,0 +1,41 @@
+"""What a project's folder brings along that could run something, one part at a time.
+
+Owns: how a part is named and told from an older state of itself. Must not know: where parts are found, or who trusts
+them.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+
+class PartKind(StrEnum):
+    """Kinds of parts, in the words that the person reads."""
+
+    HOOK = "hook"
+    SERVER = "MCP server"
+    CHECK = "check"
+    COMMAND = "command"
+    SKILL = "skill"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPart:
+    """One hook, server, check, command or skill of a project.
+
+    `text` is what the person is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
+    that a change behind the text counts too.
+    """
+
+    kind: PartKind
+    name: str
+    text: str
+    digest: str
+
+
+def digest_of_parts(parts: Iterable[ProjectPart]) -> str:
+    """One SHA-256 over parts, in whatever order they were found; the text counts, since it is what was agreed to."""
+    listed = sorted((part.kind.value, part.name, part.text, part.digest) for part in parts)
+    return sha256_hex(canonical_json([list(item) for item in listed]))

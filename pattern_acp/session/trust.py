@@ -1,0 +1,233 @@
+"""Whether the person trusts what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
+
+Owns: when the person is asked, what a decision covers, and how it is recorded. Must not know: how parts are found
+(config/project_offer.py), or what they do once they are trusted. The content decides, not the path: whatever changed
+since is asked for anew, with the difference.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.config.project_offer import NOTHING, ProjectOffer
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import (
+    FolderTrustDecided,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.session.projections import follow_trust
+from pattern_acp.trust.records import Agreement, load_agreement
+from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+from pattern_acp.workspace.paths import resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+TRUST_CALL = "folder_trust"
+"""Name of the call that shows the question."""
+
+OPTIONS = (
+    ApprovalOption(Answer.ALLOW_ALWAYS, "Trust this folder until one of these changes"),
+    ApprovalOption(Answer.ALLOW_ONCE, "Trust it for this session"),
+    ApprovalOption(Answer.REJECT_ONCE, "Do not use them"),
+)
+_DECISIONS = {Answer.ALLOW_ALWAYS: "trusted", Answer.ALLOW_ONCE: "session"}
+
+HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the same."
+
+ON_USE = frozenset({PartKind.COMMAND})
+"""Kinds that are asked for when one is used, not at the first prompt."""
+
+
+@dataclass(slots=True)
+class FolderTrust:
+    """The state of one session: what the folder has now, and whether it counts."""
+
+    root: str
+    """The session's folder with symbolic links followed: an alias of a folder is the same folder."""
+    offer: ProjectOffer = NOTHING
+    granted: bool = False
+    """Whether all of `offer` is trusted as it is now. What reads the offer asks this first."""
+    answered: dict[str, bool] | None = None
+    """Answers that hold for this session only, by digest."""
+    servers: SessionServers | None = None
+    """The project's servers that run in this session."""
+
+    @property
+    def in_force(self) -> ProjectOffer:
+        """What of the project may be used now: all of its offer, or nothing."""
+        return self.offer if self.granted else NOTHING
+
+    @property
+    def summary(self) -> str:
+        """What the folder brings and whether it counts, for /status; empty when it brings nothing."""
+        if not self.offer.parts:
+            return ""
+        return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
+
+    @property
+    def digest(self) -> str:
+        """Of everything that is offered."""
+        return digest_of_parts(self.offer.parts)
+
+    def judge(self, agreement: Agreement | None) -> bool | None:
+        """Whether the offer is trusted as it is; None when nobody has said."""
+        if not self.offer.parts:
+            return False
+        digest = self.digest
+        if agreement is not None and agreement.digest == digest:
+            return True
+        return (self.answered or {}).get(digest)
+
+    def note(self, digest: str, *, trusted: bool) -> None:
+        """Keep an answer for this session."""
+        self.answered = {**(self.answered or {}), digest: trusted}
+
+
+async def open_trust(database: Database, cwd: str, offer: ProjectOffer) -> FolderTrust:
+    """The trust of a session that begins: granted when the person agreed to exactly this before."""
+    trust = FolderTrust(resolve_path(cwd), offer)
+    if offer.parts:
+        trust.granted = trust.judge(await _agreement(database, trust.root)) is True
+    return trust
+
+
+async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = False) -> bool:
+    """Look at the folder again and ask about what is new; whether its offer may be used.
+
+    Args:
+        session: whose folder.
+        turn_id: the turn that the question belongs to.
+        used: whether a part is about to be used; at the beginning of a turn some kinds can wait.
+
+    Raises:
+        DatabaseError: the decision could not be recorded; the turn stops.
+    """
+    trust = session.trust
+    await _look_again(session)
+    if not trust.offer.parts:
+        trust.granted = False
+    else:
+        agreement = await _agreement(session.constellation.database, trust.root)
+        known = trust.judge(agreement)
+        kinds = {part.kind for part in trust.offer.parts}
+        if known is None and (used or kinds - ON_USE):
+            known = await _ask(session, turn_id, agreement)
+        trust.granted = known is True
+    follow_servers(session)
+    return trust.granted
+
+
+async def _look_again(session: "Session") -> None:
+    settings_for = session.constellation.settings_for
+    if settings_for is not None:
+        found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
+        session.trust.offer = found.offer
+
+
+async def _agreement(database: Database, root: str) -> Agreement | None:
+    return await database.read(lambda tx: load_agreement(tx, root))
+
+
+async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None) -> bool:
+    trust = session.trust
+    parts, digest = trust.offer.parts, trust.digest
+    shown = describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts)
+    changed = " Some of it has changed since you agreed." if agreement is not None else ""
+    reason = (
+        f"The project in {trust.root} brings {count_parts(parts)}, which would run on your machine as you.{changed} "
+        "Nothing of it is used unless you trust it."
+    )
+    call = ToolCallView(
+        ToolCallId(session.constellation.ids.new("call")),
+        TRUST_CALL,
+        f"Trust this folder's {count_parts(parts)}?",
+        ToolKind.OTHER,
+        {"folder": trust.root},
+        content=(TextContent(shown),),
+    )
+    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
+    await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+    answer = Answer.CANCELLED
+    try:
+        answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+            await _record(session, turn_id, call, answer)
+    trust.note(digest, trusted=answer.allows)
+    return answer.allows
+
+
+async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answer: Answer) -> None:
+    trust = session.trust
+    decision = _DECISIONS.get(answer, "refused")
+    told = {
+        "trusted": "Trusted until one of these changes. `/trust revoke` takes it back.",
+        "session": "Trusted for this session.",
+        "refused": f"Not trusted, so nothing of it is used in this session. {HOW_TO_TRUST}",
+    }[decision]
+    status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+    decided = FolderTrustDecided(trust.root, decision, trust.digest, trust.offer.parts)
+    await session.sink.record(
+        Fact(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+        Fact(decided, Actor.HUMAN, Origin.PERSON),
+        Fact(
+            ToolCallFinished(turn_id, call.call_id, status, told, content=(*call.content, TextContent(told))),
+            Actor.SYSTEM,
+        ),
+    )
+
+
+def follow_servers(session: "Session") -> None:
+    """Run the project's servers while they are trusted, and only then.
+
+    A server of the person or editor by the same name counts instead.
+    """
+    trust, host, servers = session.trust, session.constellation.servers, session.mcp.servers
+    running = trust.servers.servers if trust.servers is not None else ()
+    wanted = [settings for settings in trust.in_force.mcp_servers.values() if not _has_other(session, settings.name)]
+    if [server.settings for server in running] == wanted:
+        return
+    if trust.servers is not None:
+        servers.part(trust.servers)
+        trust.servers = None
+    if wanted and host is not None:
+        trust.servers = host.open_more(wanted, session.state.cwd)
+        servers.join(trust.servers)
+
+
+def _has_other(session: "Session", name: str) -> bool:
+    own = session.trust.servers.servers if session.trust.servers is not None else ()
+    return any(server.name == name for server in session.mcp.servers.servers if server not in own)
+
+
+async def decide_trust(
+    database: Database, root: str, parts: Sequence[ProjectPart], decision: str, *, at_ms: int
+) -> None:
+    """Record a decision that the person took outside a turn: `trusted` or `revoked`.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
+    event = FolderTrustDecided(root, decision, digest_of_parts(parts), tuple(parts))
+
+    def write(tx: Transaction) -> None:
+        seq = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms).seq
+        follow_trust(tx, event, at_ms=at_ms, seq=seq)
+
+    await database.write(write)

@@ -1,0 +1,4 @@
+"""Folders that the person trusts.
+
+Owns: the remembered decisions and what is new since. Must not know: sessions, the editor, or how parts are found.
+"""
