@@ -7,7 +7,7 @@ import anyio
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
-from pattern_acp.acp.content import parts_of
+from pattern_acp.acp.content import checked_parts, parts_of
 from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.config.settings import McpServerSettings
@@ -134,11 +134,12 @@ class SessionMethods:
             if session.session_id not in self._announced:
                 await self._client.view(session.session_id).show_commands(session.mcp.commands())
                 self._announced.add(session.session_id)
+            parts = await checked_parts(request.prompt)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
             session.drop_prompt(ticket)
             raise
-        end = await session.prompt(ticket, parts_of(request.prompt))
+        end = await session.prompt(ticket, parts)
         return schema.PromptResponse(stop_reason=end.stop_reason)
 
     def cancel(self, request: schema.SessionRequest) -> None:

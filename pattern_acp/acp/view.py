@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
 from pattern_acp.acp.line_budget import pieces
+from pattern_acp.acp.previews import with_previews
 from pattern_acp.acp.updates import (
     Abilities,
     config_options,
@@ -65,12 +66,12 @@ class EditorView:
             case TerminalStreamed() | TerminalEnded():
                 await self._show_terminal(event)
             case _:
-                for update in live_updates(event, self._abilities):
+                for update in live_updates(await with_previews(event), self._abilities):
                     await self._send(update)
 
     async def replay(self, events: Sequence[Event]) -> None:
         """See `SessionView.replay`."""
-        for update in replay_updates(events):
+        for update in replay_updates([await with_previews(event) for event in events]):
             await self._send(update)
 
     async def close_calls(self) -> None:

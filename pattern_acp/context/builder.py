@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pattern_acp.context.long_texts import with_shortened
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
@@ -60,7 +61,7 @@ def build_request(
         model=model.name,
         system=stable.system,
         tools=stable.tools if model.calls_tools else (),
-        messages=tuple(history),
+        messages=with_shortened(history),
         volatile=volatile_segment(memory, notes),
         max_output_tokens=min(max_output_tokens, model.max_output_tokens),
         thought_level=thought_level,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
+from pattern_acp.context.long_texts import long_text
 from pattern_acp.context.memory_notices import known_memory, last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
@@ -13,7 +14,7 @@ from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ErrorReported, MemoryShown, TurnEnded
+from pattern_acp.journal.events import ErrorReported, MemoryShown, TurnEnded, TurnStarted
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.redact import newest_redaction
@@ -227,7 +228,15 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         history=agent_history(session, turn_id),
         read_fingerprints=session.state.fingerprints,
         result_limit=session.state.settings.turn.tool_result_chars,
+        long_text=lambda text_id: _long_text(session, text_id),
     )
+
+
+async def _long_text(session: "Session", text_id: str) -> str | None:
+    """From the journal, since a compacted history no longer has every message."""
+    stream = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    prompts = (item.event.message for item in stream if isinstance(item.event, TurnStarted))
+    return long_text(prompts, text_id)
 
 
 async def recorded_history(session: "Session") -> tuple[list[Message], MemoryShown | None, int]:

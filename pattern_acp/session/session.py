@@ -24,6 +24,7 @@ from pattern_acp.session import prompting
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.given import with_files
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
@@ -149,7 +150,8 @@ class Session:
     def drop_prompt(self, ticket: PromptTicket) -> None:
         """Take back a prompt that will not be run, or that has ended."""
         if self._ticket is ticket:
-            self._ticket = None
+            before = ticket.before
+            self._ticket = before if before is not None and not before.done.is_set() else None
         ticket.done.set()
 
     def cancel(self) -> None:
@@ -196,6 +198,8 @@ class Session:
             await prompting.close_unfinished(self)
             await prompting.drop_forgotten(self)
             refusal = await _expand(self.mcp, turn)
+            if turn.command is None:
+                turn.message = await with_files(self, turn.message)
             await self._record_start(turn)
             if refusal is not None:
                 end = refusal

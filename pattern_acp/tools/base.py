@@ -69,6 +69,12 @@ class Progress(Protocol):
         ...
 
 
+async def no_text(text_id: str) -> str | None:
+    """What a context without a conversation answers."""
+    del text_id
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool may use. `roots` are absolute and resolved; the first is the session's cwd."""
@@ -86,6 +92,8 @@ class ToolContext:
     """Path to fingerprint of the text the model last saw: what an edit is based on."""
     result_limit: int = 40_000
     """Characters of one result that the model reads."""
+    long_text: Callable[[str], Awaitable[str | None]] = no_text
+    """The whole of a text of the conversation, by the id that stands where its middle was left out."""
     command_ended: Callable[[], None] = lambda: None
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
 

@@ -11,6 +11,7 @@ from pattern_acp.tools.find_files import FindFiles
 from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
 from pattern_acp.tools.memory_write import MemoryWrite
+from pattern_acp.tools.read_attachment import ReadAttachment
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.tools.search_text import SearchText
@@ -32,6 +33,7 @@ def default_tools() -> tuple[Tool, ...]:
         MemoryRead(),
         MemoryWrite(),
         MemorySearch(),
+        ReadAttachment(),
     )
 
 

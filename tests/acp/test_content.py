@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import blocks_of, name_of, parts_of
 from pattern_acp.acp.line_budget import IMAGE_BYTES
-from pattern_acp.domain.messages import ImagePart, ResourcePart, TextPart
+from pattern_acp.domain.messages import Given, ImagePart, ResourcePart, TextPart
 from pattern_acp.jsonrpc.errors import RpcError
 
 
@@ -20,7 +20,7 @@ def test_every_block_that_is_advertised_becomes_a_part():
     assert parts_of(blocks) == (
         TextPart("Look."),
         ImagePart("image/png", "aGk="),
-        ResourcePart("file:///a/c%20d.py", "c d.py", None, None),
+        ResourcePart("file:///a/c%20d.py", "c d.py", None, None, Given.LINK),
         ResourcePart("file:///a/b.py", "b.py", "print(1)", "text/x-python"),
     )
 

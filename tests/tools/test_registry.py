@@ -6,14 +6,23 @@ from jsonschema import Draft202012Validator
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import default_tools, offered, tool_named
 
-READS_ONLY = ["read_file", "list_directory", "find_files", "search_text", "update_plan", "memory_read", "memory_search"]
+READS_ONLY = [
+    "read_file",
+    "list_directory",
+    "find_files",
+    "search_text",
+    "update_plan",
+    "memory_read",
+    "memory_search",
+    "read_attachment",
+]
 
 
 def names(tools: tuple[Tool, ...]) -> list[str]:
     return [tool.spec.name for tool in tools]
 
 
-def test_there_are_the_eleven_tools_of_the_contract():
+def test_there_are_the_tools_of_the_contract():
     assert names(default_tools()) == [
         "read_file",
         "write_file",
@@ -26,6 +35,7 @@ def test_there_are_the_eleven_tools_of_the_contract():
         "memory_read",
         "memory_write",
         "memory_search",
+        "read_attachment",
     ]
 
 

@@ -1,0 +1,53 @@
+"""Texts of a prompt that are too long to be sent whole: large pastes and embedded files.
+
+Owns: how much of each the model is sent, and the id by which it reads the rest. Must not know: the journal, which keeps
+all of it. Pure, so that a longer history starts with the same bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart
+
+WHOLE_CHARACTERS = 60_000
+"""Characters of one text that is sent whole, about 15,000 tokens."""
+
+HEAD_CHARACTERS, TAIL_CHARACTERS = 30_000, 15_000
+"""Characters of a longer one that are sent."""
+
+
+def with_shortened(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages as they are sent: long texts of the person's side have their middle left out."""
+    return tuple(_shortened(message) if message.role is Role.USER else message for message in messages)
+
+
+def long_text(messages: Iterable[Message], text_id: str) -> str | None:
+    """The whole text that `text_id`, from a marker, stands for; None when there is none."""
+    message_id, _, number = text_id.rpartition(".")
+    for message in messages:
+        if message.message_id == message_id and number.isdecimal() and int(number) < len(message.parts):
+            return _text_of(message.parts[int(number)])
+    return None
+
+
+def _shortened(message: Message) -> Message:
+    if all(len(_text_of(part) or "") <= WHOLE_CHARACTERS for part in message.parts):
+        return message
+    parts = tuple(_short(part, f"{message.message_id}.{number}") for number, part in enumerate(message.parts))
+    return replace(message, parts=parts)
+
+
+def _short(part: Part, text_id: str) -> Part:
+    text = _text_of(part)
+    if text is None or len(text) <= WHOLE_CHARACTERS or not isinstance(part, TextPart | ResourcePart):
+        return part
+    left = len(text) - HEAD_CHARACTERS - TAIL_CHARACTERS
+    marker = (
+        f"\n[... {left:,} characters left out here; read_attachment with id {text_id} and start {HEAD_CHARACTERS} "
+        "reads them ...]\n"
+    )
+    return replace(part, text=text[:HEAD_CHARACTERS] + marker + text[-TAIL_CHARACTERS:])
+
+
+def _text_of(part: Part) -> str | None:
+    return part.text if isinstance(part, TextPart | ResourcePart) else None

@@ -1,0 +1,209 @@
+"""What a prompt names besides its words: files behind links and `@path`.
+
+Owns: reading them through the editor and within the policy, how much of each the model gets at once, and the sentences
+about what was left out. Must not know: the wire, or how a mention is written (`session/mentions.py`). What is read is
+data beside the person's words and never part of them (invariant 8).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.policy.decide import Verdict, decide
+from pattern_acp.session.mentions import Mention, mentions_in
+from pattern_acp.turn.gate import resolved
+from pattern_acp.workspace.images import GIVEN_BYTES, image_of
+from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.listing import list_directory
+from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+FILE_CHARACTERS = 50_000
+"""Characters of one file that a prompt brings along; the model can read on."""
+
+FOLDER_ENTRIES = 200
+"""Entries of a folder that a prompt brings along."""
+
+FILE_BYTES = 20_000_000
+"""Bytes of a file that is opened at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A path that exists, or may: as the editor knows it, through its links, and short for showing."""
+
+    path: str
+    resolved: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What reading gave: text or an image, and a note for the model. Neither: only the note."""
+
+    text: str | None = None
+    note: str = ""
+    image: ImagePart | None = None
+    lines: str = ""
+    refused: bool = False
+
+
+async def with_files(session: "Session", message: Message) -> Message:
+    """The message with the files that its links and mentions name.
+
+    A link that cannot be read stays a link, with a note why. Sentences for the person go to the session's notices.
+    """
+    parts: list[Part] = []
+    known: set[tuple[str, str]] = set()
+    for part in message.parts:
+        if isinstance(part, ResourcePart) and part.given is Given.LINK and part.uri[:5].lower() == "file:":
+            read = await _linked(session, part)
+            known.add((part.uri.partition("#")[0], part.lines))
+            parts += read
+        else:
+            parts.append(part)
+    for ways in _mentioned(message.parts):
+        found = await _existing(session, ways)
+        if found is None:
+            continue
+        mention, place = found
+        uri = Path(place.path).as_uri()
+        if (uri, mention.lines) not in known:
+            known.add((uri, mention.lines))
+            part = ResourcePart(uri, place.shown, given=Given.MENTION, lines=mention.lines)
+            parts += await _read(session, place, part)
+    _tell_of_unseen(session, parts)
+    return replace(message, parts=tuple(parts)) if tuple(parts) != message.parts else message
+
+
+def _mentioned(parts: Sequence[Part]) -> Sequence[tuple[Mention, ...]]:
+    return [ways for part in parts if isinstance(part, TextPart) for ways in mentions_in(part.text)]
+
+
+def _tell_of_unseen(session: "Session", parts: Sequence[Part]) -> None:
+    model = session.state.model
+    images = [part.about for part in parts if isinstance(part, ImagePart)]
+    if images and not model.sees_images:
+        named = " and the ".join(images)
+        session.state.notices.append(f"{model.qualified} takes no images, so it is not shown the {named}.")
+
+
+async def _existing(session: "Session", ways: Sequence[Mention]) -> tuple[Mention, _Place] | None:
+    for mention in ways:
+        try:
+            place = await _place(session, mention.path)
+        except WorkspaceError:
+            continue
+        if (await anyio.to_thread.run_sync(inspect_path, place.path)).kind != "missing":
+            return mention, place
+    return None
+
+
+async def _place(session: "Session", raw: str) -> _Place:
+    path = absolute_path(raw, session.state.cwd)
+    return _Place(path, await anyio.to_thread.run_sync(resolve_path, path), display_path(path, session.state.cwd))
+
+
+async def _linked(session: "Session", part: ResourcePart) -> list[Part]:
+    try:
+        # A `#` of the name itself is written %23.
+        place = await _place(session, part.uri.partition("#")[0].partition("?")[0])
+    except WorkspaceError as error:
+        return [replace(part, note=error.sentence)]
+    return await _read(session, place, part)
+
+
+async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[Part]:
+    try:
+        found = await _look(session, place, part.lines)
+    except WorkspaceError as error:
+        found = _Found(note=f"it could not be read: {error.sentence}", refused=True)
+    if found.refused:
+        session.state.notices.append(f"{place.shown} was not given to the model: {found.note}")
+    link = replace(part, text=found.text, note=found.note, lines=found.lines or part.lines)
+    if found.image is None:
+        return [link]
+    return [found.image] if part.given is Given.MENTION else [link, found.image]
+
+
+async def _look(session: "Session", place: _Place, lines: str) -> _Found:
+    facts = await anyio.to_thread.run_sync(inspect_path, place.path)
+    refusal = _refusal(session, place, is_folder=facts.kind == "directory")
+    if refusal:
+        return _Found(note=refusal, refused=True)
+    match facts.kind:
+        case "directory":
+            return await _folder(place)
+        case "image" if facts.size <= GIVEN_BYTES:
+            data = await anyio.to_thread.run_sync(Path(place.path).read_bytes)
+            return _Found(image=await image_of(data, place.shown), note="the image follows")
+        case "text" | "missing" if facts.size <= FILE_BYTES:
+            # A file that is missing on the disk may be a new one in the editor.
+            return await _text(session, place, lines)
+        case _:
+            return _Found(note=f"its content is not shown: {facts.size:,} bytes of {facts.media_type or facts.kind}")
+
+
+def _refusal(session: "Session", place: _Place, *, is_folder: bool) -> str:
+    """Why policy keeps the prompt from bringing this along; empty when it does not."""
+    policy = session.state.policy
+    access = ReadPath(place.resolved, is_folder)
+    decision = decide((access,), mode=policy.mode, roots=policy.roots, grants=policy.grants, resolve=resolved)
+    if decision.verdict is Verdict.ALLOW:
+        return ""
+    way = " To read it, the model has to ask." if decision.verdict is Verdict.ASK else ""
+    return f"{decision.reason}{way}"
+
+
+async def _folder(place: _Place) -> _Found:
+    listing = await list_directory(place.path, limit=FOLDER_ENTRIES)
+    names = [f"{entry.name}/" if entry.kind == "directory" else entry.name for entry in listing.entries]
+    left = listing.total - len(names)
+    return _Found("\n".join(names), f"{left:,} more entries; list_directory shows them" if left else "")
+
+
+async def _text(session: "Session", place: _Place, lines: str) -> _Found:
+    file = await session.workbench.files.read_text_file(place.path)
+    all_lines = [f"{line}\n" for line in file.text.split("\n")]
+    # As editors count: what follows the last line end is a line only when there is something.
+    all_lines[-1] = all_lines[-1].removesuffix("\n")
+    all_lines = all_lines if all_lines[-1] else all_lines[:-1]
+    first, last = _range(lines, len(all_lines))
+    text, shown = _whole_lines(all_lines[first - 1 : last])
+    if text == file.text:
+        # The model has seen all of it, so it may be edited.
+        session.state.fingerprints[place.resolved] = file.fingerprint
+        return _Found(text)
+    read = f"{first}-{first + shown - 1}"
+    if len(text) == FILE_CHARACTERS and shown == 1:
+        return _Found(text, f"only the first {FILE_CHARACTERS:,} characters of line {first}", lines=read)
+    if shown == last - first + 1:
+        return _Found(text, f"lines {read} of {len(all_lines):,}", lines=read)
+    more = f"lines {read} of {len(all_lines):,}; read_file with start_line={first + shown} reads on"
+    return _Found(text, more, lines=read)
+
+
+def _range(lines: str, count: int) -> tuple[int, int]:
+    if not lines:
+        return 1, count
+    first, last = (int(number) for number in lines.split("-"))
+    return max(1, min(first, count)), min(last, count)
+
+
+def _whole_lines(lines: Sequence[str]) -> tuple[str, int]:
+    """As many lines as fit, and how many those are; a first line that is too long is cut."""
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line)
+        if size > FILE_CHARACTERS:
+            return ("".join(lines[:number]), number) if number else (line[:FILE_CHARACTERS], 1)
+    return "".join(lines), len(lines)

@@ -1,0 +1,67 @@
+"""`@path` in what the person wrote.
+
+Owns: what counts as a mention in a text. Must not know: whether such a path exists, files. Pure.
+"""
+
+import re
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+MENTIONS = 20
+"""Most mentions of one prompt that are looked at; a pasted text may hold thousands of `@`."""
+
+_MENTION = re.compile(
+    r"""
+    (?<![\w@/.+`\\-])@            # not the middle of an address, a scope such as npm's, or code
+    (?: "(?P<quoted>[^"\n]{1,500})" (?P<quoted_lines>(?::\d+(?:-\d+)?)?)
+      | (?P<plain> (?: \\[ ] | [^\s"'`<>(){}\[\],;|@] ){1,500} )
+    )
+    """,
+    re.VERBOSE,
+)
+_LINES = re.compile(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<first2>\d+)(?:[-:]L?(?P<last2>\d+))?)")
+_FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]+`")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A path as it was written, and the lines that were asked for as `10-20`; empty for all."""
+
+    path: str
+    lines: str = ""
+
+
+def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
+    """What may be mentions, in order and each once: for each the ways to read it, the likeliest first.
+
+    `@src/x.py:3.` may end in a full stop or not, and `:3` be a line or part of the name: the first way whose path
+    exists is meant. Code is left out, since decorators look the same.
+    """
+    if "@" not in text:
+        return ()
+    plain = _CODE.sub(" ", _FENCED.sub(" ", text))
+    found: dict[tuple[Mention, ...], None] = {}
+    for match in _MENTION.finditer(plain):
+        if match["quoted"]:
+            ways = _ways(match["quoted"] + match["quoted_lines"])
+        else:
+            written = match["plain"].replace("\\ ", " ")
+            bare = written.rstrip(".:!?*_")
+            ways = _ways(written) + (_ways(bare) if bare != written else ())
+        if ways:
+            found[ways] = None
+        if len(found) == MENTIONS:
+            break
+    return tuple(found)
+
+
+def _ways(written: str) -> tuple[Mention, ...]:
+    if not written:
+        return ()
+    match = _LINES.fullmatch(written)
+    if match is None:
+        return (Mention(written),)
+    first = int(match["first"] or match["first2"])
+    last = int(match["last"] or match["last2"] or first)
+    return (Mention(written), Mention(match["path"], f"{min(first, last)}-{max(first, last)}"))

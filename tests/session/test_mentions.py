@@ -1,0 +1,51 @@
+"""What counts as a mention of a path."""
+
+import pytest
+
+from pattern_acp.session.mentions import MENTIONS, Mention, mentions_in
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "lines"),
+    [
+        ("Look at @src/x.py please", "src/x.py", ""),
+        ("Look at @src/x.py.", "src/x.py", ""),
+        ("(see @src/x.py, then go on)", "src/x.py", ""),
+        ("@dir/", "dir/", ""),
+        ("@src/x.py:10-20", "src/x.py", "10-20"),
+        ("@src/x.py:20-10", "src/x.py", "10-20"),
+        ("@src/x.py:7?", "src/x.py", "7-7"),
+        ("@src/x.py#L3-L9", "src/x.py", "3-9"),
+        ("@src/x.py#L3:9", "src/x.py", "3-9"),
+        ('@"my file.txt":3-4 now', "my file.txt", "3-4"),
+        ('@"my file.txt"', "my file.txt", ""),
+        ("@my\\ file.txt", "my file.txt", ""),
+        ("@/abs/päth.py", "/abs/päth.py", ""),
+        ("@~/notes.md", "~/notes.md", ""),
+    ],
+)
+def test_a_path_behind_an_at_is_a_mention(text: str, path: str, lines: str):
+    (ways,) = mentions_in(text)
+    assert Mention(path, lines) in ways
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "me@example.com",
+        "a @ b",
+        "```python\n@dataclass\nclass A: ...\n```",
+        "use `@dataclass` here",
+        "git@github.com:a/b.git",
+        "https://example.com/@someone",
+        "@@ -1,2 +1,2 @@",
+    ],
+)
+def test_addresses_and_code_are_none(text: str):
+    assert mentions_in(text) == ()
+
+
+def test_each_is_looked_at_once_and_not_thousands():
+    assert len(mentions_in("@a @a @b")) == 2
+    assert len(mentions_in(" ".join(f"@{number}" for number in range(1_000)))) == MENTIONS
