@@ -160,6 +160,13 @@ KEYS: tuple[Key, ...] = (
         flag="--log-level",
     ),
     Key(
+        name="edit_tool",
+        summary="The tool that the model edits files with; auto for the one that it was trained on.",
+        allowed="one of auto, edit_file, apply_patch, both",
+        check=_choice("auto", "edit_file", "apply_patch", "both"),
+        default=_SETTINGS.edit_tool,
+    ),
+    Key(
         name="editor_deadline_seconds",
         summary="Longest wait for one answer of the editor to a file or terminal request.",
         allowed="a whole number from 1 to 600",

@@ -47,6 +47,7 @@ class ProviderSettings:
 Mode = Literal["ask", "edit", "plan", "auto"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
+EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -141,6 +142,8 @@ class Settings:
     persona: str = "default"
     mode: Mode = "ask"
     log_level: LogLevel = "info"
+    edit_tool: EditToolSetting = "auto"
+    """Which edit tool the model is offered; `auto`: the one that it was trained on."""
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)

@@ -149,6 +149,8 @@ class ModelInfo:
     cache_read_price: int = 0
     cache_write_price: int = 0
     calls_tools: bool = True
+    writes_patches: bool = False
+    """Whether it was trained on the patch format of apply_patch (tools/patch_format.py)."""
     long_prompt_tokens: int = 0
     long_input_percent: int = 100
     long_output_percent: int = 100

@@ -163,6 +163,10 @@ _ROWS = (
 )
 """First match wins. The name is matched from its start, after any `VENDOR/` in front of it (OpenRouter)."""
 
+_WRITES_PATCHES = r"gpt-(4\.1|[5-9]|oss)|o[34](-|$)|codex"
+"""OpenAI's families since GPT-4.1, whose guide says that they were trained on the apply_patch format. Vendors of other
+models name no format of theirs."""
+
 _NOT_FOR_CHAT = r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
 _NOT_FOR_CHAT_AT_OPENAI = (
     r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|-pro\b|deep-research|codex"
@@ -193,6 +197,8 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
     short = model.rsplit("/", 1)[-1].lower()
     row = _row(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
+    if re.match(_WRITES_PATCHES, short):
+        facts = replace(facts, info=replace(facts.info, writes_patches=True))
     if listed is not None:
         facts = refine(facts, listed)
     traits = facts.traits

@@ -31,7 +31,7 @@ from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.tools.registry import offered
+from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
@@ -206,7 +206,8 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
 def offered_tools(session: "Session") -> tuple[Tool, ...]:
     """The tools of this session's mode, those of MCP servers last."""
     plan = session.state.policy.mode is Mode.PLAN
-    own = offered(session.constellation.tools, mode_is_plan=plan)
+    left_out = edit_tool_left_out(session.state.settings.edit_tool, session.state.model)
+    own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
     return (*own, *session.mcp.toolbox.offered(mode_is_plan=plan))
 
 

@@ -71,6 +71,27 @@ class FakeFileSystem:
             await anyio.sleep_forever()
         return TextFile(path, formatted, "editor")
 
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        self.calls.append(("move", path))
+        if path in self.texts and (to in self.texts):
+            raise WorkspaceError(f"{to} exists already; {path} was not moved.")
+        if self._disk is not None:
+            await self._disk.move_file(path, to)
+        elif path not in self.texts:
+            raise FileMissingError(f"There is no file {path}.")
+        if path in self.texts:
+            self.texts[to] = self.texts.pop(path)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        self.calls.append(("remove", path))
+        if self._disk is not None:
+            await self._disk.remove_file(path)
+        elif path not in self.texts:
+            raise FileMissingError(f"There is no file {path}.")
+        self.texts.pop(path, None)
+
     async def _misbehave(self) -> None:
         await anyio.lowlevel.checkpoint()
         if self.habits.mute:

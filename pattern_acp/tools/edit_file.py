@@ -15,10 +15,10 @@ from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
 from pattern_acp.tools.edit_text import EditResult, Replacement, apply_replacements
 from pattern_acp.tools.file_changes import (
     FileChange,
-    changed_since,
     prepared_change,
     prepared_failure,
     read_if_there,
+    require_current,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, find_target, missing_sentence
@@ -64,23 +64,18 @@ class EditFile:
         try:
             return prepared_change(title, await _plan(asked, target, context), context)
         except (ToolFailedError, WorkspaceError) as error:
-            return prepared_failure(title, error, target, context)
+            return prepared_failure(title, error, (target,), context)
 
 
 async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) -> FileChange:
     before = await read_if_there(target, context)
     if before is None:
         raise ToolFailedError(f"{await missing_sentence(target)} A new file is made with write_file.")
-    known = context.read_fingerprints.get(target.resolved)
-    is_stale = known is not None and known != before.fingerprint
-    if is_stale:
-        raise changed_since(
-            f"{target.shown} was changed since you read it, so nothing was edited.", target, before, context
-        )
+    is_known = require_current(target, before, context)
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
     result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))
     summary = _summary(target, result)
-    return FileChange(target, before, result.text, summary, result.lines[0], known is not None)
+    return FileChange(target, before, result.text, summary, result.lines[0], is_known)
 
 
 def _summary(target: Target, result: EditResult) -> str:

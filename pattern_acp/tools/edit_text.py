@@ -224,8 +224,12 @@ def _not_unique(name: str, lines: list[int]) -> PassageError:
 def _hint(text: str, replacement: Replacement) -> str:
     if replacement.new_text.strip() and replacement.new_text in text:
         return "The new_text is already there, so this edit may have been made before."
-    lines = text.replace("\r\n", "\n").split("\n")
-    wanted = [line.strip() for line in replacement.old_text.splitlines()]
+    return closest_lines(text.replace("\r\n", "\n").split("\n"), replacement.old_text.splitlines())
+
+
+def closest_lines(lines: list[str], passage: list[str]) -> str:
+    """Sentences that show the numbered lines nearest to a passage that is not there, or say that none is like it."""
+    wanted = [line.strip() for line in passage]
     at = _closest_line(lines, wanted)
     if at is None:
         return "No line is like it; read the file again."

@@ -1,18 +1,22 @@
-"""Changing a file: what would change, and making exactly that change.
+"""Changing files: what would change, and making exactly that change, in all of them or in none.
 
-Owns: the rule that what is written is what was shown, on the text it was shown for; and what the model is told of it.
-Must not know: how the new text came about.
+Owns: the rule that what is written is what was shown, on the text it was shown for; that files written before one that
+cannot be are put back; and what the model is told of it. Must not know: how the new texts came about.
 """
 
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.targets import Target, confirm_target, is_inside
 from pattern_acp.tools.text_limits import cut_middle, numbered, short_diff
@@ -22,26 +26,48 @@ from pattern_acp.workspace.files import TextFile
 SENTENCE_ROOM = 400
 """Characters of a result kept free for the sentences round a file's text."""
 
+RESTORE_SECONDS = 0.8
+"""Longest that putting files back may take; a cancelled call has a second to end (turn/tool_runner.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change that is understood: the file it is for (None: it is new), the whole new text, and what to say.
+    """A change that is understood: the file it is for (`before` None: it is new), the whole new text, and what to say.
 
-    `line` is the first changed line, `summary` a sentence in the past tense, `knows_text` whether the model knows the
-    whole text that the change is based on.
+    `after` is None when the file is to be deleted; `moved_to` is its new name when it gets one. `line` is the first
+    changed line, `summary` a sentence in the past tense, `knows_text` whether the model knows the whole text that the
+    change is based on.
     """
 
     target: Target
     before: TextFile | None
-    after: str
+    after: str | None
     summary: str
     line: int = 1
     knows_text: bool = False
+    moved_to: Target | None = None
 
     @property
     def old_text(self) -> str | None:
         """The text before, None for a new file."""
         return None if self.before is None else self.before.text
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Every name that the change touches."""
+        return (self.target,) if self.moved_to is None else (self.target, self.moved_to)
+
+    @property
+    def location(self) -> Location:
+        """Where the file is afterwards, or was."""
+        return Location((self.moved_to or self.target).path, self.line)
+
+    def diffs(self, after: str | None) -> tuple[DiffContent, ...]:
+        """The change for the person, with `after` as its outcome: both names of a moved file, "" for a deleted one."""
+        if self.moved_to is not None and after is not None:
+            gone = DiffContent(self.target.path, self.old_text, "")
+            return (gone, DiffContent(self.moved_to.path, None, after))
+        return (DiffContent(self.target.path, self.old_text, after or ""),)
 
 
 async def read_if_there(target: Target, context: ToolContext) -> TextFile | None:
@@ -58,30 +84,40 @@ async def read_if_there(target: Target, context: ToolContext) -> TextFile | None
 
 def prepared_change(title: str, change: FileChange, context: ToolContext) -> PreparedCall:
     """The call that makes the change, with its diff as the preview."""
+    return prepared_changes(title, (change,), context)
+
+
+def prepared_changes(title: str, changes: Sequence[FileChange], context: ToolContext) -> PreparedCall:
+    """The call that makes all changes or none, with their diffs as the preview; policy decides on every path."""
     return PreparedCall(
         title=title,
-        accesses=(WritePath(change.target.resolved),),
-        run=partial(_make_change, change, context),
-        locations=(Location(change.target.path, change.line),),
-        preview=(DiffContent(change.target.path, change.old_text, change.after),),
+        accesses=write_accesses([target for change in changes for target in change.targets]),
+        run=partial(_make_changes, tuple(changes), context),
+        locations=tuple(change.location for change in changes),
+        preview=tuple(diff for change in changes for diff in change.diffs(change.after)),
     )
 
 
-def prepared_failure(title: str, error: PatternError, target: Target, context: ToolContext) -> PreparedCall:
+def prepared_failure(title: str, error: PatternError, targets: Sequence[Target], context: ToolContext) -> PreparedCall:
     """A call that will fail with `error`.
 
-    Outside the roots the sentence waits until the access was allowed: it may tell what the file holds.
+    Outside the roots the sentence waits until the access was allowed: it may tell what a file holds.
 
     Raises:
-        PatternError: `error` itself, when the target lies inside the roots.
+        PatternError: `error` itself, when all targets lie inside the roots.
     """
-    if is_inside(target, context):
+    if all(is_inside(target, context) for target in targets):
         raise error
 
     async def fail(_progress: Progress) -> ToolOutcome:
         raise error
 
-    return PreparedCall(title, (WritePath(target.resolved),), fail, (Location(target.path),))
+    return PreparedCall(title, write_accesses(targets), fail, tuple(Location(target.path) for target in targets))
+
+
+def write_accesses(targets: Sequence[Target]) -> tuple[WritePath, ...]:
+    """What policy decides on, each path once."""
+    return tuple(WritePath(path) for path in dict.fromkeys(target.resolved for target in targets))
 
 
 def changed_since(sentence: str, target: Target, file: TextFile, context: ToolContext) -> FileChangedError:
@@ -94,27 +130,156 @@ def changed_since(sentence: str, target: Target, file: TextFile, context: ToolCo
     return FileChangedError(f"{sentence} Nothing was written. The text now is:\n{shown or '(empty)'}")
 
 
-async def _make_change(change: FileChange, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    target = change.target
-    await _confirm_unchanged(change, context)
+def require_current(target: Target, file: TextFile, context: ToolContext) -> bool:
+    """Whether the model has read the file.
+
+    Raises:
+        FileChangedError: it has, and the file was changed since.
+    """
+    known = context.read_fingerprints.get(target.resolved)
+    if known is not None and known != file.fingerprint:
+        sentence = f"{target.shown} was changed since you read it, so nothing was edited."
+        raise changed_since(sentence, target, file, context)
+    return known is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Undo:
+    """How to take back one change that may have been made, wholly or in part."""
+
+    shown: str
+    run: Callable[[], Awaitable[bool]]
+    """True when there was something to take back."""
+
+
+async def _make_changes(changes: tuple[FileChange, ...], context: ToolContext, _progress: Progress) -> ToolOutcome:
+    for change in changes:
+        await _confirm_unchanged(change, context)
+    undos: list[_Undo] = []
+    aside: list[str] = []
+    written: dict[int, TextFile] = {}
+    # Deletions come last: a text that was never written over needs no putting back.
+    order = sorted(range(len(changes)), key=lambda at: changes[at].after is None)
+    try:
+        for at in order:
+            file = await _make_one(changes[at], context, undos, aside)
+            if file is not None:
+                written[at] = file
+    except PatternError as error:
+        raise await _failed(error, undos) from error
+    except BaseException:
+        if len(changes) > 1:
+            await _take_back(undos)
+        raise
+    for path in aside:
+        await context.files.remove_file(path)
+    return await _outcome(changes, written, context)
+
+
+async def _make_one(change: FileChange, context: ToolContext, undos: list[_Undo], aside: list[str]) -> TextFile | None:
     # Reading may take an editor's round trip, in which a link could be swapped; so this check comes last.
-    await confirm_target(target)
-    written = await context.files.write_text_file(target.path, change.after)
-    sentences = [change.summary]
-    reformatted = written.text != change.after
-    if reformatted:
-        diff = await anyio.to_thread.run_sync(short_diff, change.after, written.text)
-        sentences.append(f"On saving it was changed further, by a formatter or the person:\n{diff}")
-    if change.knows_text:
-        context.read_fingerprints[target.resolved] = written.fingerprint
+    for target in change.targets:
+        await confirm_target(target)
+    path = change.target.path
+    if change.after is None:
+        # Set aside first: bytes, mode and encoding come back exactly when a later file cannot be deleted.
+        kept = str(Path(path).with_name(f".{Path(path).name[:60]}.{secrets.token_hex(6)}.tmp"))
+        undos.append(_Undo(change.target.shown, partial(_move_back, context, kept, path)))
+        await context.files.move_file(path, kept)
+        aside.append(kept)
+        return None
+    if change.moved_to is None:
+        undos.append(_Undo(change.target.shown, partial(_write_back, context, path, change.old_text)))
+        return await context.files.write_text_file(path, change.after)
+    to = change.moved_to.path
+    undos.append(_Undo(change.target.shown, partial(_rename_back, context, change, to)))
+    await context.files.move_file(path, to)
+    file = await context.files.read_text_file(to)
+    return file if file.text == change.after else await context.files.write_text_file(to, change.after)
+
+
+async def _failed(error: PatternError, undos: Sequence[_Undo]) -> PatternError:
+    """The error, with what became of the files that were written before it."""
+    back, lost = await _take_back(undos)
+    sentences = [error.sentence]
+    if back:
+        sentences.append(f"What had been written before was put back: {', '.join(back)}.")
+    if lost:
+        sentences.append(f"These could not be put back and must be looked at: {', '.join(lost)}.")
+    return error if len(sentences) == 1 else ToolFailedError(" ".join(sentences))
+
+
+async def _take_back(undos: Sequence[_Undo]) -> tuple[list[str], list[str]]:
+    """Take back what was done, newest first; the files that were put back, and those that could not be."""
+    back: list[str] = []
+    lost = [undo.shown for undo in reversed(undos)]
+    with anyio.CancelScope(shield=True), anyio.move_on_after(RESTORE_SECONDS):
+        for undo in reversed(undos):
+            try:
+                was_done = await undo.run()
+            except PatternError:
+                continue
+            lost.remove(undo.shown)
+            if was_done:
+                back.append(undo.shown)
+    return back, lost
+
+
+async def _write_back(context: ToolContext, path: str, text: str | None) -> bool:
+    try:
+        now = (await context.files.read_text_file(path)).text
+    except FileMissingError:
+        now = None
+    if now == text:
+        return False
+    if text is None:
+        await context.files.remove_file(path)
+    else:
+        await context.files.write_text_file(path, text)
+    return True
+
+
+async def _move_back(context: ToolContext, kept: str, path: str) -> bool:
+    try:
+        await context.files.move_file(kept, path)
+    except FileMissingError:
+        return False
+    return True
+
+
+async def _rename_back(context: ToolContext, change: FileChange, to: str) -> bool:
+    if await anyio.to_thread.run_sync(Path(change.target.path).exists):
+        return False
+    await context.files.move_file(to, change.target.path)
+    await _write_back(context, change.target.path, change.old_text)
+    return True
+
+
+async def _outcome(changes: Sequence[FileChange], written: dict[int, TextFile], context: ToolContext) -> ToolOutcome:
+    sentences: list[str] = []
+    diffs: list[DiffContent] = []
+    for at, change in enumerate(changes):
+        file = written.get(at)
+        sentences.append(change.summary)
+        diffs += change.diffs(None if file is None else file.text)
+        if file is None or change.after is None:
+            context.read_fingerprints.pop(change.target.resolved, None)
+            continue
+        if file.text != change.after:
+            diff = await anyio.to_thread.run_sync(short_diff, change.after, file.text)
+            sentences.append(f"On saving it was changed further, by a formatter or the person:\n{diff}")
+        if change.moved_to is not None:
+            context.read_fingerprints.pop(change.target.resolved, None)
+        if change.knows_text:
+            context.read_fingerprints[change.targets[-1].resolved] = file.fingerprint
     return ToolOutcome(
-        "\n".join(sentences),
-        content=(DiffContent(target.path, change.old_text, written.text),),
-        locations=(Location(target.path, change.line),),
+        "\n".join(sentences), content=tuple(diffs), locations=tuple(change.location for change in changes)
     )
 
 
 async def _confirm_unchanged(change: FileChange, context: ToolContext) -> None:
+    if change.moved_to is not None and await read_if_there(change.moved_to, context) is not None:
+        raise FileChangedError(f"{change.moved_to.shown} was created meanwhile. Nothing was written.")
     now = await read_if_there(change.target, context)
     if now is None:
         if change.before is not None:

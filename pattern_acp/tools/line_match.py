@@ -53,14 +53,14 @@ def replaced_lines(found: str, old: str, new: str) -> str:
     if not new_lines:
         return ""
     ending = _ending(kept[0]) or "\n"
-    indents = _indent_map(old_lines, kept)
+    indents = indent_map(old_lines, kept)
     result: list[str] = []
     matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if tag == "equal":
             result += [_without_ending(line) for line in kept[old_from:old_to]]
         else:
-            result += [_indented(line, indents) for line in new_lines[new_from:new_to]]
+            result += [indented(line, indents) for line in new_lines[new_from:new_to]]
     return ending.join(result) + _ending(kept[-1])
 
 
@@ -101,7 +101,8 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _indent_map(old_lines: list[str], kept: list[str]) -> dict[str, str]:
+def indent_map(old_lines: list[str], kept: list[str]) -> dict[str, str]:
+    """How the file (`kept`) indents what `old_lines` has at each depth; the lists are equally long."""
     indents: dict[str, str] = {}
     for old, file in zip(old_lines, kept, strict=True):
         if old.strip():
@@ -109,7 +110,8 @@ def _indent_map(old_lines: list[str], kept: list[str]) -> dict[str, str]:
     return indents
 
 
-def _indented(line: str, indents: dict[str, str]) -> str:
+def indented(line: str, indents: dict[str, str]) -> str:
+    """A new line indented as the file indents that depth; `indents` from `indent_map`, not empty."""
     if not line.strip():
         return ""
     indent = _indent(line)

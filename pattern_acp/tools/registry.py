@@ -5,6 +5,9 @@ Owns: which tools there are and which of them a mode offers. Must not know: what
 
 from collections.abc import Sequence
 
+from pattern_acp.config.settings import EditToolSetting
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.edit_file import EditFile
 from pattern_acp.tools.find_files import FindFiles
@@ -25,6 +28,7 @@ def default_tools() -> tuple[Tool, ...]:
         ReadFile(),
         WriteFile(),
         EditFile(),
+        ApplyPatch(),
         ListDirectory(),
         FindFiles(),
         SearchText(),
@@ -37,9 +41,19 @@ def default_tools() -> tuple[Tool, ...]:
     )
 
 
-def offered(tools: Sequence[Tool], *, mode_is_plan: bool) -> tuple[Tool, ...]:
+def offered(tools: Sequence[Tool], *, mode_is_plan: bool, left_out: Sequence[str] = ()) -> tuple[Tool, ...]:
     """The tools that the model is offered: in plan mode none that changes anything (issue 2, section 9)."""
-    return tuple(tool for tool in tools if not (mode_is_plan and tool.changes_things))
+    return tuple(
+        tool for tool in tools if not (mode_is_plan and tool.changes_things) and tool.spec.name not in left_out
+    )
+
+
+def edit_tool_left_out(setting: EditToolSetting, model: ModelInfo) -> tuple[str, ...]:
+    """The edit tool that a model is not offered: each edits best with the one that it was trained on."""
+    if setting == "both":
+        return ()
+    by_patch = model.writes_patches if setting == "auto" else setting == "apply_patch"
+    return ("edit_file",) if by_patch else ("apply_patch",)
 
 
 def tool_named(tools: Sequence[Tool], name: str) -> Tool | None:

@@ -37,7 +37,7 @@ class WriteFile:
 
     spec = ToolSpec(
         "write_file",
-        "Create a file, or replace the whole text of one that you have read. Prefer edit_file for changes.",
+        "Create a file, or replace the whole text of one that you have read. Edit instead to change a part.",
         input_schema(WriteFileArguments),
     )
     kind = ToolKind.EDIT
@@ -50,7 +50,7 @@ class WriteFile:
         try:
             change = await _plan(asked, target, context)
         except (ToolFailedError, WorkspaceError) as error:
-            return prepared_failure(f"Write {target.shown}", error, target, context)
+            return prepared_failure(f"Write {target.shown}", error, (target,), context)
         return prepared_change(f"{'Create' if change.before is None else 'Write'} {target.shown}", change, context)
 
 

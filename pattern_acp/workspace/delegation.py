@@ -16,7 +16,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.editor_calls import EditorCalls
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError, FileMissingError
-from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.files import FileSystem, TextFile, TextStore
 from pattern_acp.workspace.kinds import PathFacts, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
@@ -47,7 +47,7 @@ class DelegatingFileSystem:
 
     def __init__(
         self,
-        editor: FileSystem,
+        editor: TextStore,
         local: FileSystem,
         *,
         can_read: bool,
@@ -64,6 +64,8 @@ class DelegatingFileSystem:
         self._on_warning = on_warning
         self._clock = clock or SystemClock()
         self._buffers: dict[str, _Buffer] = {}
+        self._gone: set[str] = set()
+        """Files that we moved away or removed; an editor may go on showing its buffer of them."""
         self._commands = 0
         self._watched_from_ns = self._now_ns()
         self._watched_until_ns = 0
@@ -77,7 +79,8 @@ class DelegatingFileSystem:
     async def read_text_file(self, path: str) -> TextFile:
         """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""
         facts = await _inspect(path)
-        if not self._can_read or self._calls.paused or not _editor_can_hold(facts):
+        is_gone = path in self._gone and facts.kind == "missing"
+        if not self._can_read or self._calls.paused or is_gone or not _editor_can_hold(facts):
             return await self._local.read_text_file(path)
         if self._is_stale(path, facts):
             return await self._read_changed(path, facts)
@@ -90,7 +93,7 @@ class DelegatingFileSystem:
             file = await self._local.read_text_file(path)
             return self._warned(file, f"{error} {path} was read from the disk, without unsaved changes.")
         if file.source == "editor":
-            self._note_in_step(path, facts)
+            self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
         return file
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
@@ -98,6 +101,7 @@ class DelegatingFileSystem:
         if not self._can_write or self._calls.paused:
             return await self._write_to_disk(path, text)
         before = await _inspect(path)
+        self._gone.discard(path)
         try:
             await self._calls.ask(lambda: self._editor.write_text_file(path, text))
         except WorkspaceError as error:
@@ -109,6 +113,20 @@ class DelegatingFileSystem:
             return self._warned(file, f"{error} {path} was written all the same.")
         return await self._read_back(path, text, before)
 
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`; on the disk, since ACP has no request for it."""
+        await self._local.move_file(path, to)
+        self._gone.add(path)
+        self._gone.discard(to)
+        self._buffers.pop(path, None)
+        self._buffers.pop(to, None)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`; on the disk, since ACP has no request for it."""
+        await self._local.remove_file(path)
+        self._gone.add(path)
+        self._buffers.pop(path, None)
+
     async def _write_to_disk(self, path: str, text: str) -> TextFile:
         file = await self._local.write_text_file(path, text)
         self._buffers[path] = _Buffer(disk_mtime_ns=0, commands=-1)
@@ -118,7 +136,7 @@ class DelegatingFileSystem:
         """What the file is after the editor took `text`; it may have been formatted."""
         saved = await self._wait_until_saved(path, text, before)
         facts = await _inspect(path)
-        self._note_in_step(path, facts)
+        self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
         file = TextFile(path, text, "editor")
         try:
             if self._can_read and not self._calls.paused:
@@ -163,13 +181,18 @@ class DelegatingFileSystem:
         except WorkspaceError:
             return disk
         if file.text == disk.text:
-            self._note_in_step(path, facts)
+            self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
             return file
         return replace(disk, warning=f"{path} changed on the disk; the editor still shows another text.")
 
     async def _is_on_disk(self, path: str, text: str, before: PathFacts) -> bool:
         """Whether a write that was not confirmed has happened all the same; other text means a formatter ran."""
-        return await _inspect(path) != before or await self._disk_has(path, text)
+        if await _inspect(path) != before:
+            return True
+        try:
+            return (await self._local.read_text_file(path)).text == text
+        except WorkspaceError:
+            return False
 
     async def _wait_until_saved(self, path: str, text: str, before: PathFacts) -> bool:
         for wait in (0.0, *_SAVE_WAITS):
@@ -177,12 +200,6 @@ class DelegatingFileSystem:
             if await self._is_on_disk(path, text, before):
                 return True
         return False
-
-    async def _disk_has(self, path: str, text: str) -> bool:
-        try:
-            return (await self._local.read_text_file(path)).text == text
-        except WorkspaceError:
-            return False
 
     def _is_stale(self, path: str, facts: PathFacts) -> bool:
         if facts.kind == "missing":
@@ -192,9 +209,6 @@ class DelegatingFileSystem:
             return buffer.commands < self._commands and facts.mtime_ns != buffer.disk_mtime_ns
         # Never read through the editor, so that only the time tells whether a command may have written it.
         return self._watched_from_ns - _CLOCK_MARGIN_NS <= facts.mtime_ns <= self._watched_until_ns
-
-    def _note_in_step(self, path: str, facts: PathFacts) -> None:
-        self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
 
     def _warned(self, file: TextFile, sentence: str) -> TextFile:
         self._on_warning(sentence)

@@ -30,7 +30,7 @@ def fingerprint(text: str) -> str:
     return sha256_hex(text.encode("utf-8", "surrogatepass"))
 
 
-class FileSystem(Protocol):
+class TextStore(Protocol):
     """Whole text files by absolute path. Line windows, globs, binary files and directories are read from the disk."""
 
     async def read_text_file(self, path: str) -> TextFile:
@@ -50,5 +50,27 @@ class FileSystem(Protocol):
 
         Raises:
             WorkspaceError: nothing was written, and why.
+        """
+        ...
+
+
+class FileSystem(TextStore, Protocol):
+    """A text store whose files can also be moved and removed, which editors offer nothing for in ACP."""
+
+    async def move_file(self, path: str, to: str) -> None:
+        """Give the file another name, with its bytes, mode and times; folders that are missing are made.
+
+        Raises:
+            FileMissingError: there is no such file.
+            WorkspaceError: nothing was moved, and why; `to` exists, or `path` is a link, a folder or a device.
+        """
+        ...
+
+    async def remove_file(self, path: str) -> None:
+        """Delete the file.
+
+        Raises:
+            FileMissingError: there is no such file.
+            WorkspaceError: nothing was deleted, and why.
         """
         ...

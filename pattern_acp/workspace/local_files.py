@@ -47,6 +47,14 @@ class LocalFileSystem:
         await to_thread.run_sync(_write, path, text)
         return await self.read_text_file(path)
 
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        await to_thread.run_sync(_move, path, to)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        await to_thread.run_sync(_remove, path)
+
 
 def _read(path: str) -> tuple[str, TextEncoding]:
     data = _read_bytes(path)
@@ -105,6 +113,34 @@ def _refuse_unwritable(path: str, target: Path, before: os.stat_result) -> None:
     # Replacing a file asks only for rights on its folder, so a read-only file needs a check of its own.
     if not os.access(target, os.W_OK):
         raise WorkspaceError(f"{path} is read-only; make it writable first if it is to be changed.")
+
+
+def _move(path: str, to: str) -> None:
+    try:
+        _refuse_other_than_file(path)
+        Path(to).parent.mkdir(parents=True, exist_ok=True)
+        # A name that differs in case only is the same file where case does not count.
+        if os.path.lexists(to) and not Path(path).samefile(to):
+            raise WorkspaceError(f"{to} exists already; {path} was not moved.")
+        _replace(Path(path), Path(to))
+    except (OSError, ValueError) as error:
+        raise _error_for(path, error, "moved") from error
+
+
+def _remove(path: str) -> None:
+    try:
+        _refuse_other_than_file(path)
+        Path(path).unlink()
+    except (OSError, ValueError) as error:
+        raise _error_for(path, error, "deleted") from error
+
+
+def _refuse_other_than_file(path: str) -> None:
+    mode = Path(path).lstat().st_mode
+    if stat.S_ISLNK(mode):
+        raise WorkspaceError(f"{path} is a symbolic link; name the file that it leads to, or use a command.")
+    if not stat.S_ISREG(mode):
+        raise WorkspaceError(f"{path} is not a file, so it is neither moved nor deleted; use a command for it.")
 
 
 def _encoding_of(target: Path, before: os.stat_result | None, text: str) -> TextEncoding:

@@ -49,6 +49,7 @@ constellation = "work"
 persona = "reviewer"
 mode = "edit"
 log_level = "debug"
+edit_tool = "both"
 editor_deadline_seconds = 5
 [turn]
 max_model_requests = 1
@@ -72,6 +73,7 @@ secrets = "ask"
         persona="reviewer",
         mode="edit",
         log_level="debug",
+        edit_tool="both",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
@@ -141,12 +143,12 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",

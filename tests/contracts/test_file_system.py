@@ -14,11 +14,14 @@ from pattern_acp.testing.connected_editor import connected_editor
 from pattern_acp.testing.files import FakeFileSystem
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.files import FileSystem, fingerprint
+from pattern_acp.workspace.files import FileSystem, TextStore, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
 
-Factory = Callable[[], AbstractAsyncContextManager[FileSystem]]
-"""A factory's file system serves any absolute path below a temporary folder."""
+Factory = Callable[[], AbstractAsyncContextManager[TextStore]]
+"""A factory's store serves any absolute path below a temporary folder."""
+
+WholeFactory = Callable[[], AbstractAsyncContextManager[FileSystem]]
+"""One whose files can be moved and removed too."""
 
 
 @asynccontextmanager
@@ -50,22 +53,28 @@ async def reading_only() -> AsyncGenerator[FileSystem, None]:
 
 
 @asynccontextmanager
-async def editor() -> AsyncGenerator[FileSystem, None]:
+async def editor() -> AsyncGenerator[TextStore, None]:
     async with connected_editor() as (_, dispatcher):
         yield EditorFileSystem(SessionId("ses_1"), dispatcher, 3)
 
 
-FILE_SYSTEMS: dict[str, Factory] = {
+FILE_SYSTEMS: dict[str, WholeFactory] = {
     "local": local,
     "fake": fake,
     "delegating": delegating,
     "reading only": reading_only,
-    "editor": editor,
 }
+
+TEXT_STORES: dict[str, Factory] = {**FILE_SYSTEMS, "editor": editor}
+
+
+@pytest.fixture(params=list(TEXT_STORES))
+def factory(request: pytest.FixtureRequest) -> Factory:
+    return TEXT_STORES[request.param]
 
 
 @pytest.fixture(params=list(FILE_SYSTEMS))
-def factory(request: pytest.FixtureRequest) -> Factory:
+def whole_factory(request: pytest.FixtureRequest) -> WholeFactory:
     return FILE_SYSTEMS[request.param]
 
 
@@ -115,3 +124,32 @@ async def test_files_do_not_mix(factory: Factory, tmp_path: Path):
             await files.write_text_file(str(tmp_path / "a"), "A\n")
             await files.write_text_file(str(tmp_path / "b"), "B\n")
             assert (await files.read_text_file(str(tmp_path / "a"))).text == "A\n"
+
+
+async def test_a_moved_file_is_at_its_new_name_only(whole_factory: WholeFactory, tmp_path: Path):
+    old, new = str(tmp_path / "old"), str(tmp_path / "folder" / "new")
+    with anyio.fail_after(5):
+        async with whole_factory() as files:
+            await files.write_text_file(old, "text\n")
+            await files.move_file(old, new)
+            assert (await files.read_text_file(new)).text == "text\n"
+            with pytest.raises(FileMissingError):
+                await files.read_text_file(old)
+            await files.write_text_file(old, "again\n")
+            assert (await files.read_text_file(old)).text == "again\n"
+            with pytest.raises(WorkspaceError, match="exists already"):
+                await files.move_file(old, new)
+
+
+async def test_a_removed_file_is_gone(whole_factory: WholeFactory, tmp_path: Path):
+    path = str(tmp_path / "file")
+    with anyio.fail_after(5):
+        async with whole_factory() as files:
+            await files.write_text_file(path, "text\n")
+            await files.remove_file(path)
+            with pytest.raises(FileMissingError):
+                await files.read_text_file(path)
+            with pytest.raises(FileMissingError):
+                await files.remove_file(path)
+            with pytest.raises(FileMissingError):
+                await files.move_file(path, str(tmp_path / "other"))

@@ -3,8 +3,9 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
+from pattern_acp.providers.catalogue import describe
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.registry import default_tools, offered, tool_named
+from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered, tool_named
 
 READS_ONLY = [
     "read_file",
@@ -27,6 +28,7 @@ def test_there_are_the_tools_of_the_contract():
         "read_file",
         "write_file",
         "edit_file",
+        "apply_patch",
         "list_directory",
         "find_files",
         "search_text",
@@ -43,6 +45,34 @@ def test_plan_mode_offers_nothing_that_changes_anything():
     assert names(offered(default_tools(), mode_is_plan=True)) == READS_ONLY
     tools = default_tools()
     assert offered(tools, mode_is_plan=False) == tools
+
+
+@pytest.mark.parametrize(
+    ("model", "tool"),
+    [
+        ("gpt-6.1-terra", "apply_patch"),
+        ("gpt-5-mini", "apply_patch"),
+        ("gpt-4.1", "apply_patch"),
+        ("openai/gpt-oss-120b", "apply_patch"),
+        ("o3-mini", "apply_patch"),
+        ("gpt-5.2-codex", "apply_patch"),
+        ("gpt-4o", "edit_file"),
+        ("claude-sonnet-5-5", "edit_file"),
+        ("qwen3-coder", "edit_file"),
+    ],
+)
+def test_a_model_edits_with_the_tool_that_it_was_trained_on(model: str, tool: str):
+    info = describe("openai", model).info
+    left_out = edit_tool_left_out("auto", info)
+    shown = names(offered(default_tools(), mode_is_plan=False, left_out=left_out))
+    assert [name for name in shown if name in {"edit_file", "apply_patch"}] == [tool]
+
+
+def test_the_person_may_choose_the_edit_tool():
+    info = describe("openai", "gpt-5").info
+    assert edit_tool_left_out("edit_file", info) == ("apply_patch",)
+    assert edit_tool_left_out("apply_patch", info) == ("edit_file",)
+    assert edit_tool_left_out("both", info) == ()
 
 
 def test_a_tool_is_found_by_its_name():

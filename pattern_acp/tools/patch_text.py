@@ -1,0 +1,191 @@
+"""Applying the hunks of a patch to a text. Pure.
+
+Owns: where a hunk belongs, and what stands there afterwards. Must not know: files, the patch's grammar, permissions.
+
+A hunk's kept and removed lines must be in the file, one after the other. They are looked for exactly; only when they
+are nowhere, without regard to white space at the ends of lines, and after that without regard to indentation as well,
+where added lines are indented as the file indents the lines round them. The result says which was needed. Nothing else
+is ever passed over. Without an anchor a hunk must fit in one place only; with one, it is the first place behind it.
+Line endings, a byte order mark and a missing final newline stay as they are in the file.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.tools.base import ToolFailedError
+from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
+from pattern_acp.tools.line_match import indent_map, indented
+from pattern_acp.tools.patch_format import Hunk
+from pattern_acp.tools.text_limits import cut_line
+
+_NOTES = (
+    "",
+    "matched only without regard to white space at the ends of lines",
+    "matched only without regard to indentation; what was added is indented like the file",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedText:
+    """The text after all hunks, the 1-based line at which each begins in it, and what to know."""
+
+    text: str
+    lines: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    start: int
+    end: int
+    tolerance: int = 0
+
+
+def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
+    """The text with every hunk applied, in their order, which must be the order of the file.
+
+    Raises:
+        PassageError: a hunk or an anchor is not there or not unique; the sentence shows the closest lines.
+        ToolFailedError: the hunks together change nothing.
+    """
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    lines = _Lines(text.removeprefix(mark))
+    result: list[str] = []
+    starts: list[int] = []
+    notes: list[str] = []
+    done = 0
+    for number, hunk in enumerate(hunks, 1):
+        name = f"Hunk {number} (line {hunk.line} of the patch)"
+        place = _find(lines, hunk, done, name)
+        result += lines.raw[done : place.start]
+        starts.append(len(result) + 1)
+        result += _replacement(lines, hunk, place)
+        done = place.end
+        if place.tolerance:
+            notes.append(f"Hunk {number} {_NOTES[place.tolerance]}.")
+    result += lines.raw[done:]
+    after = mark + _joined(result, lines)
+    if after == text:
+        raise ToolFailedError("The hunks together leave the file as it is; nothing was changed.")
+    return PatchedText(after, tuple(starts), tuple(notes))
+
+
+class _Lines:
+    """The lines of a file, and where each stands: found at once, however many hunks there are."""
+
+    def __init__(self, text: str) -> None:
+        # str.splitlines also splits at form feeds and Unicode separators, which are text inside a line of code.
+        self.raw = [f"{line}\n" for line in text.split("\n")]
+        last = self.raw.pop().removesuffix("\n")
+        self.ends_open = bool(last)
+        if last:
+            self.raw.append(last)
+        self.texts = [line.removesuffix("\n").removesuffix("\r") for line in self.raw]
+        self.newline = "\r\n" if self.raw and self.raw[0].endswith("\r\n") else "\n"
+        self._places: dict[str, list[int]] = {}
+        for at, line in enumerate(self.texts):
+            self._places.setdefault(line.strip(), []).append(at)
+
+    def find(self, wanted: Sequence[str], start: int) -> tuple[int, list[int]]:
+        """The least tolerance with which `wanted` stands somewhere from `start` on, and all such places."""
+        stripped = [line.strip() for line in wanted]
+        rarest = min(range(len(wanted)), key=lambda at: len(self._places.get(stripped[at], ())))
+        places = self._places.get(stripped[rarest], [])
+        last = len(self.texts) - len(wanted)
+        near = [at - rarest for at in places[bisect_left(places, start + rarest) :] if at - rarest <= last]
+        for tolerance, form in enumerate((str, str.rstrip, str.strip)):
+            target = [form(line) for line in wanted]
+            found = [at for at in near if [form(line) for line in self.texts[at : at + len(wanted)]] == target]
+            if found:
+                return tolerance, found
+        return 0, []
+
+
+def _find(lines: _Lines, hunk: Hunk, done: int, name: str) -> _Place:
+    start = done
+    for anchor in hunk.anchors:
+        _, found = lines.find([anchor], start)
+        if not found:
+            raise PassageError(f"{name}: {_missing(lines, [anchor], done, f'the anchor `@@ {cut_line(anchor, 120)}`')}")
+        start = found[0] + 1
+    old = hunk.old
+    if not old:
+        return _insertion(lines, hunk, start, name)
+    tolerance, found = lines.find(old, start)
+    if not found and hunk.anchors:
+        # Models sometimes repeat the anchor as the first kept line.
+        tolerance, found = lines.find(old, start - 1)
+        found = [at for at in found if at == start - 1]
+    if hunk.at_end:
+        found = [at for at in found if at + len(old) == len(lines.texts)]
+        if not found:
+            raise PassageError(f"{name}: {_missing(lines, old, done, 'the passage at the end of the file')}")
+    if not found:
+        raise PassageError(f"{name}: {_missing(lines, old, done, 'the passage')}")
+    if len(found) > 1 and not hunk.anchors:
+        raise _not_unique(name, [at + 1 for at in found])
+    return _Place(found[0], found[0] + len(old), tolerance)
+
+
+def _insertion(lines: _Lines, hunk: Hunk, start: int, name: str) -> _Place:
+    if hunk.at_end or not lines.texts:
+        return _Place(len(lines.texts), len(lines.texts))
+    if hunk.anchors:
+        return _Place(start, start)
+    raise PassageError(
+        f"{name} only adds lines and does not say where; add kept lines, an `@@ LINE` above it, or `*** End of File` "
+        "below it. Nothing was changed."
+    )
+
+
+def _missing(lines: _Lines, wanted: list[str], done: int, what: str) -> str:
+    _, anywhere = lines.find(wanted, 0)
+    if anywhere and anywhere[0] < done:
+        return (
+            f"{what} is at line {anywhere[0] + 1}, before the end of the hunk above it; give the hunks in the order of "
+            "the file. Nothing was changed."
+        )
+    if anywhere:
+        return f"{what} is at line {anywhere[0] + 1}, which is not where the hunk says; nothing was changed."
+    return f"{what} is not in the file; nothing was changed. {closest_lines(lines.texts, wanted)}"
+
+
+def _not_unique(name: str, numbers: list[int]) -> PassageError:
+    shown = ", ".join(str(number) for number in numbers[:CANDIDATES_SHOWN])
+    more = f" and {len(numbers) - CANDIDATES_SHOWN} more" if len(numbers) > CANDIDATES_SHOWN else ""
+    return PassageError(
+        f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed. Add kept lines until it "
+        "fits in one, or a line `@@ LINE` with a line that stands above the place."
+    )
+
+
+def _replacement(lines: _Lines, hunk: Hunk, place: _Place) -> list[str]:
+    found = lines.texts[place.start : place.end]
+    indents = indent_map(hunk.old, found) if place.tolerance == 2 else {}
+    result: list[str] = []
+    at = place.start
+    for sign, text in hunk.lines:
+        if sign == "+":
+            result.append((indented(text, indents) if indents else text) + _newline_near(lines, at))
+        else:
+            if sign == " ":
+                result.append(lines.raw[at])
+            at += 1
+    return result
+
+
+def _newline_near(lines: _Lines, at: int) -> str:
+    """The ending for a line that is added before line `at`: that of its neighbour, since files may mix them."""
+    near = lines.raw[min(at, len(lines.raw) - 1)] if lines.raw else ""
+    if near.endswith("\n"):
+        return "\r\n" if near.endswith("\r\n") else "\n"
+    return lines.newline
+
+
+def _joined(result: list[str], lines: _Lines) -> str:
+    """The lines as one text, with the final newline of the file, or without one as the file."""
+    whole = [line if line.endswith("\n") else line + lines.newline for line in result]
+    if whole and lines.ends_open:
+        whole[-1] = whole[-1].removesuffix("\n").removesuffix("\r")
+    return "".join(whole)
