@@ -27,9 +27,15 @@ VERBS: dict[str, tuple[str, int, int]] = {
     "delete": ("LABEL", 1, 1),
     "restore": ("LABEL", 1, 1),
     "edit": ("LABEL", 1, 1),
+    "create": ("[LABEL [DESCRIPTION]]", 0, 1_000),
+    "set": ("LABEL [SETTING VALUE]", 1, 1_000),
+    "share": ("LABEL [persona:NAME|project:FOLDER [PERMISSION]]", 1, 3),
+    "unshare": ("LABEL persona:NAME|project:FOLDER", 2, 2),
     "forget": ("LABEL PASSAGE|--all", 1, 2),
 }
 """What each verb takes, and how many words at least and at most."""
+
+_SETTING_UP = frozenset({"create", "set", "share", "unshare"})
 
 _NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback"})
 
@@ -45,6 +51,8 @@ class Memory:
     """The versions, writes or characters that were given."""
     passage: str = ""
     """What to forget; `-` to read it from stdin; empty for the whole block."""
+    rest: str = ""
+    """All that was typed behind a verb that sets blocks up."""
     reason: str = ""
     cwd: str = ""
     """A directory of the project that is meant; empty for the current one."""
@@ -70,6 +78,8 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the history")
     parser.add_argument("--cwd", metavar="DIR", default="", help="the project's directory instead of the current one")
     parser.add_argument("--file", metavar="FILE", default="", help="edit: take the new text from a file")
+    parser.add_argument("--template", metavar="NAME", default="", help="create: the template of the block")
+    parser.add_argument("--scope", metavar="SCOPE", default="", help="create: persona, project or shared")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask")
     parser.add_argument("--no-pager", action="store_true", help="do not show long output in a pager")
@@ -95,6 +105,7 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
         label=words[0] if words else "",
         numbers=_numbers(verb, words[1:]),
         passage=words[1] if verb == "forget" and not whole else "",
+        rest=_rest(verb, words, found),
         reason=str(found.get("reason", "")),
         cwd=str(found.get("cwd", "")),
         file=str(found.get("file", "")),
@@ -103,6 +114,13 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
         assume_yes=bool(found.get("yes")),
         pager=not found.get("no_pager"),
     )
+
+
+def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
+    if verb not in _SETTING_UP:
+        return ""
+    options = [f"--{name} {value}" for name in ("template", "scope") if (value := str(found.get(name) or ""))]
+    return " ".join((*words[:1], *options, *words[1:]))
 
 
 def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:

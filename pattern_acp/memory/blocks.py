@@ -28,11 +28,15 @@ class Tier(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a block belongs to: to a persona wherever it works, to a project whoever works in it, or to both."""
+    """What a block belongs to: a persona in all projects, a project whoever works there, or what it is attached to."""
 
     PERSONA = "persona"
     PROJECT = "project"
     SHARED = "shared"
+
+
+SHARED_OWNER = "(shared)"
+"""Owner of all shared blocks. Brackets keep it apart from the names of personas and the keys of projects."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Filters:
     """Personas' names and project keys, whose entries may be found at all."""
     kinds: tuple[EntryKind, ...] = CURRENT_KINDS
     session: str = ""
-    """Only messages of this session."""
+    """Only what is from this source: messages of a session, or passages of a block."""
     exclude_session: str = ""
     """No messages of this session."""
     since_ms: int = 0

@@ -37,7 +37,7 @@ ORDER BY wanted.key, b.created_ms, b.rowid;
 -- name: list_shared_blocks
 -- The blocks attached to several owners, with the permission that each has, oldest first.
 SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts, s.permission
+    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts, s.permission, s.scope
 FROM json_each(:owners) AS wanted
 JOIN block_shares AS s ON s.scope = wanted.value ->> 0 AND s.owner = wanted.value ->> 1
 JOIN blocks AS b ON b.id = s.block_id

@@ -155,17 +155,26 @@ def remove_source(tx: Transaction, source: str) -> int:
 
 
 def search(
-    tx: Transaction, query: str, filters: Filters, *, limit: int, now_ms: int, vector: QueryVector | None = None
+    tx: Transaction,
+    query: str,
+    filters: Filters,
+    *,
+    limit: int,
+    now_ms: int,
+    vector: QueryVector | None = None,
+    attached: Sequence[Filters] = (),
 ) -> tuple[Found, ...]:
     """The best visible passages for `query`, best first, at most one a message.
 
     Any input is safe; one without a word finds nothing. `vector` is the query as the embedder sees it; without one,
-    words alone count.
+    words alone count. What passes one of `attached` is visible, too, and ranked with the rest.
     """
     terms = query_terms(query)
     if not terms or limit < 1:
         return ()
     candidates = gather(tx, terms, filters, vector)
+    for others in attached:
+        candidates += gather(tx, terms, others, vector)
     ranked = rank(candidates, now_ms=now_ms, query=_facts(tx, query, terms, candidates, vector))
     best = _best_of_each_item(candidates, ranked)[:limit]
     entries = json.dumps([one.entry for one in best])

@@ -13,7 +13,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.blocks import Block, Scope, Tier
+from pattern_acp.memory.blocks import SHARED_OWNER, Block, Scope, Tier
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.stored import decode_block, read_row
 
@@ -58,19 +58,14 @@ def attachments(tx: Transaction, block_id: BlockId) -> tuple[Attachment, ...]:
     )
 
 
-def audience(tx: Transaction, block: Block) -> tuple[tuple[Scope, str], ...]:
-    """Whom a change of the block concerns: its owner and those it is attached to, nobody else."""
-    own = (block.key.scope, block.key.owner)
-    others = ((attachment.scope, attachment.owner) for attachment in attachments(tx, block.id))
-    return (own, *(other for other in others if other != own))
-
-
 def visible_blocks(
     tx: Transaction, owners: Sequence[tuple[Scope, str]], *, isolation: Isolation = Isolation.NONE
 ) -> tuple[VisibleBlock, ...]:
     """The blocks that these owners see: their own in the order of the owners, then those attached to them.
 
-    A label that is taken already is told apart by its scope, or by the owner that it is shared from.
+    A label that is taken already is told apart by its scope, or by the owner that it is shared from. What is attached
+    to the persona is under the project's isolation like the persona's own: hidden, or core blocks to read. Of two
+    attachments of one block the wider permission counts.
 
     Raises:
         BlockCorruptError: the text of one cannot be read or rebuilt.
@@ -92,7 +87,8 @@ def _visible(
     decode: Callable[[Transaction, Row], Block],
 ) -> tuple[VisibleBlock, ...]:
     seen: dict[str, VisibleBlock] = {}
-    ids: set[str] = set()
+    own: set[str] = set()
+    attached: dict[str, str] = {}
     asked = {"owners": json.dumps(owners)}
     for row in tx.all(_QUERIES["list_blocks"], asked):
         block = decode(tx, row)
@@ -100,15 +96,28 @@ def _visible(
             continue
         label = block.key.label if block.key.label not in seen else f"{block.key.scope}/{block.key.label}"
         seen[label] = VisibleBlock(block, label, block.permission)
-        ids.add(block.id)
+        own.add(block.id)
     for row in tx.all(_QUERIES["list_shared_blocks"], asked):
         block = decode(tx, row)
-        if block.id in ids:
+        permission = Permission(columns.text(row[17]))
+        if columns.text(row[18]) == Scope.PERSONA.value and isolation is not Isolation.NONE:
+            if isolation is Isolation.FULL or block.tier is not Tier.CORE:
+                continue
+            permission = Permission.READ_ONLY
+        if block.id in own:
             continue
-        ids.add(block.id)
-        label = _free_label(block, set(seen))
-        seen[label] = VisibleBlock(block, label, Permission(columns.text(row[17])), block.key.owner)
+        label = attached.setdefault(block.id, _free_label(block, set(seen)))
+        known = seen.get(label)
+        if known is None or permission.rank > known.permission.rank:
+            seen[label] = VisibleBlock(block, label, permission, block.key.owner)
     return tuple(seen.values())
+
+
+def unattached(tx: Transaction, seen: Sequence[VisibleBlock]) -> tuple[Block, ...]:
+    """The shared blocks that are not among those in sight, oldest first."""
+    rows = tx.all(_QUERIES["list_blocks"], {"owners": json.dumps([(Scope.SHARED, SHARED_OWNER)])})
+    known = {one.block.id for one in seen}
+    return tuple(block for row in rows if (block := read_row(row)[0]).id not in known)
 
 
 def shared_sources(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> dict[str, str]:
@@ -134,6 +143,8 @@ def is_hidden(block: Block, isolation: Isolation) -> bool:
 
 
 def _free_label(block: Block, taken: set[str]) -> str:
+    if block.key.scope is Scope.SHARED:
+        return block.key.label if block.key.label not in taken else f"{Scope.SHARED}/{block.key.label}"
     owner = block.key.owner.replace("\\", "/").rstrip("/").rpartition("/")[2]
     wanted = (block.key.label, f"{owner}/{block.key.label}")
     free = next((label for label in wanted if label not in taken), None)

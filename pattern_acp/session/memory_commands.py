@@ -13,11 +13,12 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.session.memory_setup import create_block, set_up_block, share_block, unshare_block
+from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.tools.memory_access import PERSON, PERSONA, MemoryOwner, Writer
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_takeback import AgentHistory
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ async def _list(session: "Session", argument: str) -> str:
     del argument
     healed = await _reverts(session).heal()
     history = _history(session)
-    return markdown.list_table(await history.blocks(), await history.deleted(), healed)
+    return markdown.list_table(await history.blocks(), await history.deleted(), healed, await history.elsewhere())
 
 
 async def _show(session: "Session", argument: str) -> str:
@@ -203,6 +204,17 @@ async def _forget(session: "Session", argument: str) -> str:
     return markdown.forgotten_text(report)
 
 
+def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Run:
+    async def run(session: "Session", argument: str) -> str:
+        shared, state = session.constellation, session.state
+        owner = MemoryOwner(shared.persona.name, state.project_key, session.session_id)
+        setup = MemorySetup(shared.database, owner, clock=shared.clock)
+        setup.turn_id = session.person_memory.turn_id
+        return await verb(SetupPlace(setup, session.person_memory, state.cwd, shared.template_folder), argument)
+
+    return run
+
+
 def _history(session: "Session") -> MemoryHistory:
     return MemoryHistory(session.constellation.database, history_scope(session).owners)
 
@@ -243,12 +255,18 @@ VERBS: dict[str, Verb] = {
     "delete": Verb("LABEL [REASON]", "Delete a block; it can be restored", _delete),
     "restore": Verb("LABEL [REASON]", "Bring back a deleted block", _restore),
     "edit": Verb("LABEL [TEXT]", "Replace the text, or tell how to open it in an editor", _edit),
-    "create": Verb("LABEL [--template NAME] [DESCRIPTION]", "Make a block; alone, list the templates", create_block),
-    "set": Verb("LABEL [SETTING VALUE]", "Change description, limit, permission, pinned or tier", set_up_block),
-    "share": Verb(
-        "LABEL [persona:NAME|project:FOLDER [PERMISSION]]", "Let others use a block; alone, tell who may", share_block
+    "create": Verb(
+        "LABEL [--template NAME] [--scope SCOPE] [DESCRIPTION]",
+        "Make a block; alone, list the templates",
+        _set_up(create_block),
     ),
-    "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", unshare_block),
+    "set": Verb("LABEL [SETTING VALUE]", "Change description, limit, permission, pinned, tier", _set_up(set_up_block)),
+    "share": Verb(
+        "LABEL [persona:NAME|project:FOLDER [PERMISSION]]",
+        "Let others use a block; alone, tell who may",
+        _set_up(share_block),
+    ),
+    "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", _set_up(unshare_block)),
     "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
     "help": Verb("", "This list", _help),
 }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.history import Write
 from pattern_acp.tools.memory_forgetting import ForgottenReport
@@ -35,12 +35,17 @@ _WHO = {
 }
 
 
-def list_table(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> str:
-    """All blocks with size, limit, last change, and how each begins; and those that were damaged and mended."""
+def list_table(
+    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+) -> str:
+    """All blocks with size, limit, last change, and how each begins; and those that were damaged and mended.
+
+    `elsewhere` are shared blocks that are not attached here.
+    """
     rows = [
         (
             f"`{one.label}`",
-            one.shared_from or one.block.key.scope.value,
+            whose(one),
             f"{len(one.block.text):,} of {one.block.limit:,}",
             f"{when(one.write.at_ms)} by {who(one.write)}",
             cell(one.block.text, EXCERPT) or "*(empty)*",
@@ -50,10 +55,24 @@ def list_table(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Seque
     parts = [table(("Block", "Of", "Characters", "Last change", "Begins"), rows)]
     parts += [f"> {healed_note(label)}" for label in healed]
     if deleted:
-        names = ", ".join(f"`{block.key.label}` ({when(block.updated_ms)})" for block in deleted)
+        names = ", ".join(f"`{full_label(block)}` ({when(block.updated_ms)})" for block in deleted)
         parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
+    if elsewhere:
+        names = ", ".join(f"`{full_label(block)}`" for block in elsewhere)
+        parts.append(f"Shared, but not attached here: {names}; `/memory share shared/LABEL project:.` attaches one.")
     parts.append("`/memory help` tells what else can be done.")
     return "\n\n".join(parts)
+
+
+def whose(listed: Listed) -> str:
+    """What a block belongs to, or whose it is when it is attached."""
+    scope = listed.block.key.scope
+    return scope.value if scope is Scope.SHARED else listed.shared_from or scope.value
+
+
+def full_label(block: Block) -> str:
+    """The label that means a block everywhere: a shared one has its scope before it."""
+    return f"shared/{block.key.label}" if block.key.scope is Scope.SHARED else block.key.label
 
 
 def version_text(version: Version) -> str:

@@ -1,10 +1,10 @@
-"""Verbs of /memory that set blocks up: create, set, share, unshare.
+"""Verbs that set blocks up, in /memory and in `pattern-acp memory`: create, set, share, unshare.
 
-Owns: what is typed behind them and what they answer. Must not know: how anything is stored.
+Owns: what is typed behind them and what they answer, in Markdown. Must not know: how anything is stored.
 """
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio.to_thread
 
@@ -16,15 +16,22 @@ from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.templates.loading import load_templates
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import MemoryOwner
+from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import absolute_path, resolve_path
 
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
-
 _OPTION = re.compile(r"--(template|scope)[ =](\S+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlace:
+    """Where blocks are set up: the person's memory, the folder that paths start from, and their folder of templates."""
+
+    setup: MemorySetup
+    memory: ConstellationMemory
+    cwd: str
+    templates: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +44,8 @@ class _Asked:
     description: str
 
 
-async def create_block(session: "Session", argument: str) -> str:
-    """Create a block: `LABEL [--template NAME] [--scope persona|project] [DESCRIPTION]`; nothing lists the templates.
+async def create_block(place: SetupPlace, argument: str) -> str:
+    """Create a block: `LABEL [--template NAME] [--scope SCOPE] [DESCRIPTION]`; nothing lists the templates.
 
     Raises:
         InvalidRequestError: the scope is none.
@@ -46,7 +53,7 @@ async def create_block(session: "Session", argument: str) -> str:
         ConfigError: a template file cannot be used.
     """
     if not argument.strip():
-        return await _templates(session)
+        return await _templates(place)
     asked = _read_create(argument)
     edit = MemoryEdit(
         asked.label,
@@ -57,11 +64,12 @@ async def create_block(session: "Session", argument: str) -> str:
         description=asked.description,
         scope=asked.scope,
     )
-    change = await session.person_memory.commit(edit, None)
-    return f"The block `{change.label}` is there. `/memory set {change.label}` tells its settings."
+    change = await place.memory.commit(edit, None)
+    where = f"; {change.notes[0]}" if change.notes else "."
+    return f"The block `{change.label}` is there{where} `/memory set {change.label}` tells its settings."
 
 
-async def set_up_block(session: "Session", argument: str) -> str:
+async def set_up_block(place: SetupPlace, argument: str) -> str:
     """Change a setting: `LABEL [SETTING VALUE]`; without a setting, tell them.
 
     Raises:
@@ -72,12 +80,12 @@ async def set_up_block(session: "Session", argument: str) -> str:
     if not label:
         raise InvalidRequestError("Say which block: /memory set LABEL SETTING VALUE.")
     if not setting:
-        return await _settings(session, label)
-    block = await _setup(session).configure(label, setting.lower(), value)
+        return await _settings(place, label)
+    block = await place.setup.configure(label, setting.lower(), value)
     return f"`{block.key.label}`: {setting.lower()} is {value} now."
 
 
-async def share_block(session: "Session", argument: str) -> str:
+async def share_block(place: SetupPlace, argument: str) -> str:
     """Share a block: `LABEL [persona:NAME|project:FOLDER [PERMISSION]]`; alone, tell with whom it is shared.
 
     Raises:
@@ -87,12 +95,12 @@ async def share_block(session: "Session", argument: str) -> str:
     label, target, permission = _words(argument, 3)
     if not label:
         raise InvalidRequestError("Say which block: /memory share LABEL persona:NAME|project:FOLDER [PERMISSION].")
-    setup = _setup(session)
+    setup = place.setup
     if not target:
         shares = await setup.shares(label)
         lines = [f"- {share.scope} `{share.owner}`: {share.permission}" for share in shares]
         return "\n".join(lines) or f"`{label}` is shared with nobody."
-    scope, owner = await _target(session, target)
+    scope, owner = await _target(place, target)
     try:
         allowed = Permission(permission.lower() or Permission.READ_ONLY)
     except ValueError:
@@ -101,7 +109,7 @@ async def share_block(session: "Session", argument: str) -> str:
     return f"`{label}` is shared with the {scope} `{owner}` now, with the permission {allowed}."
 
 
-async def unshare_block(session: "Session", argument: str) -> str:
+async def unshare_block(place: SetupPlace, argument: str) -> str:
     """Share a block no longer: `LABEL persona:NAME|project:FOLDER`.
 
     Raises:
@@ -111,8 +119,8 @@ async def unshare_block(session: "Session", argument: str) -> str:
     label, target, _ = _words(argument, 3)
     if not target:
         raise InvalidRequestError("Say with whom no longer: /memory unshare LABEL persona:NAME|project:FOLDER.")
-    scope, owner = await _target(session, target)
-    await _setup(session).unshare(label, scope, owner)
+    scope, owner = await _target(place, target)
+    await place.setup.unshare(label, scope, owner)
     return f"`{label}` is no longer shared with the {scope} `{owner}`."
 
 
@@ -120,22 +128,22 @@ def _read_create(argument: str) -> _Asked:
     options = dict(_OPTION.findall(argument))
     label, description = _words(_OPTION.sub("", argument), 2)
     scope = options.get("scope", "")
-    if scope not in {"", Scope.PERSONA.value, Scope.PROJECT.value}:
-        raise InvalidRequestError("A scope is persona or project.")
+    if scope not in {"", *Scope}:
+        raise InvalidRequestError(f"A scope is one of {', '.join(Scope)}.")
     if not label:
         raise InvalidRequestError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
     return _Asked(label, options.get("template", ""), scope, description)
 
 
-async def _templates(session: "Session") -> str:
-    templates = await anyio.to_thread.run_sync(load_templates, session.constellation.template_folder)
+async def _templates(place: SetupPlace) -> str:
+    templates = await anyio.to_thread.run_sync(load_templates, place.templates)
     rows = [f"| `{name}` | {template.description} |" for name, template in templates.items()]
     head = ["`/memory create LABEL --template NAME` makes a block of one of these:", "", "| Template | What for |"]
     return "\n".join((*head, "| --- | --- |", *rows))
 
 
-async def _settings(session: "Session", label: str) -> str:
-    for block in await session.person_memory.blocks():
+async def _settings(place: SetupPlace, label: str) -> str:
+    for block in await place.memory.blocks():
         if block.label == label:
             rows = [
                 ("description", block.description),
@@ -150,26 +158,18 @@ async def _settings(session: "Session", label: str) -> str:
     raise InvalidRequestError(f"There is no memory block {label!r}; /memory lists them.")
 
 
-async def _target(session: "Session", text: str) -> tuple[Scope, str]:
+async def _target(place: SetupPlace, text: str) -> tuple[Scope, str]:
     kind, colon, name = text.partition(":")
     if colon and name and kind == Scope.PERSONA.value:
         return Scope.PERSONA, name
     if colon and name and kind == Scope.PROJECT.value:
-        return Scope.PROJECT, await anyio.to_thread.run_sync(_project, name, session.state.cwd)
+        return Scope.PROJECT, await anyio.to_thread.run_sync(_project, name, place.cwd)
     raise InvalidRequestError("Share with persona:NAME or project:FOLDER.")
 
 
 def _project(folder: str, cwd: str) -> str:
     place = resolve_path(absolute_path(folder, cwd))
     return project_key(git_facts(place).common_dir, place)
-
-
-def _setup(session: "Session") -> MemorySetup:
-    shared = session.constellation
-    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
-    setup = MemorySetup(shared.database, owner, clock=shared.clock)
-    setup.turn_id = session.person_memory.turn_id
-    return setup
 
 
 def _words(argument: str, count: int) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ class MemoryEdit:
     template: str = ""
     description: str = ""
     scope: str = ""
-    """Of a block to create: `persona` or `project`; empty for the template's."""
+    """Of a block to create: `persona`, `project` or `shared`; empty for the template's."""
     base: str | None = None
     """The text that a rewrite was worked out from; what others changed since is kept."""
 

@@ -41,6 +41,7 @@ from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_archive import change_archive, keep_passage
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
 from pattern_acp.tools.memory_scope import PROGRAM, Writer, Writing
+from pattern_acp.tools.memory_sharing import attach_first
 from pattern_acp.tools.memory_views import conflict_note
 
 
@@ -143,7 +144,11 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
     event = block_event(change, edit.reason, writing)
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
-    return Applied(MemoryChange(edit.label, "", change.text), access, change.block.id)
+    notes = ()
+    if spec.key.scope is Scope.SHARED:
+        attach_first(tx, change.block, writing)
+        notes = (f"It is shared: attached to this project with {spec.permission}; the person attaches it elsewhere.",)
+    return Applied(MemoryChange(edit.label, "", change.text, notes), access, change.block.id)
 
 
 def _new_spec(edit: MemoryEdit, writing: Writing) -> BlockSpec:

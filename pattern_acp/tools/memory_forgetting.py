@@ -54,7 +54,7 @@ from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.recall import index_block, remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
-from pattern_acp.tools.memory_history import HistoryScope, keys_of
+from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class MemoryForgetting:
                 return find_forgettable(tx, key)
             except BlockMissingError:
                 continue
-        raise BlockMissingError(label, tuple(block.key.label for block in list_blocks(tx, self._scope.owners)))
+        return find_forgettable(tx, find_key(tx, self._scope.owners, label))
 
     def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> _Done:
         at_ms, words = self._clock.now_ms(), search.words

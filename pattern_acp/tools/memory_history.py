@@ -10,7 +10,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
-from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.history import (
@@ -21,7 +21,7 @@ from pattern_acp.memory.history import (
     text_of_version,
 )
 from pattern_acp.memory.history_worker import run_on_history
-from pattern_acp.memory.sharing import visible_blocks
+from pattern_acp.memory.sharing import unattached, visible_blocks, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
 
 
@@ -113,12 +113,21 @@ class MemoryHistory:
         return await self._database.read(read)
 
     async def deleted(self) -> tuple[Block, ...]:
-        """The blocks that can be restored, deleted last first; `updated_ms` is when.
+        """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when.
 
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        return await self._database.read(lambda tx: list_deleted(tx, self._owners))
+        owners = (*self._owners, (Scope.SHARED, SHARED_OWNER))
+        return await self._database.read(lambda tx: list_deleted(tx, owners))
+
+    async def elsewhere(self) -> tuple[Block, ...]:
+        """The shared blocks that are not attached here, which the person may attach.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: unattached(tx, visible_rows(tx, self._owners)))
 
     async def log(self, label: str, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:
         """The newest writes of a block, newest first: at most `limit`, those below the number `before`.
@@ -195,7 +204,7 @@ class MemoryHistory:
 def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -> BlockKey:
     """The key of the first owner's block with this label, or of one that is shared with them.
 
-    `SCOPE/LABEL` names one where two scopes have the label.
+    `SCOPE/LABEL` names one where two scopes have the label; `shared/LABEL` a shared block wherever it is attached.
 
     Raises:
         BlockMissingError: there is no such block; names those that there are.
@@ -213,7 +222,8 @@ def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -
 def keys_of(owners: Sequence[tuple[Scope, str]], label: str) -> tuple[BlockKey, ...]:
     """The keys that a label may mean, the likeliest first."""
     scope, slash, rest = label.partition("/")
-    named = tuple(BlockKey(known, owner, rest) for known, owner in owners if slash and known.value == scope)
+    scopes = (*owners, (Scope.SHARED, SHARED_OWNER))
+    named = tuple(BlockKey(known, owner, rest) for known, owner in scopes if slash and known.value == scope)
     return (*(BlockKey(known, owner, label) for known, owner in owners), *named)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.memory.blocks import BlockSpec, Scope, default_blocks
+from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Scope, default_blocks
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.schemas.edits import Authoring
@@ -31,6 +31,8 @@ class MemoryOwner:
 
     def owner_of(self, scope: Scope) -> str:
         """The owner of new things of a scope."""
+        if scope is Scope.SHARED:
+            return SHARED_OWNER
         return self.project_key if scope is Scope.PROJECT else self.persona
 
 

@@ -19,9 +19,6 @@ from pattern_acp.memory.recall import Found, search
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 
-SHARED_CANDIDATES = 30
-"""Passages of other owners that are looked at for those of blocks that are attached."""
-
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
 same form, one about the deployment and one about the payment process, come to 0.77 there."""
@@ -60,17 +57,20 @@ class SessionSearch:
             return tuple(_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in find(tx))
 
         def find(tx: Transaction) -> tuple[Found, ...]:
-            own = search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector)
-            shared = shared_sources(tx, self._owners)
-            if not shared or not filters.owners or "block" not in filters.kinds or filters.session:
-                return own
-            # Blocks that are attached are few, so the passages of their owners are searched and the rest left out.
-            others = replace(filters, owners=tuple(set(shared.values())), kinds=("block",))
-            found = search(tx, query, others, limit=SHARED_CANDIDATES, now_ms=now_ms, vector=vector)
-            attached = [one for one in found if shared.get(one.source, filters.owners[0]) not in filters.owners]
-            return tuple(sorted((*own, *attached), key=lambda one: -one.score)[:limit])
+            attached = self._attached(tx, narrowing, filters)
+            return search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector, attached=attached)
 
         return await self._database.read(look)
+
+    def _attached(self, tx: Transaction, narrowing: MemoryNarrowing, filters: Filters) -> tuple[Filters, ...]:
+        """What else may be found: each block that is attached, and nothing else of its owner."""
+        if "block" not in filters.kinds or filters.session or narrowing.scope not in {"", Scope.SHARED.value}:
+            return ()
+        return tuple(
+            replace(filters, owners=(owner,), kinds=("block",), session=block_id, exclude_session="")
+            for block_id, owner in shared_sources(tx, self._owners).items()
+            if owner not in filters.owners
+        )
 
     def _filters(self, narrowing: MemoryNarrowing) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})

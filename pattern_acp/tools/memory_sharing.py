@@ -1,7 +1,8 @@
 """Settings and shares of blocks, as the person changes them.
 
 Owns: composing each with its event in one transaction (rules R1 and R2). Must not know: how anything is shown. Only the
-owner of a block sets it up: one that is attached is its owner's to configure.
+owner of a block sets it up: one that is attached is its owner's to configure. A block of the scope `shared` belongs to
+the person, who sets it up from anywhere.
 """
 
 from pattern_acp.db.connection import Database, Transaction
@@ -16,7 +17,7 @@ from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.sharing import Attachment, attach, attachments, detach
 from pattern_acp.memory.store import load_block
 from pattern_acp.tools.memory_history import find_key
-from pattern_acp.tools.memory_scope import PERSON, MemoryOwner, Writer
+from pattern_acp.tools.memory_scope import PERSON, MemoryOwner, Writer, Writing
 
 
 class MemorySetup:
@@ -40,6 +41,9 @@ class MemorySetup:
 
         def change(tx: Transaction) -> Block:
             block = self._own(tx, label)
+            if setting == "permission" and block.key.scope is Scope.SHARED:
+                problem = "it is shared, and each attachment has a permission of its own; share it with that one."
+                raise UnusableEditError(label, problem)
             changed = configured(block, setting, value)
             if changed == block:
                 raise UnusableEditError(label, f"its {setting} is {setting_of(block, setting)} already.")
@@ -65,12 +69,13 @@ class MemorySetup:
             BlockError: there is no such block, or it is to be shared with its owner.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
+        turn_id = self.turn_id
 
         def change(tx: Transaction) -> Block:
             block = self._own(tx, label)
             if (attachment.scope, attachment.owner) == (block.key.scope, block.key.owner):
                 raise UnusableEditError(label, "it belongs to them; a block is shared with others.")
-            seq = self._record(tx, self._shared(block, attachment.scope, attachment.owner, attachment.permission))
+            seq = self._record(tx, _shared(block, attachment.scope, attachment.owner, attachment.permission, turn_id))
             attach(tx, block.id, attachment, at_ms=self._clock.now_ms(), seq=seq)
             return block
 
@@ -83,12 +88,13 @@ class MemorySetup:
             BlockError: there is no such block, or it was not attached to them.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
+        turn_id = self.turn_id
 
         def change(tx: Transaction) -> Block:
             block = self._own(tx, label)
             if not detach(tx, block.id, scope, owner):
                 raise UnusableEditError(label, f"it is not shared with the {scope} {owner!r}.")
-            self._record(tx, self._shared(block, scope, owner, None))
+            self._record(tx, _shared(block, scope, owner, None, turn_id))
             return block
 
         return await self._database.write(change)
@@ -104,25 +110,38 @@ class MemorySetup:
 
     def _own(self, tx: Transaction, label: str) -> Block:
         key = find_key(tx, self._owner.owners, label)
-        if (key.scope, key.owner) not in self._owner.owners:
+        if key.scope is not Scope.SHARED and (key.scope, key.owner) not in self._owner.owners:
             raise UnusableEditError(
                 label, f"it is shared by the {key.scope} {key.owner!r}, and only there it is set up."
             )
         return load_block(tx, key)
 
-    def _shared(self, block: Block, scope: Scope, owner: str, permission: Permission | None) -> BlockShared:
-        return BlockShared(
-            block_id=block.id,
-            scope=block.key.scope.value,
-            owner=block.key.owner,
-            label=block.key.label,
-            with_scope=scope.value,
-            with_owner=owner,
-            permission="" if permission is None else permission.value,
-            turn_id=self.turn_id,
-        )
-
     def _record(self, tx: Transaction, event: BlockConfigured | BlockShared) -> int:
         at_ms = self._clock.now_ms()
         actor, origin = self._writer.actor, self._writer.origin
         return append(tx, self._owner.session_id, event, actor=actor, origin=origin, at_ms=at_ms).seq
+
+
+def attach_first(tx: Transaction, block: Block, writing: Writing) -> None:
+    """Attach a new shared block to the project it was made in, so that whoever made it sees it."""
+    project = writing.owner.project_key
+    event = _shared(block, Scope.PROJECT, project, block.permission, writing.turn_id)
+    writer, stream = writing.writer, writing.owner.session_id
+    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
+    attachment = Attachment(Scope.PROJECT, project, block.permission)
+    attach(tx, block.id, attachment, at_ms=writing.at_ms, seq=appended.seq)
+
+
+def _shared(
+    block: Block, scope: Scope, owner: str, permission: Permission | None, turn_id: TurnId | None
+) -> BlockShared:
+    return BlockShared(
+        block_id=block.id,
+        scope=block.key.scope.value,
+        owner=block.key.owner,
+        label=block.key.label,
+        with_scope=scope.value,
+        with_owner=owner,
+        permission="" if permission is None else permission.value,
+        turn_id=turn_id,
+    )

@@ -4,6 +4,7 @@ Owns: what the model reads of a log, and what it has to be consented to. Must no
 person always may (issue 3, section 3); the agent may look and propose, so every such write asks, once, with the diff.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,9 +13,20 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.memory.history import Write
+from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
+from pattern_acp.memory.permissions import Standing as BlockStanding
+from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.undo import Plan, plan_redo, plan_rollback, plan_undo
 from pattern_acp.policy.access import Standing, WriteMemory
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    MemoryBlockView,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolFailedError,
+    ToolInputError,
+    ToolOutcome,
+)
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
@@ -56,9 +68,7 @@ async def prepare_takeback(asked: Takeback, call_id: ToolCallId, context: ToolCo
     if asked.operation == "rollback" and asked.version is None:
         raise ToolInputError("`version` is missing; rollback needs the number of the version to go back to.")
     history = await _history_of(asked.label, context)
-    denied = next((block.write_denied for block in await context.memory.blocks() if block.label == asked.label), "")
-    if denied:
-        raise ToolFailedError(denied)
+    _refuse_without_permission([block for block in await context.memory.blocks() if block.label == asked.label])
     change = await history.reverts.change(asked.label, _plan(asked), asked.reason, store=False)
     access = WriteMemory(
         asked.label,
@@ -72,6 +82,15 @@ async def prepare_takeback(asked: Takeback, call_id: ToolCallId, context: ToolCo
         run=partial(_take_back, asked, change.number - 1, call_id, context),
         preview=(_diff(change, context),),
     )
+
+
+def _refuse_without_permission(blocks: Sequence[MemoryBlockView]) -> None:
+    for block in blocks:
+        if block.write_denied:
+            raise ToolFailedError(block.write_denied)
+        permission = Permission(block.permission)
+        if judge(permission, Action.OVERWRITE) is BlockStanding.DENIED:
+            raise PermissionDeniedError(block.label, explain_permission(permission) + ".")
 
 
 async def read_log(label: str, context: ToolContext) -> ToolOutcome:

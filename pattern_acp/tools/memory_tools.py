@@ -160,7 +160,9 @@ async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOu
 def _block_text(block: MemoryBlockView) -> str:
     head = f"[{block.label}] {block.description} ({len(block.text):,} of {block.limit:,} characters)"
     about = [] if block.permission == "read_write" else [f"Permission: {block.permission}."]
-    about += [f"Shared by {block.shared_from}."] if block.shared_from else []
+    if block.shared_from:
+        whose = "Shared by those it is attached to." if block.scope == "shared" else f"Shared by {block.shared_from}."
+        about.append(whose)
     about += [block.form] if block.form else []
     lines = [head, *([" ".join(about)] if about else []), block.text or "(empty)"]
     return "\n".join((*lines, *(f"[{note}]" for note in block.notes)))

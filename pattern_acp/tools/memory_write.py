@@ -60,6 +60,7 @@ class MemoryScope(StrEnum):
 
     PERSONA = "persona"
     PROJECT = "project"
+    SHARED = "shared"
 
 
 class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):

@@ -73,6 +73,7 @@ def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Pa
         "blocks": [],
         "deleted": [],
         "healed": [],
+        "not_attached": [],
     }
     ask(home, folder, "show human", code=1)
     assert "nothing is remembered yet" in capsys.readouterr().err
@@ -296,3 +297,20 @@ def test_lines_are_plain_for_a_pipe_and_coloured_for_a_terminal():
     shown = coloured(lines, 80)
     assert "\x1b[31mx y" in shown
     assert "\x1b[2J" not in shown
+
+
+def test_a_block_is_made_set_up_and_shared_in_a_terminal(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert "decision-record" in answer(home, folder, capsys, "create")
+    made = answer(home, folder, capsys, "create rules What holds everywhere. --scope shared")
+    assert "`" not in made
+    assert "pattern-acp memory set rules" in made
+    assert "limit is 900 now" in answer(home, folder, capsys, "set rules limit 900")
+    assert "900" in answer(home, folder, capsys, "set rules")
+    assert "persona other now" in answer(home, folder, capsys, "share rules persona:other append")
+    assert "persona other: append" in answer(home, folder, capsys, "share rules")
+    answer(home, folder, capsys, "unshare rules persona:other")
+    answer(home, folder, capsys, "unshare rules project:.")
+    assert json.loads(answer(home, folder, capsys, "list --json"))["not_attached"] == ["shared/rules"]
+    assert "not attached here shared/rules" in answer(home, folder, capsys, "list")

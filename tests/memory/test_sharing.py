@@ -12,7 +12,7 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope, Tier
+from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, BlockSpec, Scope, Tier
 from pattern_acp.memory.configuring import configured, store_settings
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Isolation, Permission
@@ -21,9 +21,9 @@ from pattern_acp.memory.sharing import (
     Attachment,
     attach,
     attachments,
-    audience,
     detach,
     touched_by,
+    unattached,
     visible_blocks,
     visible_rows,
 )
@@ -63,7 +63,6 @@ async def test_a_block_is_seen_by_those_it_is_attached_to_and_by_nobody_else(con
         assert (own.label, own.shared_from, own.permission) == ("own", "", Permission.READ_WRITE)
         assert (shared.label, shared.shared_from, shared.permission) == ("policy", "ada", Permission.APPEND)
         assert labels(tx, ((Scope.PERSONA, "zoe"),)) == []
-        assert audience(tx, block) == ((Scope.PERSONA, "ada"), (Scope.PROJECT, "/other"))
         assert detach(tx, block.id, Scope.PROJECT, "/other")
         assert not detach(tx, block.id, Scope.PROJECT, "/other")
         assert labels(tx, EVE) == ["own"]
@@ -119,6 +118,40 @@ async def test_isolation_hides_what_is_the_persona_s(
         create(tx, Scope.PROJECT, "/repo", "project")
         assert labels(tx, ADA, isolation) == seen
         assert [visible.label for visible in visible_rows(tx, ADA, isolation=isolation)] == seen
+
+    await constellation.database.write(work)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "permission"),
+    [(Isolation.NONE, "append"), (Isolation.CORE_ONLY, "read_only"), (Isolation.FULL, "")],
+)
+async def test_what_is_attached_to_the_persona_is_as_isolated_as_the_persona_s_own(
+    constellation: Constellation, isolation: Isolation, permission: str
+):
+    def work(tx: Transaction) -> list[str]:
+        block, seq = create(tx, Scope.SHARED, SHARED_OWNER, "rules")
+        attach(tx, block.id, Attachment(Scope.PERSONA, "ada", Permission.APPEND), at_ms=1, seq=seq)
+        return [one.permission.value for one in visible_blocks(tx, ADA, isolation=isolation)]
+
+    assert await constellation.database.write(work) == ([permission] if permission else [])
+
+
+async def test_of_two_attachments_the_wider_permission_counts(constellation: Constellation):
+    def work(tx: Transaction) -> list[tuple[str, Permission]]:
+        block, seq = create(tx, Scope.SHARED, SHARED_OWNER, "rules")
+        for (scope, owner), permission in zip(ADA, (Permission.READ_ONLY, Permission.READ_WRITE), strict=True):
+            attach(tx, block.id, Attachment(scope, owner, permission), at_ms=1, seq=seq)
+        return [(one.label, one.permission) for one in visible_blocks(tx, ADA)]
+
+    assert await constellation.database.write(work) == [("rules", Permission.READ_WRITE)]
+
+
+async def test_a_shared_block_that_is_not_attached_is_named_for_the_person_alone(constellation: Constellation):
+    def work(tx: Transaction) -> None:
+        create(tx, Scope.SHARED, SHARED_OWNER, "rules")
+        assert labels(tx, ADA) == []
+        assert [block.key.label for block in unattached(tx, visible_rows(tx, ADA))] == ["rules"]
 
     await constellation.database.write(work)
 

@@ -68,7 +68,7 @@ def test_a_folder_that_is_not_there_adds_nothing(tmp_path: Path):
         ("limit = 3", "description"),
         ('description = " "', "`description` is empty"),
         ('description = "x"\nlimit = 99999', "`limit` must be from 1 to 32000"),
-        ('description = "x"\nscope = "shared"', "`scope` must be persona or project"),
+        ('description = "x"\nscope = "all"', "scope"),
         ('description = "x"\npermission = "all"', "permission"),
         ('description = "x"\nsize = 1', "size"),
         ('description = "x"\n[schema]\nkind = "graph"', "graph"),

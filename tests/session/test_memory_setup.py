@@ -73,6 +73,85 @@ async def test_a_block_is_shared_and_taken_back():
             assert said.startswith(("Say ", "Share with ", "A permission is one of "))
 
 
+async def test_a_shared_block_is_seen_found_and_told_of_only_where_it_is_attached():
+    model = ScriptedProvider(
+        [says("one"), says("two"), calls("memory_search", query="zeppelin", scope="shared"), says(".")]
+    )
+    async with running_agent(model) as agent:
+        elsewhere = agent.folder / "elsewhere"
+        elsewhere.mkdir()
+        here = await agent.editor.open_session(str(agent.folder))
+        there = await agent.editor.open_session(str(elsewhere))
+        await agent.editor.prompt(there, "Hello.")
+        said = await ask(agent, here, "/memory create rules --scope shared What holds in all of our projects.")
+        assert "attached to this project" in said
+        await ask(agent, here, "/memory edit rules Tabs, and a zeppelin.")
+        assert "| `rules` | shared |" in await ask(agent, here, "/memory")
+
+        listed = await ask(agent, there, "/memory")
+        assert "| `rules` |" not in listed
+        assert "not attached here: `shared/rules`" in listed
+        assert "Nothing in memory" in await ask(agent, there, "/recall zeppelin")
+        await agent.editor.prompt(there, "Anything new?")
+        assert "zeppelin" not in str(model.requests[1])
+
+        await ask(agent, there, "/memory share shared/rules project:. read_only")
+        assert "memory block rules" in await ask(agent, there, "/recall zeppelin")
+        await agent.editor.prompt(there, "And now?")
+        assert 'permission="read_only"' in model.requests[2].volatile
+        assert "Tabs, and a zeppelin." in model.requests[2].volatile
+        assert "Tabs, and a zeppelin." in str(model.requests[3].messages[-1])
+
+        await ask(agent, here, "/memory unshare rules project:elsewhere")
+        assert "| `rules` |" not in await ask(agent, there, "/memory")
+
+
+async def test_a_shared_block_has_one_label_and_is_set_up_from_anywhere():
+    async with running_agent(ScriptedProvider([])) as agent:
+        elsewhere = agent.folder / "elsewhere"
+        elsewhere.mkdir()
+        here = await agent.editor.open_session(str(agent.folder))
+        there = await agent.editor.open_session(str(elsewhere))
+        await ask(agent, here, "/memory create rules --scope shared What holds everywhere.")
+        assert "there is a block of this label already" in await ask(
+            agent, there, "/memory create rules --scope shared Other rules."
+        )
+        await ask(agent, there, "/memory create rules Rules of this project.")
+        await ask(agent, there, "/memory share shared/rules project:. append")
+        assert "| `shared/rules` | shared |" in await ask(agent, there, "/memory")
+        assert "limit is 900 now" in await ask(agent, there, "/memory set shared/rules limit 900")
+        assert "each attachment has a permission" in await ask(
+            agent, there, "/memory set shared/rules permission append"
+        )
+        listed = await ask(agent, there, "/memory share shared/rules")
+        assert [line.rpartition(": ")[2] for line in listed.splitlines()] == ["read_write", "append"]
+        await ask(agent, there, "/memory delete shared/rules")
+        assert "`shared/rules` (" in await ask(agent, here, "/memory")
+        await ask(agent, here, "/memory restore shared/rules")
+        assert "| `rules` | shared |" in await ask(agent, here, "/memory")
+
+
+async def test_the_agent_makes_a_shared_block_and_writes_it_as_its_attachment_allows():
+    model = ScriptedProvider(
+        [
+            calls(
+                "memory_write", label="rules", operation="create", scope="shared", description="Rules.", text="Tabs."
+            ),
+            calls("memory_write", label="rules", operation="undo"),
+            says("Done."),
+        ]
+    )
+    async with running_agent(model, permission="allow_once") as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Make rules.")
+        assert "attached to this project with read_write" in str(model.requests[1].messages[-1])
+        await ask(agent, session, "/memory share rules project:. read_only")
+        model.requests.clear()
+        await agent.editor.prompt(session, "Again.")
+        assert "there is a block of this label already" in str(model.requests[1].messages[-1])
+        assert "its permission is read_only" in str(model.requests[2].messages[-1])
+
+
 async def test_a_partner_s_block_asks_over_acp_and_an_always_lasts_for_the_session():
     model = ScriptedProvider([WRITE, says("Noted."), AGAIN, says("Noted too.")])
     async with running_agent(model, permission=choose("allow_always")) as agent:

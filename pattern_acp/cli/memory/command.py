@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from pattern_acp.bootstrap.constellation import read_persona
+from pattern_acp.bootstrap.constellation import TEMPLATES, read_persona
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.memory import pages, values
@@ -29,10 +29,12 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
+from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
+from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
+from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
 
@@ -59,6 +61,7 @@ class Desk:
     reverts: MemoryReverts
     forgetting: MemoryForgetting
     memory: ConstellationMemory
+    place: SetupPlace
 
 
 def run_memory(arguments: Memory, process: Process) -> int:
@@ -69,7 +72,7 @@ def run_memory(arguments: Memory, process: Process) -> int:
     """
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     try:
-        if not path.exists() and arguments.verb != "edit":
+        if not path.exists() and arguments.verb not in _BEGINNING:
             return _without_constellation(arguments, process)
         answer = anyio.run(_answer, arguments, process, path)
         _print(answer, arguments, process)
@@ -108,20 +111,25 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
     owner = MemoryOwner(persona, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM))
     clock, ids = SystemClock(), RandomIds()
     scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer())
+    templates = process.loaded.paths.config / TEMPLATES
+    rules = MemoryRules(templates=templates)
+    memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=PERSON, rules=rules)
     return Desk(
         arguments,
         process,
         MemoryHistory(database, scope.owners),
         MemoryReverts(database, scope, clock=clock),
         MemoryForgetting(database, scope, clock=clock),
-        ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=PERSON),
+        memory,
+        SetupPlace(MemorySetup(database, owner, clock=clock), memory, cwd, templates),
     )
 
 
 async def _list(desk: Desk) -> Answer:
     healed = await desk.reverts.heal()
     blocks, deleted = await desk.history.blocks(), await desk.history.deleted()
-    return Answer(pages.list_page(blocks, deleted, healed), values.list_value(blocks, deleted, healed))
+    found = (blocks, deleted, healed, await desk.history.elsewhere())
+    return Answer(pages.list_page(*found), values.list_value(*found))
 
 
 async def _show(desk: Desk) -> Answer:
@@ -231,6 +239,17 @@ def _confirmed(arguments: Memory) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Callable[[Desk], Awaitable[Answer]]:
+    async def run(desk: Desk) -> Answer:
+        # The default blocks are made when memory is first looked at.
+        await desk.memory.blocks()
+        answer = await verb(desk.place, desk.arguments.rest)
+        told = answer.replace("/memory ", "pattern-acp memory ")
+        return Answer(pages.markdown_page(told), {"answer": told.replace("`", "")})
+
+    return run
+
+
 def _first(desk: Desk) -> int | None:
     return desk.arguments.numbers[0] if desk.arguments.numbers else None
 
@@ -247,5 +266,12 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "delete": _delete,
     "restore": _restore,
     "edit": _edit,
+    "create": _set_up(create_block),
+    "set": _set_up(set_up_block),
+    "share": _set_up(share_block),
+    "unshare": _set_up(unshare_block),
     "forget": _forget,
 }
+
+_BEGINNING = frozenset({"edit", "create", "set", "share"})
+"""Verbs that may be the first ones ever: they make the constellation."""

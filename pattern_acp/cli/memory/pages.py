@@ -9,7 +9,17 @@ from pattern_acp.cli.memory.lines import Line, Span, diff_lines, line, table_lin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.history import Write
-from pattern_acp.session.memory_markdown import forgotten_notes, healed_note, line_counts, operation, place, when, who
+from pattern_acp.session.memory_markdown import (
+    forgotten_notes,
+    full_label,
+    healed_note,
+    line_counts,
+    operation,
+    place,
+    when,
+    who,
+    whose,
+)
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
@@ -19,14 +29,16 @@ _EXCERPT = 60
 _WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "green"}
 
 
-def list_page(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> list[Line]:
-    """All blocks, those that can be restored, and those that were damaged and mended."""
-    if not blocks and not deleted:
+def list_page(
+    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+) -> list[Line]:
+    """All blocks, those that can be restored, those that were damaged and mended, and shared ones not attached here."""
+    if not (blocks or deleted or elsewhere):
         return [line("Nothing is remembered here yet.")]
     rows = [
         (
             (one.label, "cyan"),
-            (one.shared_from or one.block.key.scope.value, ""),
+            (whose(one), ""),
             (f"{len(one.block.text):,}/{one.block.limit:,}", _fill_style(one.block)),
             (when(one.write.at_ms), "dim"),
             (who(one.write), ""),
@@ -37,8 +49,25 @@ def list_page(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequen
     lines = table_lines(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), rows)
     lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
     for block in deleted:
-        lines.append(line(("deleted ", "red"), (block.key.label, "cyan"), f", {when(block.updated_ms)}"))
+        lines.append(line(("deleted ", "red"), (full_label(block), "cyan"), f", {when(block.updated_ms)}"))
+    lines += [line(("not attached here ", "dim"), (full_label(block), "cyan")) for block in elsewhere]
     return lines
+
+
+def markdown_page(text: str) -> list[Line]:
+    """An answer in Markdown: its tables as columns, the rest without code marks."""
+    lines: list[Line] = []
+    rows: list[list[str]] = []
+    for part in (*text.replace("`", "").split("\n"), ""):
+        if part.startswith("| "):
+            rows.append(part.strip("| ").split(" | "))
+            continue
+        if rows:
+            head, _, *body = rows
+            lines += table_lines([name.upper() for name in head], [[(cell, "") for cell in row] for row in body])
+            rows = []
+        lines.append(line(part))
+    return lines[:-1]
 
 
 def version_page(version: Version) -> list[Line]:

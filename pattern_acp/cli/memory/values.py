@@ -9,13 +9,16 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.history import Write
+from pattern_acp.session.memory_markdown import full_label
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 
-def list_value(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = ()) -> Json:
-    """`blocks`, `deleted`, and the labels of those that were damaged and mended."""
+def list_value(
+    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+) -> Json:
+    """`blocks`, `deleted`, the labels of those that were damaged and mended, and shared ones not attached here."""
     return {
         "blocks": [
             {
@@ -30,8 +33,9 @@ def list_value(blocks: Sequence[Listed], deleted: Sequence[Block], healed: Seque
             }
             for one in blocks
         ],
-        "deleted": [{"label": block.key.label, "at_ms": block.updated_ms} for block in deleted],
+        "deleted": [{"label": full_label(block), "at_ms": block.updated_ms} for block in deleted],
         "healed": list(healed),
+        "not_attached": [full_label(block) for block in elsewhere],
     }
 
 

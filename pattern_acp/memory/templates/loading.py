@@ -4,7 +4,7 @@ Owns: the form of a template file. Must not know: where the person's folder is, 
 the person's counts before a built-in one of the same name.
 
     description = "What belongs there."       # required
-    scope = "project"                         # persona, project
+    scope = "project"                         # persona, project, shared
     tier = "core"                             # core, working
     permission = "read_write"
     limit = 8000
@@ -124,8 +124,6 @@ def _check(template: Template) -> None:
         raise SchemaError("`description` is empty; say what belongs into such a block")
     if not 1 <= template.limit <= MOST_LIMIT:
         raise SchemaError(f"`limit` must be from 1 to {MOST_LIMIT}")
-    if template.scope is Scope.SHARED:
-        raise SchemaError("`scope` must be persona or project; a block is shared by attaching it")
 
 
 def _check_defaults(schema: BlockSchema) -> None:
