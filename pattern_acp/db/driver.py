@@ -6,6 +6,7 @@ not know: tables, threads or the event loop. Every method runs on the connection
 
 import errno
 import importlib.util
+import logging
 import os
 import random
 import time
@@ -16,24 +17,28 @@ from typing import TypeVar
 import apsw
 
 from pattern_acp.db.errors import DatabaseUnreachableError, translate
+from pattern_acp.db.queue import WriteQueue
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 BUSY_BUDGET_SECONDS = 15.0
 """Longest wait for another process's lock. Four processes under load waited up to 4.2 s (memory.md section 3)."""
 
 _BUSY_TIMEOUT_MS = 250
-"""SQLite's own wait before each of our retries; its back-off is unfair over long waits (memory.md section 3)."""
+"""SQLite's own wait for a lock where several may have it; who writes next is decided by `db/queue.py`."""
 
 _REWRITE_TIMEOUT_MS = 5_000
 """Longest wait for other processes when the file is written anew; whoever asked for it is waiting too."""
 
 _FIRST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.05
-_BURST_WRITES = 16
-_BURST_GAP_SECONDS = 0.002
+
+_LONG_WAIT_SECONDS = 1.0
+"""From here on a wait is noted in the log, for whoever wonders why something was slow."""
 
 _PRAGMAS: tuple[tuple[str, int | str], ...] = (
     ("foreign_keys", 1),
@@ -61,8 +66,8 @@ class ApswConnection:
         self._busy_seconds = busy_seconds
         self._raw: RawConnection | None = None
         self._identity: tuple[int, int] | None = None
-        self._burst = 0
-        self._last_commit = 0.0
+        self._queue = WriteQueue(path)
+        self._is_stopped = False
 
     @property
     def raw(self) -> RawConnection:
@@ -115,11 +120,26 @@ class ApswConnection:
             DatabaseError: the lock was not free in time, or a statement or the commit failed.
         """
         _require_file(self.path, self._identity)
-        self._give_way()
-        self._retry_while_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
-        result = self._finish(function)
-        self._last_commit = time.monotonic()
-        return result
+        began = time.monotonic()
+        if not self._queue.in_turn(self._begin_write, seconds=self._busy_seconds, is_stopped=lambda: self._is_stopped):
+            raise translate(apsw.BusyError(f"for longer than {time.monotonic() - began:.0f} s"), self.path)
+        if (waited := time.monotonic() - began) >= _LONG_WAIT_SECONDS:
+            logger.info("waited %.1f s for other processes to write", waited)
+        return self._finish(function)
+
+    def _begin_write(self) -> bool:
+        """Begin, unless another process writes; does not wait for it."""
+        raw = self.raw
+        raw.set_busy_timeout(0)
+        try:
+            raw.execute("BEGIN IMMEDIATE")
+        except (apsw.BusyError, apsw.LockedError):
+            return False
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        return True
 
     def read(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` on one snapshot of the file.
@@ -157,15 +177,6 @@ class ApswConnection:
         if self.raw.in_transaction:
             self.raw.execute("ROLLBACK")
 
-    def _give_way(self) -> None:
-        """Pause after a burst of writes, since SQLite's lock goes to whoever asks again soonest."""
-        if time.monotonic() - self._last_commit > _BURST_GAP_SECONDS:
-            self._burst = 0
-            return
-        self._burst += 1
-        if self._burst % _BURST_WRITES == 0:
-            time.sleep(random.uniform(0.001, 0.002))  # noqa: S311  # spreads processes in time, guards nothing
-
     def _retry_while_busy(self, step: Callable[[], object]) -> None:
         deadline = time.monotonic() + self._busy_seconds
         pause = _FIRST_PAUSE_SECONDS
@@ -200,11 +211,13 @@ class ApswConnection:
         had grown, and the statements are written for the indexes that there are.
         """
         raw, self._raw = self._raw, None
+        self._queue.close()
         if raw is not None:
             raw.close()
 
     def interrupt(self) -> None:
-        """Stop the running statement; the one method that any thread may call."""
+        """Stop the running statement, and waiting for other processes; the one method that any thread may call."""
+        self._is_stopped = True
         if self._raw is not None:
             self._raw.interrupt()
 
