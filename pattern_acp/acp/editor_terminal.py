@@ -51,6 +51,11 @@ class EditorCommand:
         return True
 
     @property
+    def input(self) -> None:
+        """See `RunningCommand.input`: ACP has no way to write to a terminal of the client."""
+        return None
+
+    @property
     def ended(self) -> bool:
         """Whether its exit is known."""
         return self._exit is not None

@@ -64,6 +64,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
         ):
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
+            shared.background = tasks
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)

@@ -234,6 +234,13 @@ KEYS: tuple[Key, ...] = (
         3600,
         _TURN.provider_idle_seconds,
     ),
+    Key(
+        name="turn.slow_commands",
+        summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",
+        allowed="one of end, background",
+        check=_choice("end", "background"),
+        default=_TURN.slow_commands,
+    ),
 )
 
 

@@ -48,6 +48,7 @@ Mode = Literal["ask", "edit", "plan", "auto"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
+SlowCommands = Literal["end", "background"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -71,6 +72,8 @@ class TurnSettings:
     max_output_tokens: int = 8192
     provider_idle_seconds: int = 90
     """Longest wait between two bytes of a stream."""
+    slow_commands: SlowCommands = "end"
+    """What becomes of a command at its time limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,14 @@ from pattern_acp.context.memory_notices import state_message
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolCallStatus
-from pattern_acp.journal.events import Event, MemoryShown, MessageRecorded, ToolCallFinished, TurnStarted
+from pattern_acp.journal.events import (
+    Event,
+    HistoryCleared,
+    MemoryShown,
+    MessageRecorded,
+    ToolCallFinished,
+    TurnStarted,
+)
 
 NO_RESULT = "This call did not run to its end: the turn was cancelled or the process ended."
 """The result of a call that has none; invariant 4 wants exactly one for each."""
@@ -25,6 +32,8 @@ def history_of(events: Iterable[Event]) -> list[Message]:
                 messages.insert(max(0, len(messages) - 1), state_message(event))
             case MessageRecorded(message=message, for_model=True) if message.parts:
                 messages.append(message)
+            case HistoryCleared():
+                messages.clear()
             case ToolCallFinished():
                 failed = event.status is ToolCallStatus.FAILED
                 results[event.call_id] = ToolResultPart(event.call_id, event.result_text, failed, event.images)

@@ -14,7 +14,7 @@ from pattern_acp.context.builder import MemoryView, block_section
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.journal.events import Event, MemoryShown, ShownBlock
+from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, ShownBlock
 
 RESTATE_CHARACTERS = 1_200
 """Notices shorter than this are never worth telling all of memory anew."""
@@ -67,8 +67,9 @@ def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> Memor
 
 
 def last_shown(events: Sequence[Event]) -> MemoryShown | None:
-    """What the model was last shown in whole."""
-    return next((event for event in reversed(events) if isinstance(event, MemoryShown)), None)
+    """What the model was last shown in whole, as far as its context reaches back."""
+    newest = next((event for event in reversed(events) if isinstance(event, MemoryShown | HistoryCleared)), None)
+    return newest if isinstance(newest, MemoryShown) else None
 
 
 def changed_blocks(shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[ShownBlock, ...]:

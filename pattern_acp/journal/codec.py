@@ -73,6 +73,9 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.GrantStored: ("grant_stored", 1),
     events.ServerToolsPinned: ("server_tools_pinned", 1),
     events.FolderTrustDecided: ("folder_trust_decided", 1),
+    events.JobStarted: ("job_started", 1),
+    events.JobEnded: ("job_ended", 1),
+    events.HistoryCleared: ("history_cleared", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

@@ -289,6 +289,33 @@ class FolderTrustDecided:
     parts: tuple[ProjectPart, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """A command runs in the background from now on, beside the turns of the session."""
+
+    job_id: str
+    line: str
+    cwd: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A background command ended. `outcome` is `exited`, `stopped` or `lost`: nobody saw how."""
+
+    job_id: str
+    outcome: str
+    exit_code: int | None = None
+    signal: str | None = None
+    last_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCleared:
+    """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
+
+    turn_id: TurnId
+
+
 Event: TypeAlias = (
     SessionCreated
     | SessionOpened
@@ -323,4 +350,7 @@ Event: TypeAlias = (
     | GrantStored
     | ServerToolsPinned
     | FolderTrustDecided
+    | JobStarted
+    | JobEnded
+    | HistoryCleared
 )

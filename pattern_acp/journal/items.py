@@ -35,6 +35,7 @@ def item_of(event: Event) -> str:
             | events.PlanUpdated()
             | events.UsageReported()
             | events.ErrorReported()
+            | events.HistoryCleared()
         ):
             return event.turn_id or ""
         case (
@@ -59,6 +60,8 @@ def item_of(event: Event) -> str:
             | events.InstructionsCompiled()
             | events.ServerToolsPinned()
             | events.FolderTrustDecided()
+            | events.JobStarted()
+            | events.JobEnded()
         ):
             return ""
         case _:

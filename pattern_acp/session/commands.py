@@ -9,6 +9,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.trust_commands import run_trust
@@ -93,6 +94,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
         *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
+        *((("Background jobs", f"{jobs_summary(session.jobs)} (/jobs)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
     ]
     lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]
@@ -179,6 +181,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("jobs", "Background commands: list, stop", "[stop ID]", run_jobs),
         CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
         CommandSpec("trust", "What this folder would run, and whether it may", "[list | revoke]", run_trust),
         CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),

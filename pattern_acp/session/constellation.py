@@ -5,6 +5,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from anyio.abc import TaskGroup
+
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import Persona
@@ -79,6 +81,8 @@ class Constellation:
     """The person's own templates of memory blocks."""
     servers: ServerHost | None = None
     """Runs MCP servers of sessions; None: there are none."""
+    background: TaskGroup | None = None
+    """Runs what outlives a turn: background commands; None: there are none."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -21,6 +21,7 @@ from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionCreated, SessionOpened, UsageReported
 from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
@@ -33,6 +34,7 @@ from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
+from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
@@ -43,6 +45,7 @@ from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
+from pattern_acp.workspace.jobs import Job
 from pattern_acp.workspace.paths import resolve_path
 
 SHOWN_PATH = 200
@@ -78,6 +81,9 @@ class _Reopened:
     row: SessionRow
     events: tuple[Event, ...]
     grants: tuple[Grant, ...]
+    jobs: tuple[RecordedJob, ...]
+    lost: frozenset[str]
+    """Ids of those jobs that ran until now, as far as the journal knew."""
 
 
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
@@ -134,7 +140,7 @@ async def reopen_session(
     # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
     model, notices = model_of(shared, found.model)
     reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
-    row, events = reopened.row, reopened.events
+    row, events, jobs = reopened.row, reopened.events, known_jobs(reopened.jobs, reopened.lost)
     state = SessionState(
         row.session_id,
         place.cwd,
@@ -149,10 +155,10 @@ async def reopen_session(
         history=history_of(events),
         shown=last_shown(events),
         cost=cost_of_session(events),
-        notices=[*place.problems, *notices],
+        notices=[*place.problems, *notices, *lost_notices(jobs)],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer)
-    return _session(shared, client, state, opening, trust), events
+    return _session(shared, client, state, opening, trust, jobs), events
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
@@ -170,12 +176,20 @@ def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: 
     opened = SessionOpened(how, place.cwd, place.additional_directories)
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
     sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
-    events = tuple(item.event for item in read_stream(tx, session_id))
-    return _Reopened(row, events, tuple(load_grants(tx, session_id)))
+    recorded = read_stream(tx, session_id)
+    lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
+    jobs = close_lost_jobs(tx, session_id, recorded, at_ms=now)
+    events = tuple(item.event for item in recorded)
+    return _Reopened(row, events, tuple(load_grants(tx, session_id)), jobs, lost)
 
 
 def _session(
-    shared: Constellation, client: Client, state: SessionState, opening: Opening, trust: FolderTrust
+    shared: Constellation,
+    client: Client,
+    state: SessionState,
+    opening: Opening,
+    trust: FolderTrust,
+    known: tuple[Job, ...] = (),
 ) -> Session:
     owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
@@ -201,7 +215,7 @@ def _session(
         clock=shared.clock,
         projections=(projections.apply,),
     )
-    session = Session(shared, state, client, memory, sink, _servers(shared, opening, sink), trust)
+    session = Session(shared, state, client, memory, sink, _servers(shared, opening, sink), trust, known)
     follow_servers(session)
     return session
 

@@ -24,6 +24,7 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.jobs import job_notes
 from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_files import exchange_files
@@ -191,7 +192,11 @@ async def _build(
         history=history,
         # All of it stands in the history, unless it could not be read when this turn began, or was left out since.
         memory=(*(memory if shown is None else ()), *changes, *recalled),
-        notes=(*mode_notes(session.state.policy.mode), *session.mcp.toolbox.notes()),
+        notes=(
+            *mode_notes(session.state.policy.mode),
+            *session.mcp.toolbox.notes(),
+            *await job_notes(session.jobs, turn_id),
+        ),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
     )
 
@@ -228,6 +233,8 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         memory=session.memory,
         history=agent_history(session, turn_id),
         read_fingerprints=session.state.fingerprints,
+        jobs=session.jobs,
+        keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
         result_limit=session.state.settings.turn.tool_result_chars,
         long_text=lambda text_id: _long_text(session, text_id),
     )

@@ -111,11 +111,10 @@ class Sessions:
         session = self._open.pop(SessionId(session_id), None)
         if session is None:
             return
-        session.cancel()
-        session.mcp.servers.close()
+        _begin_to_end(session)
         with anyio.move_on_after(CLOSE_SECONDS):
             await session.wait_until_idle()
-        await session.mcp.servers.wait_closed()
+        await _wait_for_children(session)
         await self._write_quietly(session.session_id, SessionClosed(), self._release)
 
     async def delete(self, session_id: str) -> None:
@@ -126,8 +125,7 @@ class Sessions:
     async def cancel_all(self) -> None:
         """Cancel every turn and wait a bounded time for their ends; before shutdown."""
         for session in self._open.values():
-            session.cancel()
-            session.mcp.servers.close()
+            _begin_to_end(session)
         with anyio.move_on_after(CLOSE_SECONDS):
             for session in tuple(self._open.values()):
                 await session.wait_until_idle()
@@ -138,8 +136,12 @@ class Sessions:
         try:
             if already is not None:
                 already.cancel()
+                if already.jobs is not None:
+                    already.jobs.close()
                 with anyio.move_on_after(CLOSE_SECONDS):
                     await already.wait_until_idle()
+                if already.jobs is not None:
+                    await already.jobs.wait_closed()
             session, events = await reopen_session(self._constellation, self._client, session_id, opening, how)
         except BaseException:
             if already is not None:
@@ -180,6 +182,20 @@ async def delete_session(database: Database, session_id: str, *, now: int) -> bo
         return True
 
     return await database.write(write)
+
+
+def _begin_to_end(session: Session) -> None:
+    """Cancel the turn and tell what the session started to end; does not wait."""
+    session.cancel()
+    session.mcp.servers.close()
+    if session.jobs is not None:
+        session.jobs.close()
+
+
+async def _wait_for_children(session: Session) -> None:
+    await session.mcp.servers.wait_closed()
+    if session.jobs is not None:
+        await session.jobs.wait_closed()
 
 
 def unknown_session(session_id: str) -> UnknownSessionError:

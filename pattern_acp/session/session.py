@@ -25,6 +25,7 @@ from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.given import with_files
+from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
@@ -35,6 +36,7 @@ from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
+from pattern_acp.workspace.jobs import Job, Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +117,7 @@ class Session:
         sink: JournalSink,
         mcp: SessionMcp,
         trust: FolderTrust,
+        known_jobs: Sequence[Job] = (),
     ) -> None:
         self.constellation = constellation
         self.state = state
@@ -126,6 +129,10 @@ class Session:
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)
+        tasks = constellation.background
+        self.jobs = (
+            Jobs(self.workbench.terminal, tasks, JobRecords(sink), constellation.clock, known_jobs) if tasks else None
+        )
         self._ticket: PromptTicket | None = None
         memory.persona.after_commit = memory.person.after_commit = lambda: write_files(self)
 

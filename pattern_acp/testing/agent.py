@@ -139,6 +139,7 @@ async def running_agent(
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
                 server_means = Means(means.environment, end_group)
+                shared.background = tasks
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)

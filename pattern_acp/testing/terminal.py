@@ -55,6 +55,11 @@ class FakeRunningCommand:
         """See `RunningCommand.client_owned`."""
         return self._client_owned
 
+    @property
+    def input(self) -> None:
+        """See `RunningCommand.input`; played commands take none."""
+        return None
+
     async def next_output(self) -> str:
         """See `RunningCommand.next_output`; one chunk a call, none where the client owns the terminal."""
         await anyio.lowlevel.checkpoint()

@@ -24,6 +24,7 @@ from pattern_acp.workspace.terminal import Terminal
 
 if TYPE_CHECKING:
     from pattern_acp.tools.memory_takeback import AgentHistory
+    from pattern_acp.workspace.jobs import Jobs
 
 
 class ToolInputError(PatternError):
@@ -94,6 +95,10 @@ class ToolContext:
     """Characters of one result that the model reads."""
     long_text: Callable[[str], Awaitable[str | None]] = no_text
     """The whole of a text of the conversation, by the id that stands where its middle was left out."""
+    jobs: "Jobs | None" = None
+    """Background commands of the session; None where there are none."""
+    keeps_slow_commands: bool = False
+    """Whether a command at its time limit goes on in the background instead of being ended."""
     command_ended: Callable[[], None] = lambda: None
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
 

@@ -11,6 +11,7 @@ from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.edit_file import EditFile
 from pattern_acp.tools.find_files import FindFiles
+from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
 from pattern_acp.tools.memory_write import MemoryWrite
@@ -33,6 +34,7 @@ def default_tools() -> tuple[Tool, ...]:
         FindFiles(),
         SearchText(),
         RunCommand(),
+        JobTool(),
         UpdatePlan(),
         MemoryRead(),
         MemoryWrite(),

@@ -4,9 +4,12 @@ Owns: what the person sees while a command runs and what the model reads when it
 it, or whether the editor or we own the terminal beyond what `RunningCommand` says.
 
 A command that ends with another exit code than 0 is a result, not an error: tests that fail are what the model wanted
-to know. The call fails only when the command could not start or hit its time limit.
+to know. The call fails only when the command could not start, hit its time limit, or waits for input in a terminal of
+the client, where nobody may be able to type. Our own commands in the foreground have no input and no terminal to ask
+on.
 """
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -16,6 +19,7 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
@@ -23,9 +27,12 @@ from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolCont
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.job import has_settled
+from pattern_acp.tools.job_results import job_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target
 from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plain_output
+from pattern_acp.workspace.job_output import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
@@ -47,6 +54,15 @@ SHOW_SECONDS = 1.0
 AFTERMATH_SECONDS = 3.0
 """Longest wait for the end of a command that was told to end."""
 
+FIRST_LOOK_SECONDS = 3.0
+"""How long a command in the background is watched before the model goes on: what fails at once is told at once."""
+
+FIRST_PROMPT_LOOK_SECONDS = 3.0
+"""When a client's terminal is first looked at for a question; each next look comes after twice the time."""
+
+LAST_PROMPT_LOOK_SECONDS = 30.0
+"""The longest time between two such looks: each brings the whole output over the wire."""
+
 STATUS_ROOM = 300
 """Characters of the result kept free for exit code and duration."""
 
@@ -57,6 +73,8 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(min_length=1)]
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] = DEFAULT_SECONDS
     cwd: Annotated[str, Meta(min_length=1)] | None = None
+    background: Annotated[bool, Meta(description="Do not wait: it goes on as a job, as a server must.")] = False
+    interactive: Annotated[bool, Meta(description="As background, and the tool job can type into it.")] = False
     description: Annotated[str, Meta(description="What it does, in a few words for the person.")] = ""
 
 
@@ -72,43 +90,102 @@ class RunCommand:
     kind = ToolKind.EXECUTE
     changes_things = True
 
-    def __init__(self, *, show_seconds: float = SHOW_SECONDS) -> None:
-        """`show_seconds` is the least time between two showings of running output."""
+    def __init__(
+        self, *, show_seconds: float = SHOW_SECONDS, prompt_look_seconds: float = FIRST_PROMPT_LOOK_SECONDS
+    ) -> None:
+        """`show_seconds` is the least time between two showings of running output; see the constants."""
         self._show_seconds = show_seconds
+        self._prompt_look_seconds = prompt_look_seconds
 
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, RunCommandArguments)
         require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
+        run = start_job if asked.background or asked.interactive else self._run
         return PreparedCall(
             title=one_line(asked.command),
             accesses=(RunCommandAccess(asked.command, folder.resolved),),
-            run=partial(self._run, asked, folder, context),
+            run=partial(run, asked, folder, context),
             preview=_preview(asked, folder, context),
         )
 
     async def _run(
         self, asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress
     ) -> ToolOutcome:
-        await confirm_target(folder)
-        facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
-        if facts.kind != "directory":
-            raise ToolFailedError(f"{folder.shown} is not a folder; the command was not run.")
+        await _check_folder(folder)
         request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT)
         began = anyio.current_time()
         try:
-            async with context.terminal.start(request) as command:
-                run = _Run(_terminal_content(command, asked, folder), began, self._show_seconds)
+            async with AsyncExitStack() as stack:
+                command = await stack.enter_async_context(context.terminal.start(request))
+                content = _terminal_content(command, asked, folder)
+                run = _Run(content, began, self._show_seconds, self._prompt_look_seconds)
                 # The client keeps a terminal's output only if it was embedded before its release (ACP, terminals).
                 await progress.show((run.terminal,))
                 status = await _wait(command, asked.timeout_seconds, run, progress)
+                if status is None and context.jobs is not None and (run.asks or context.keeps_slow_commands):
+                    return await _move_to_background(asked, run, command, stack, request, context)
+                if status is None:
+                    status = await _end(command, run, progress)
                 seconds = anyio.current_time() - began
                 output = await command.output()
         finally:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
         return _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
+
+
+async def start_job(
+    asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress
+) -> ToolOutcome:
+    """Start a command in the background, and look at it for a moment.
+
+    Raises:
+        ToolFailedError: there is no background here.
+        WorkspaceError: the command could not be started.
+    """
+    if context.jobs is None:
+        raise ToolFailedError("Nothing can be run in the background here; run the command without it.")
+    await _check_folder(folder)
+    request = CommandRequest(
+        asked.command,
+        folder.path,
+        output_limit=OUTPUT_BYTES,
+        takes_input=asked.interactive,
+        is_background=True,
+    )
+    job = await context.jobs.start(request)
+    if job.command is not None and job.command.client_owned:
+        await progress.show((_terminal_content(job.command, asked, folder),))
+    await context.jobs.wait(job, FIRST_LOOK_SECONDS, until=has_settled)
+    return job_outcome(job, limit=context.result_limit)
+
+
+async def _move_to_background(
+    asked: RunCommandArguments,
+    run: "_Run",
+    command: RunningCommand,
+    stack: AsyncExitStack,
+    request: CommandRequest,
+    context: ToolContext,
+) -> ToolOutcome:
+    jobs = context.jobs
+    if jobs is None:
+        raise ToolFailedError("Nothing can be run in the background here.")
+    jobs.check_room()
+    job = await jobs.adopt(command, stack, request)
+    job.output.append(run.tail)
+    await jobs.refresh(job)
+    why = "" if run.asks else f"After {asked.timeout_seconds} s it goes on in the background; stop it if it hangs."
+    return job_outcome(job, limit=context.result_limit, first=why, is_error=run.asks)
+
+
+async def _check_folder(folder: Target) -> None:
+    await confirm_target(folder)
+    facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
+    if facts.kind != "directory":
+        raise ToolFailedError(f"{folder.shown} is not a folder; the command was not run.")
 
 
 def require_command_text(command: str) -> None:
@@ -130,8 +207,11 @@ class _Run:
     terminal: TerminalContent
     shown_at: float
     show_seconds: float
+    prompt_look_seconds: float
     tail: str = ""
     timed_out: bool = False
+    asks: bool = False
+    """Whether it ended in a question that nobody answered."""
 
 
 def _preview(asked: RunCommandArguments, folder: Target, context: ToolContext) -> tuple[ToolContent, ...]:
@@ -144,10 +224,46 @@ def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folde
     return TerminalContent(command.terminal_id, asked.command, folder.path, client_owned=command.client_owned)
 
 
-async def _wait(command: RunningCommand, seconds: int, run: _Run, progress: Progress) -> ExitStatus:
+async def _wait(command: RunningCommand, seconds: int, run: _Run, progress: Progress) -> ExitStatus | None:
+    """How it ended; None when its time is over or it asks something."""
     with anyio.move_on_after(seconds):
-        return await _follow(command, run, progress)
+        if not command.client_owned:
+            return await _follow(command, run, progress)
+        return await _wait_in_client(command, run)
     run.timed_out = True
+    return None
+
+
+async def _wait_in_client(command: RunningCommand, run: _Run) -> ExitStatus | None:
+    ended: list[ExitStatus] = []
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_watch_for_question, command, run, group.cancel_scope)
+            ended.append(await command.wait_for_exit())
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    return ended[0] if ended else None
+
+
+async def _watch_for_question(command: RunningCommand, run: _Run, asked: anyio.CancelScope) -> None:
+    """Cancel `asked` once two looks in a row find the same output, and it ends in a question."""
+    pause, before = run.prompt_look_seconds, None
+    while True:
+        await anyio.sleep(pause)
+        pause = min(pause * 2, LAST_PROMPT_LOOK_SECONDS)
+        try:
+            text = (await command.output()).text
+        except WorkspaceError:
+            return
+        if text == before and ends_with_prompt(text):
+            run.asks = True
+            asked.cancel()
+            return
+        before = text
+
+
+async def _end(command: RunningCommand, run: _Run, progress: Progress) -> ExitStatus:
     with anyio.move_on_after(AFTERMATH_SECONDS):
         await command.kill()
         return await _follow(command, run, progress)
@@ -169,6 +285,11 @@ async def _follow(command: RunningCommand, run: _Run, progress: Progress) -> Exi
 
 
 def _status_sentence(asked: RunCommandArguments, run: _Run, status: ExitStatus, seconds: float) -> str:
+    if run.asks:
+        return (
+            f"The command was ended after {seconds:.1f} s: it waited for input, which nobody could give it. Use flags "
+            "that need no answer."
+        )
     if run.timed_out:
         return (
             f"The command was ended at its time limit of {asked.timeout_seconds} s; a longer one needs timeout_seconds "
@@ -187,7 +308,7 @@ def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int) -> Too
     body = cut.text.rstrip("\n") or "(no output)"
     return ToolOutcome(
         f"{sentence}{lost}\n{body}",
-        is_error=run.timed_out,
+        is_error=run.timed_out or run.asks,
         content=_shown(run, sentence, cut.text),
         full_output=output.text if cut.bytes_cut else "",
         origin=Origin.COMMAND,

@@ -233,6 +233,10 @@ class DelegatingTerminal:
     @asynccontextmanager
     async def _run(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
         async with AsyncExitStack() as stack:
+            if request.takes_input:
+                # ACP has no way to write to a terminal of the client.
+                yield await stack.enter_async_context(self._local.start(request))
+                return
             try:
                 command = await stack.enter_async_context(self._editor.start(request))
             except (CommandFailedToStartError, EditorUnavailableError) as error:

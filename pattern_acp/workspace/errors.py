@@ -25,3 +25,7 @@ class EditorUnavailableError(WorkspaceError):
 
 class ImageError(WorkspaceError):
     """An image cannot be looked at: damaged, too large, or of another format."""
+
+
+class InputClosedError(WorkspaceError):
+    """The command takes no input, or none any more."""

@@ -16,10 +16,11 @@ from anyio.abc import Process
 
 from pattern_acp.workspace.command_output import OutputBuffer
 from pattern_acp.workspace.errors import CommandFailedToStartError
-from pattern_acp.workspace.output_pipe import DescriptorPipe, OutputPipe, StreamPipe, can_poll_pipes
+from pattern_acp.workspace.output_pipe import DescriptorPipe, OutputPipe, StreamInput, StreamPipe, can_poll_pipes
 from pattern_acp.workspace.process_groups import end_group, start_group
-from pattern_acp.workspace.shell import command_environment, shell_command
-from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
+from pattern_acp.workspace.pseudo_terminal import TerminalInput, command_on_terminal, open_pseudo_terminal
+from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
+from pattern_acp.workspace.terminal import CommandInput, CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
 GRACE_SECONDS = 1.0
 """How long a command that is ended may take to clean up; a cancelled turn must be answered within 2 s."""
@@ -53,24 +54,27 @@ class LocalTerminal:
         started: list[_LocalCommand] = []
         # A cancellation in the middle of the start would lose the process.
         with anyio.CancelScope(shield=True):
-            process, pipe = await self._start(request)
-            started.append(_LocalCommand(process, pipe, OutputBuffer(request.output_limit)))
+            process, pipe, typed = await self._start(request)
+            started.append(_LocalCommand(process, pipe, OutputBuffer(request.output_limit), typed))
         (command,) = started
         try:
             yield command
         finally:
             await command.close()
 
-    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe]:
+    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe, CommandInput | None]:
         env = command_environment(self._environment, request.env, self._secret_variables)
         command = shell_command(request.line, env)
         if not await anyio.Path(request.cwd).is_dir():
             raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")
         try:
             if not can_poll_pipes():
-                process = await start_group(command, cwd=request.cwd, env=env, output=subprocess.PIPE)
-                return process, StreamPipe(process.stdout)
-            return await _start_with_pipe(command, request.cwd, env)
+                stdin = subprocess.PIPE if request.takes_input or request.is_background else subprocess.DEVNULL
+                process = await start_group(command, cwd=request.cwd, env=env, output=subprocess.PIPE, stdin=stdin)
+                return process, StreamPipe(process.stdout), StreamInput(process.stdin) if process.stdin else None
+            if request.takes_input or request.is_background:
+                return await _start_on_terminal(shell_program(env), request, env)
+            return *await _start_with_pipe(command, request.cwd, env), None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise CommandFailedToStartError(f"The command could not be started: {reason}.") from error
@@ -88,13 +92,29 @@ async def _start_with_pipe(command: list[str] | str, cwd: str, env: Mapping[str,
     return process, DescriptorPipe(reading)
 
 
+async def _start_on_terminal(
+    shell: str, request: CommandRequest, env: Mapping[str, str]
+) -> tuple[Process, OutputPipe, CommandInput]:
+    terminal = open_pseudo_terminal()
+    try:
+        command = command_on_terminal(shell, request.line, terminal.path)
+        process = await start_group(command, cwd=request.cwd, env=env, output=terminal.theirs)
+    except BaseException:
+        os.close(terminal.ours)
+        raise
+    finally:
+        os.close(terminal.theirs)
+    return process, DescriptorPipe(terminal.ours), TerminalInput(terminal.ours, terminal.path, process.pid)
+
+
 class _LocalCommand:
     """`RunningCommand` over a process group of ours."""
 
-    def __init__(self, process: Process, pipe: OutputPipe, buffer: OutputBuffer) -> None:
+    def __init__(self, process: Process, pipe: OutputPipe, buffer: OutputBuffer, typed: CommandInput | None) -> None:
         self._process = process
         self._pipe = pipe
         self._buffer = buffer
+        self._input = typed
         self._terminal_id = f"term_{secrets.token_hex(8)}"
         self._driver = anyio.Lock()
         self._steps: int = 0
@@ -108,6 +128,10 @@ class _LocalCommand:
     @property
     def client_owned(self) -> bool:
         return False
+
+    @property
+    def input(self) -> CommandInput | None:
+        return None if self._ended else self._input
 
     async def next_output(self) -> str:
         while not (text := self._buffer.take_fresh()):

@@ -10,7 +10,9 @@ import sys
 from typing import Protocol
 
 import anyio
-from anyio.abc import ByteReceiveStream
+from anyio.abc import ByteReceiveStream, ByteSendStream
+
+from pattern_acp.workspace.errors import InputClosedError
 
 _CHUNK = 65_536
 
@@ -91,6 +93,24 @@ class StreamPipe:
 
     def close(self) -> None:
         """See `OutputPipe.close`; the process closes its stream."""
+
+
+class StreamInput:
+    """`CommandInput` over a process's own stream (Windows)."""
+
+    def __init__(self, stream: ByteSendStream) -> None:
+        self._stream = stream
+
+    async def write(self, data: bytes) -> None:
+        """See `CommandInput.write`."""
+        try:
+            await self._stream.send(data)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            raise InputClosedError("The command takes no more input.") from error
+
+    def is_awaited(self) -> bool:
+        """See `CommandInput.is_awaited`; a pipe does not say."""
+        return False
 
 
 def can_poll_pipes() -> bool:

@@ -23,8 +23,15 @@ def quiet_creation_flags() -> int:
     return subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
 
 
-async def start_group(command: Sequence[str] | str, *, cwd: str, env: Mapping[str, str], output: int) -> Process:
-    """Start a command in a group of its own, with a null stdin, stdout and stderr both going to `output`.
+async def start_group(
+    command: Sequence[str] | str,
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    output: int,
+    stdin: int = subprocess.DEVNULL,
+) -> Process:
+    """Start a command in a group of its own, with a null stdin by default, stdout and stderr both going to `output`.
 
     A command given as one string is a line for `cmd`, on Windows only.
 
@@ -34,12 +41,12 @@ async def start_group(command: Sequence[str] | str, *, cwd: str, env: Mapping[st
     if sys.platform == "win32":
         flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
         return await anyio.open_process(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env,
+            command, stdin=stdin, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env,
             creationflags=flags,
         )  # fmt: skip
     return await anyio.open_process(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=output,
         stderr=subprocess.STDOUT,
         cwd=cwd,

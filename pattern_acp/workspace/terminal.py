@@ -18,6 +18,11 @@ class CommandRequest:
     """Variables added to the environment."""
     output_limit: int = 1_000_000
     """Bytes of output kept; the newest are kept when there is more."""
+    takes_input: bool = False
+    """Run it by ourselves with an input that can be written to: a terminal of its own on POSIX, a pipe on Windows."""
+    is_background: bool = False
+    """It goes on beside the conversation. Run by ourselves it gets a terminal of its own, so that programs write line
+    by line, and end when this process is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,22 @@ class CommandOutput:
     truncated: bool = False
 
 
+class CommandInput(Protocol):
+    """The input of a running command."""
+
+    async def write(self, data: bytes) -> None:
+        """Hand over bytes as a keyboard would; waits while the command does not take them.
+
+        Raises:
+            InputClosedError: the command takes no more input.
+        """
+        ...
+
+    def is_awaited(self) -> bool:
+        """Whether a process of the command is seen to wait for input; False where the system does not say."""
+        ...
+
+
 class RunningCommand(Protocol):
     """A command that was started. Ends, with every process it started, when its context ends."""
 
@@ -47,6 +68,11 @@ class RunningCommand(Protocol):
     @property
     def client_owned(self) -> bool:
         """Whether the client can show the terminal by its id."""
+        ...
+
+    @property
+    def input(self) -> CommandInput | None:
+        """Where to write to; None for a command that was started without input, or runs in the client's terminal."""
         ...
 
     async def next_output(self) -> str:

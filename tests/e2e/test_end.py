@@ -11,9 +11,10 @@ import anyio
 import pytest
 
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import Event, ToolCallFinished, TurnEnded
+from pattern_acp.journal.events import Event, JobEnded, ToolCallFinished, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.testing.children import watched_command
+from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.process import (
     AgentProcess,
     Launch,
@@ -161,3 +162,41 @@ async def test_a_pending_permission_request_does_not_hold_the_process(tmp_path: 
         await agent.close_input()
         assert await agent.wait() == 0
     assert not (tmp_path / "made").exists()
+
+
+@ways
+async def test_background_commands_die_with_the_process_in_time_and_are_recorded(tmp_path: Path, leave: Leave):
+    async with watched_command(tmp_path, "stubborn") as command:
+        arguments = {"command": command.line, "background": True}
+        script = write_script(tmp_path, [[{"tool": "run_command", "arguments": arguments}], [{"text": "It runs."}]])
+        async with running_process(Launch(tmp_path, environment=script)) as agent:
+            session = await agent.editor.open_session(str(tmp_path))
+            assert await agent.editor.prompt(session, "go") == {"stopReason": "end_turn"}
+            with anyio.fail_after(10):
+                await command.wait_until_started()
+            await leave(agent)
+            assert await agent.wait() == 0
+            with anyio.fail_after(1):
+                await command.wait_until_gone()
+            events = await read_events(agent.constellation, session)
+    assert [event.outcome for event in events if isinstance(event, JobEnded)] == ["stopped"]
+
+
+@on_posix
+async def test_a_killed_agent_takes_its_background_commands_with_it_and_the_next_one_says_so(tmp_path: Path):
+    async with watched_command(tmp_path, "parent") as command:
+        arguments = {"command": command.line, "background": True}
+        script = write_script(tmp_path, [[{"tool": "run_command", "arguments": arguments}], [{"text": "It runs."}]])
+        async with running_process(Launch(tmp_path, environment=script)) as agent:
+            session = await agent.editor.open_session(str(tmp_path))
+            await agent.editor.prompt(session, "go")
+            with anyio.fail_after(10):
+                await command.wait_until_started()
+            agent.process.kill()
+            with anyio.fail_after(5):
+                await command.wait_until_gone()
+        async with running_process(Launch(tmp_path, environment=script)) as agent:
+            params: JsonDict = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+            await agent.editor.request("session/load", params)
+            await agent.editor.prompt(session, "/jobs")
+            assert "was lost" in agent.editor.said()

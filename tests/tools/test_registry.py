@@ -33,6 +33,7 @@ def test_there_are_the_tools_of_the_contract():
         "find_files",
         "search_text",
         "run_command",
+        "job",
         "update_plan",
         "memory_read",
         "memory_write",

@@ -1,0 +1,150 @@
+"""The background commands of one session.
+
+Owns: their records in the journal, what the model is told of them with every request, and /jobs. Must not know: how a
+command runs or ends (`workspace.jobs`).
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import JobEnded, JobStarted
+from pattern_acp.journal.jobs import RecordedJob
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.tools.job_results import SHOWN_LINE, job_sentence, state_of
+from pattern_acp.tools.text_limits import one_line, plural
+from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.workspace.jobs import SEEN, Job, JobState
+from pattern_acp.workspace.terminal import ExitStatus
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+    from pattern_acp.workspace.jobs import Jobs
+
+NO_JOBS = "Nothing runs in the background of this session."
+
+
+class JobRecords:
+    """`JobObserver` over the session's journal."""
+
+    def __init__(self, sink: TurnSink) -> None:
+        self._sink = sink
+
+    async def started(self, job: Job) -> None:
+        """See `JobObserver.started`."""
+        await self._sink.record(Fact(JobStarted(job.job_id, job.line, job.cwd), Actor.TOOL))
+
+    async def ended(self, job: Job) -> None:
+        """See `JobObserver.ended`."""
+        status = job.status or ExitStatus(None)
+        last = one_line(job.output.last_line(), SHOWN_LINE)
+        ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
+        await self._sink.record(Fact(ended, Actor.PROCESS, Origin.COMMAND))
+
+
+def known_jobs(recorded: Sequence[RecordedJob], lost: Collection[str]) -> tuple[Job, ...]:
+    """The jobs of a session that is opened again. All have ended; of `lost` ones nobody was told yet."""
+    return tuple(_known(job, is_news=job.started.job_id in lost) for job in recorded)
+
+
+def _known(recorded: RecordedJob, *, is_news: bool) -> Job:
+    ended = recorded.ended or JobEnded(recorded.started.job_id, JobState.LOST.value)
+    job = Job(
+        recorded.started.job_id,
+        recorded.started.line,
+        recorded.started.cwd,
+        recorded.started_at_ms,
+        state=JobState(ended.outcome),
+        status=ExitStatus(ended.exit_code, ended.signal),
+        ended_at_ms=recorded.ended_at_ms,
+        end_told="" if is_news else SEEN,
+    )
+    job.output.append(ended.last_line)
+    job.output.take_new()
+    return job
+
+
+def lost_notices(jobs: Sequence[Job]) -> list[str]:
+    """What the person is told of commands that the last process took with it."""
+    return [
+        f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) was lost when the agent's process ended; start it again if "
+        "it is still needed."
+        for job in jobs
+        if not job.end_told
+    ]
+
+
+async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
+    """What the model is told of background commands: those that run, and once how each ended.
+
+    Numbers and states only. What a command wrote is data, which the model reads with the tool.
+    """
+    notes: list[str] = []
+    for job in jobs.all() if jobs is not None else ():
+        if job.is_running and jobs is not None:
+            await jobs.refresh(job)
+            new = f" {plural(job.output.new_lines, 'new line')} of output." if job.output.new_lines else ""
+            notes.append(f"Background job {job_sentence(job)}{new}")
+        elif job.end_told in {"", turn_id}:
+            job.end_told = turn_id
+            unread = " Its last output was not read yet." if job.output.bytes_unread else ""
+            notes.append(f"Background job {job_sentence(job)}{unread}")
+    return tuple(notes)
+
+
+async def run_jobs(session: "Session", argument: str) -> str:
+    """List background commands, or stop one."""
+    jobs = session.jobs
+    if jobs is None:
+        return NO_JOBS
+    words = argument.split()
+    if words and (words[0] != "stop" or len(words) != 2):
+        raise InvalidRequestError("`/jobs` lists background commands; `/jobs stop ID` ends one.")
+    if words:
+        job = jobs.get(words[1])
+        if not job.is_running:
+            return f"{job_sentence(job)} There is nothing to stop."
+        await jobs.stop(job)
+        return job_sentence(job)
+    for job in jobs.all():
+        await jobs.refresh(job)
+    if not jobs.all():
+        return NO_JOBS
+    now = session.constellation.clock.now_ms()
+    rows = ["| Job | Command | State | For | Last line |", "| --- | --- | --- | --- | --- |"]
+    rows += [_row(job, now) for job in jobs.all()]
+    return "\n".join([*rows, "", "Stop one with `/jobs stop ID`."])
+
+
+def jobs_summary(jobs: "Jobs | None") -> str:
+    """How many run, for /status; empty when there were none."""
+    known = jobs.all() if jobs is not None else ()
+    running = sum(job.is_running for job in known)
+    return f"{running} running, {len(known) - running} ended" if known else ""
+
+
+def _row(job: Job, now: int) -> str:
+    seconds = ((job.ended_at_ms or now) - job.started_at_ms) // 1000
+    cells = (
+        job.job_id,
+        f"`{_cell(job.line)}`",
+        state_of(job),
+        duration(seconds),
+        f"`{_cell(job.output.last_line())}`" if job.output.last_line() else "",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def duration(seconds: int) -> str:
+    """A duration in its two largest units, as `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def _cell(text: str) -> str:
+    """Text inside a code span of a table: a bar would end the cell, a backtick the span."""
+    return one_line(text, SHOWN_LINE).replace("`", "'").replace("|", "\\|")

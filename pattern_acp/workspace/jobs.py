@@ -1,0 +1,285 @@
+"""Commands that go on beside the conversation.
+
+Owns: `Jobs`, the background commands of one session: starting them or taking over one that runs, following their
+output, waiting, writing and stopping. Each is driven by one task in the task group that the jobs were given, and ends
+with it. Must not know: tools, the journal, what the editor shows; `JobObserver` is told.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import field
+from enum import StrEnum
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import PatternError, WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import InputClosedError
+from pattern_acp.workspace.job_output import JobOutput
+from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
+
+logger = logging.getLogger(__name__)
+
+MOST_RUNNING = 16
+"""Background commands of one session that run at once."""
+
+QUIET_SECONDS = 1.0
+"""How long a command says nothing before its last line may count as a question."""
+
+POLL_SECONDS = 0.5
+"""Between two looks at the output of a terminal of the client, which does not tell of new output."""
+
+CLOSE_SECONDS = 2.5
+"""Longest wait for the end of commands that were told to end: a second to clean up, and their records."""
+
+WRITE_SECONDS = 5.0
+"""Longest wait for a command that does not take its input."""
+
+_RECORD_SECONDS = 1.5
+
+SEEN = "seen"
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    RUNNING = "running"
+    EXITED = "exited"
+    STOPPED = "stopped"
+    LOST = "lost"
+    """The process of the agent died, and its command with it, or nobody knows."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One background command."""
+
+    job_id: str
+    line: str
+    cwd: str
+    started_at_ms: int
+    command: RunningCommand | None = None
+    """None for one of an earlier process."""
+    state: JobState = JobState.RUNNING
+    status: ExitStatus | None = None
+    ended_at_ms: int | None = None
+    output: JobOutput = field(default_factory=JobOutput)
+    quiet_since: float = 0.0
+    """When output last came, by the event loop's clock."""
+    changed: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, at new output and at the end."""
+    done: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    end_told: str = ""
+    """The turn in which the model was told how it ended, or `SEEN` when it saw so by itself."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.state is JobState.RUNNING
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether it can be written to."""
+        return self.is_running and self.command is not None and self.command.input is not None
+
+    def is_waiting_for_input(self) -> bool:
+        """Whether it said nothing for a while and either is seen to read its input or ends in a question."""
+        if not self.is_running or anyio.current_time() - self.quiet_since < QUIET_SECONDS:
+            return False
+        typed = self.command.input if self.command is not None else None
+        return self.output.ends_with_prompt() or (typed is not None and typed.is_awaited())
+
+    def note(self) -> None:
+        """Wake whoever waits for a change."""
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+class JobObserver(Protocol):
+    """Who is told of jobs; the record comes before anything else is done with a job (rule R2)."""
+
+    async def started(self, job: Job) -> None:
+        """A command runs in the background from now on."""
+        ...
+
+    async def ended(self, job: Job) -> None:
+        """It ended."""
+        ...
+
+
+class Jobs:
+    """The background commands of one session, by id."""
+
+    def __init__(
+        self, terminal: Terminal, tasks: TaskGroup, observer: JobObserver, clock: Clock, known: Sequence[Job] = ()
+    ) -> None:
+        """`known` are the jobs of earlier processes; their ids are not given again."""
+        self._terminal = terminal
+        self._tasks = tasks
+        self._observer = observer
+        self._clock = clock
+        self._jobs = {job.job_id: job for job in known}
+        self._closed = False
+
+    def all(self) -> tuple[Job, ...]:
+        """Every job of the session, oldest first."""
+        return tuple(self._jobs.values())
+
+    def get(self, job_id: str) -> Job:
+        """The job of this id.
+
+        Raises:
+            WorkspaceError: there is none.
+        """
+        job = self._jobs.get(job_id) or self._jobs.get(f"job{job_id}")
+        if job is None:
+            known = ", ".join(self._jobs) or "none"
+            raise WorkspaceError(f"There is no job {job_id[:40]!r}; this session has {known}.")
+        return job
+
+    async def start(self, request: CommandRequest) -> Job:
+        """Start a command in the background.
+
+        Raises:
+            WorkspaceError: it could not be started, or too many run.
+        """
+        self.check_room()
+        async with AsyncExitStack() as stack:
+            command = await stack.enter_async_context(self._terminal.start(request))
+            return await self.adopt(command, stack, request)
+
+    def check_room(self) -> None:
+        """Check that one more may run.
+
+        Raises:
+            WorkspaceError: too many run, or the session ends.
+        """
+        if self._closed:
+            raise WorkspaceError("The session ends; nothing can be started in the background.")
+        if sum(job.is_running for job in self._jobs.values()) >= MOST_RUNNING:
+            raise WorkspaceError(f"{MOST_RUNNING} background commands run already; stop one first.")
+
+    async def adopt(self, command: RunningCommand, stack: AsyncExitStack, request: CommandRequest) -> Job:
+        """Take over a command that runs; what `stack` holds is released when it ends, and no longer by the caller.
+
+        Raises:
+            DatabaseError: it could not be recorded; the caller still has the command.
+        """
+        job = Job(f"job{len(self._jobs) + 1}", request.line, request.cwd, self._clock.now_ms(), command)
+        job.quiet_since = anyio.current_time()
+        self._jobs[job.job_id] = job
+        try:
+            await self._observer.started(job)
+        except BaseException:
+            del self._jobs[job.job_id]
+            raise
+        self._tasks.start_soon(self._drive, job, stack.pop_all(), name=f"background command {job.job_id}")
+        return job
+
+    async def refresh(self, job: Job) -> None:
+        """Take in what the command wrote; only terminals of the client have to be asked."""
+        if job.command is None or not job.command.client_owned or not job.is_running:
+            return
+        try:
+            taken = job.output.take_whole(await job.command.output())
+        except PatternError as error:
+            logger.info("the output of a background command is not known: %s", error.sentence)
+            return
+        if taken:
+            job.quiet_since = anyio.current_time()
+
+    async def wait(self, job: Job, seconds: float, *, until: Callable[[Job], bool]) -> None:
+        """Wait until `until` holds, the job ended, or it seems to wait for input; at most so many seconds."""
+        with anyio.move_on_after(seconds):
+            while True:
+                await self.refresh(job)
+                if not job.is_running or until(job) or job.is_waiting_for_input():
+                    return
+                with anyio.move_on_after(POLL_SECONDS):
+                    await job.changed.wait()
+
+    async def write(self, job: Job, data: bytes) -> None:
+        """Write to the command's input.
+
+        Raises:
+            InputClosedError: it takes none.
+        """
+        typed = job.command.input if job.command is not None and job.is_running else None
+        if typed is None:
+            raise InputClosedError(f"{job.job_id} takes no input{'' if job.is_running else ': it has ended'}.")
+        with anyio.move_on_after(WRITE_SECONDS) as scope:
+            await typed.write(data)
+        if scope.cancelled_caught:
+            raise InputClosedError(f"{job.job_id} did not take the input within {WRITE_SECONDS:g} s.")
+        job.quiet_since = anyio.current_time()
+
+    async def stop(self, job: Job) -> None:
+        """End the command with everything that it started; harmless when it has ended."""
+        if not job.is_running or job.command is None:
+            return
+        job.state = JobState.STOPPED
+        job.scope.cancel()
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await job.done.wait()
+
+    def close(self) -> None:
+        """Tell all commands to end, and start no more. Idempotent, and does not wait."""
+        self._closed = True
+        for job in self._jobs.values():
+            if job.is_running and job.command is not None:
+                job.state = JobState.STOPPED
+                job.scope.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait, a bounded time, until the commands that were told to end are gone."""
+        with anyio.move_on_after(CLOSE_SECONDS):
+            for job in self._jobs.values():
+                if job.command is not None and not job.is_running:
+                    await job.done.wait()
+
+    async def _drive(self, job: Job, stack: AsyncExitStack) -> None:
+        try:
+            with job.scope:
+                job.status = await self._follow(job)
+        except PatternError as error:
+            logger.info("the end of a background command is not known: %s", error.sentence)
+        except Exception:
+            logger.exception("following a background command failed")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end(job, stack)
+
+    async def _follow(self, job: Job) -> ExitStatus:
+        command = job.command
+        if command is None:
+            return ExitStatus(None)
+        if command.client_owned:
+            status = await command.wait_for_exit()
+            await self.refresh(job)
+            return status
+        while text := await command.next_output():
+            job.output.append(text)
+            job.quiet_since = anyio.current_time()
+            job.note()
+        return await command.wait_for_exit()
+
+    async def _end(self, job: Job, stack: AsyncExitStack) -> None:
+        if job.state is JobState.RUNNING:
+            job.state = JobState.EXITED if job.status is not None else JobState.LOST
+        try:
+            await stack.aclose()
+        except Exception:
+            logger.exception("a background command could not be ended")
+        job.ended_at_ms = self._clock.now_ms()
+        try:
+            with anyio.move_on_after(_RECORD_SECONDS):
+                await self._observer.ended(job)
+        except PatternError:
+            logger.exception("the end of a background command could not be recorded")
+        job.done.set()
+        job.note()

@@ -1,0 +1,149 @@
+"""Background commands of a session: between turns, in the model's notes, for the person, and after a crash."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import JobEnded, JobStarted
+from pattern_acp.journal.writer import append
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.children import watched_command
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.editor_terminals import FakeTerminalState, hang
+from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.turns import events_of, last_result, of_type
+
+AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+TERMINALS: JsonDict = {"terminal": True}
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
+
+SERVE = "echo listening; sleep 300"
+
+
+async def opened(agent: RunningAgent) -> str:
+    return await agent.editor.open_session(str(agent.folder))
+
+
+async def answer(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    return agent.editor.said()
+
+
+def notes(model: ScriptedProvider) -> str:
+    return model.requests[-1].volatile
+
+
+@posix
+async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person():
+    model = ScriptedProvider([calls("run_command", command=SERVE, background=True), says("It runs."), says("Yes.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        assert await answer(agent, session, "/jobs") == "Nothing runs in the background of this session."
+        await answer(agent, session, "Start the server.")
+        assert last_result(model.requests[1]).text == f"job1 (`{SERVE}`) is running.\nlistening"
+        await answer(agent, session, "Does it run?")
+        assert f"<note>Background job job1 (`{SERVE}`) is running.</note>" in notes(model)
+        listed = await answer(agent, session, "/jobs")
+        assert f"| job1 | `{SERVE}` | is running |" in listed
+        assert "| `listening` |" in listed
+        assert "1 running, 0 ended (/jobs)" in await answer(agent, session, "/status")
+        assert "was stopped." in await answer(agent, session, "/jobs stop job1")
+        assert "There is nothing to stop." in await answer(agent, session, "/jobs stop 1")
+        assert "no job 'job9'" in await answer(agent, session, "/jobs stop job9")
+        assert "`/jobs stop ID` ends one" in await answer(agent, session, "/jobs restart")
+        events = await events_of(agent, session)
+        assert of_type(events, JobStarted) == [JobStarted("job1", SERVE, str(agent.folder))]
+        assert of_type(events, JobEnded) == [JobEnded("job1", "stopped", None, None, "listening")]
+
+
+@posix
+async def test_an_end_between_turns_is_told_to_the_model_once():
+    model = ScriptedProvider(
+        [
+            calls("run_command", command="read -r line; echo got $line; exit 3", background=True),
+            says("It runs."),
+            says("It ended."),
+            says("Nothing new."),
+        ]
+    )
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Start it.")
+        jobs = agent.sessions.get(session).jobs
+        assert jobs is not None
+        job = jobs.get("job1")
+        await jobs.write(job, b"word\n")
+        await job.done.wait()
+        await answer(agent, session, "And now?")
+        assert "exited with code 3. Its last output was not read yet.</note>" in notes(model)
+        await answer(agent, session, "And now?")
+        assert "job1" not in notes(model)
+
+
+@posix
+async def test_jobs_end_with_the_session(tmp_path: Path):
+    async with watched_command(tmp_path) as command:
+        model = ScriptedProvider([calls("run_command", command=command.line, background=True), says("It runs.")])
+        async with running_agent(model, permission=choose("allow_once")) as agent:
+            session = await opened(agent)
+            await answer(agent, session, "Start it.")
+            await command.wait_until_started()
+            await agent.editor.request("session/close", {"sessionId": session})
+            await command.wait_until_gone()
+            events = await events_of(agent, session)
+            assert [event.outcome for event in of_type(events, JobEnded)] == ["stopped"]
+
+
+async def test_a_job_runs_in_the_editor_s_terminal_where_there_is_one_and_keeps_it():
+    model = ScriptedProvider([calls("run_command", command="make serve", background=True), says("It runs.")])
+    states: list[FakeTerminalState] = []
+
+    def serve(state: FakeTerminalState) -> None:
+        states.append(state)
+        state.output = "serving\n"
+        hang(state)
+
+    async with running_agent(model, capabilities=TERMINALS, settings=AUTO) as agent:
+        agent.editor.terminals.run = serve
+        session = await opened(agent)
+        await answer(agent, session, "Start it.")
+        last = agent.editor.of_kind("tool_call_update")[-1]
+        assert last["content"][0] == {"type": "terminal", "terminalId": "term_1"}
+        assert (states[0].released, states[0].killed) == (False, False)
+        assert last_result(model.requests[1]).text.endswith("\nserving")
+        states[0].end("stopped\n", 1)
+        jobs = agent.sessions.get(session).jobs
+        assert jobs is not None
+        await jobs.get("job1").done.wait()
+        assert states[0].released
+        assert "exited with code 1" in await answer(agent, session, "/jobs")
+
+
+async def test_jobs_that_a_dead_process_took_with_it_are_told_to_person_and_model():
+    model = ScriptedProvider([says("Hello."), says("I see."), says("Yes.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Hello.")
+        await agent.editor.request("session/close", {"sessionId": session})
+
+        def leave_running(tx: Transaction) -> None:
+            started = JobStarted("job1", "npm run dev", "/work")
+            append(tx, SessionId(session), started, actor=Actor.TOOL, origin=Origin.MODEL, at_ms=1)
+
+        await agent.database.write(leave_running)
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", params)
+        said = await answer(agent, session, "Go on.")
+        assert "job1 (`npm run dev`) was lost when the agent's process ended" in said
+        assert "Background job job1 (`npm run dev`) was lost" in notes(model)
+        await answer(agent, session, "Go on.")
+        assert "job1" not in notes(model)
+        assert "was lost" in await answer(agent, session, "/jobs")
