@@ -6,6 +6,7 @@ found, or who asked. Pure.
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -42,7 +43,7 @@ class Recallable:
     """A thing that was found: where it is from, its text, when it was written, and what it has in common with a prompt.
 
     `words` are words of the thing that the prompt has too, in some form; `meaning` is a cosine or None. `place` is
-    where it is from in words for the person, when `source` holds an id.
+    where it is from in words for the person, when `source` holds an id. `entry` names it where recalls are counted.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Recallable:
     words: tuple[str, ...] = ()
     meaning: float | None = None
     place: str = ""
+    entry: int = 0
 
 
 def telling_words(terms: Collection[str]) -> tuple[str, ...]:
@@ -118,7 +120,7 @@ def _line(one: Recallable) -> str:
 def _shortened(one: Recallable) -> Recallable:
     text = " ".join(one.text.split())
     text = text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
-    return Recallable(one.source, text, one.at_ms, one.why, one.words, one.meaning, one.place)
+    return replace(one, text=text)
 
 
 def _is_name(word: str) -> bool:

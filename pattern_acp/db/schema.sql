@@ -302,6 +302,13 @@ CREATE TABLE folder_trust (
     last_seq INTEGER NOT NULL REFERENCES events (seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE recalls (
+    entry INTEGER PRIMARY KEY REFERENCES search_entries (id) ON DELETE CASCADE,
+    times INTEGER NOT NULL,              -- how often the passage was recalled
+    last_ms INTEGER NOT NULL,            -- when it was recalled last
+    last_seq INTEGER NOT NULL REFERENCES events (seq) -- the end of the turn that recalled it
+) STRICT;
+
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,

@@ -17,7 +17,7 @@ class LimitExceededError(BlockError):
     """The edit would make the block longer than its limit; nothing is ever cut."""
 
     def __init__(self, label: str, *, current: int, limit: int, wanted: int, oldest: tuple[str, ...] = ()) -> None:
-        """Say the counts, in characters: now, the limit, what the edit would lead to; and the oldest passages."""
+        """Say the counts, in characters: now, the limit, what the edit would lead to; and the passages to give up."""
         self.label = label
         self.current = current
         self.limit = limit
@@ -25,7 +25,7 @@ class LimitExceededError(BlockError):
         super().__init__(
             f"The block {label!r} has {current} of at most {limit} characters, and this edit would make it {wanted}, "
             f"which is {self.over} too many; shorten the text, or replace or remove older lines first."
-            + (f" The oldest are: {'; '.join(f'“{passage}”' for passage in oldest)}." if oldest else "")
+            + (f" The oldest and least recalled are: {'; '.join(oldest)}." if oldest else "")
         )
 
 

@@ -7,6 +7,7 @@ hides nothing: it tells the writer what is there, and the writer decides.
 import json
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from pattern_acp.db import columns
@@ -19,6 +20,7 @@ from pattern_acp.memory.embeddings import cosine
 from pattern_acp.memory.errors import LimitExceededError
 from pattern_acp.memory.hashing import hashed_vector
 from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.recalls import Seldom, least_needed
 from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
 from pattern_acp.memory.secrets import Secret, find_secret
 from pattern_acp.memory.words import query_terms
@@ -35,6 +37,7 @@ _LONGEST_WORDS = 3
 _MOST_ALIKE = 50
 _SHOWN = 200
 _OLDEST = 3
+_LOOKED_AT = 30
 
 SYSTEM_MARKS = (
     "<current_state>",
@@ -102,9 +105,10 @@ def check_repeats(tx: Transaction, label: str, text: str, where: Passages) -> No
 
 
 def with_oldest(tx: Transaction, error: LimitExceededError, block: Block) -> LimitExceededError:
-    """The same error with a hint which passages of the block are the oldest."""
-    rows = tx.all(_QUERIES["oldest_passages"], {"source": block.id, "limit": _OLDEST})
-    oldest = tuple(_cut(columns.text(row[0]), 80) for row in rows)
+    """The same error with a hint which passages of the block are oldest and least recalled."""
+    # What a log shows no longer stays in the index, and shortening it would give no room.
+    shown = [one for one in least_needed(tx, block.id, _LOOKED_AT) if one.text in block.text]
+    oldest = tuple(f"“{_cut(one.text, 80)}” ({_since(one)})" for one in shown[:_OLDEST])
     return LimitExceededError(
         error.label, current=error.current, limit=error.limit, wanted=error.limit + error.over, oldest=oldest
     )
@@ -132,6 +136,12 @@ def _same(tx: Transaction, passage: str, where: Passages) -> tuple[str, str] | N
         if is_near or bare.casefold() == passage.casefold():
             return (f"the block {labels[source]!r}" if kind == "block" else f"the archival entry {source}"), existing
     return None
+
+
+def _since(one: Seldom) -> str:
+    day = datetime.fromtimestamp(one.at_ms / 1000, UTC).date().isoformat()
+    times = {0: "never recalled", 1: "recalled once"}.get(one.times, f"recalled {one.times:,} times")
+    return f"{day}, {times}"
 
 
 def _cut(text: str, size: int = _SHOWN) -> str:

@@ -75,13 +75,31 @@ SELECT wanted.value
 FROM json_each(:ids) AS wanted
 WHERE EXISTS (SELECT 1 FROM events AS e WHERE e.stream = :session_id AND e.item = wanted.value);
 
--- name: oldest_passages
--- The passages of a block that were written first.
-SELECT text, at_ms
-FROM search_entries
-WHERE source = :source
-ORDER BY at_ms, id
+-- name: least_needed
+-- The passages of a block that are oldest and least recalled; each recall counts as a week of youth.
+SELECT e.text, e.at_ms, coalesce(r.times, 0)
+FROM search_entries AS e
+LEFT JOIN recalls AS r ON r.entry = e.id
+WHERE e.source = :source
+ORDER BY e.at_ms + coalesce(r.times, 0) * :week_ms, e.id
 LIMIT :limit;
+
+-- name: count_recall
+-- A fact was recalled; what is no fact, or gone, is not counted.
+INSERT INTO recalls (entry, times, last_ms, last_seq)
+SELECT id, :times, :at_ms, :seq
+FROM search_entries
+WHERE id = :entry AND kind IN ('block', 'archival', 'superseded')
+ON CONFLICT (entry) DO UPDATE SET
+    times = times + excluded.times, last_ms = excluded.last_ms, last_seq = excluded.last_seq;
+
+-- name: recalls_of
+-- How often passages of some blocks or archival entries were recalled; the sources are a JSON list of ids.
+SELECT e.source, sum(r.times)
+FROM json_each(:sources) AS wanted
+JOIN search_entries AS e ON e.source = wanted.value
+JOIN recalls AS r ON r.entry = e.id
+GROUP BY e.source;
 
 -- name: alike_passages
 -- Passages of blocks and archival entries that have all of the words.
@@ -330,11 +348,12 @@ WHERE e.source = hit.source AND e.owner = hit.owner
     AND e.source <> :excluded;
 
 -- name: read_found
--- The text of the passages that will be shown, with the label of the block they are from.
-SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, '')
+-- The text of the passages that will be shown, with the label of their block and how often they were recalled.
+SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, ''), coalesce(r.times, 0)
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value
-LEFT JOIN blocks AS b ON b.id = e.source;
+LEFT JOIN blocks AS b ON b.id = e.source
+LEFT JOIN recalls AS r ON r.entry = e.id;
 
 -- name: matched_words
 -- The passages with the words that a query matched between marks.

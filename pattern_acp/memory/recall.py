@@ -49,6 +49,8 @@ class Why:
     """What the messages beside it gave."""
     recency: float
     """What its age gave."""
+    times: int = 0
+    """How often it was recalled before."""
 
     @property
     def sentence(self) -> str:
@@ -60,6 +62,8 @@ class Why:
             parts.append("beside a match")
         if self.recency >= _TOLD_RECENCY:
             parts.append("recent")
+        if self.times:
+            parts.append(f"recalled {'once' if self.times == 1 else f'{self.times:,} times'} before")
         return "; ".join(parts)
 
 
@@ -83,6 +87,8 @@ class Found:
     at_ms: int
     score: float
     why: Why
+    entry: int
+    """Id of its index entry."""
 
 
 def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int) -> None:
@@ -227,7 +233,8 @@ def _found(row: Row, ranked: Ranked, words: tuple[str, ...], terms: tuple[str, .
         text=excerpt(columns.text(row[4]), terms),
         at_ms=columns.integer(row[5]),
         score=ranked.score,
-        why=Why(words, ranked.text, ranked.meaning, ranked.spread, ranked.recency),
+        why=Why(words, ranked.text, ranked.meaning, ranked.spread, ranked.recency, columns.integer(row[7])),
+        entry=ranked.entry,
     )
 
 

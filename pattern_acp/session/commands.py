@@ -124,6 +124,7 @@ async def run_recall(session: "Session", argument: str) -> str:
     if not argument:
         raise InvalidRequestError("Say what to look for: /recall QUERY.")
     hits = await session.memory.search(argument, RECALL_LIMIT)
+    session.memory.recalled([hit.entry for hit in hits])
     if not hits:
         return f"Nothing in memory or past sessions matches “{argument}”."
     return "\n".join(_hit_line(hit) for hit in hits)

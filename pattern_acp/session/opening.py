@@ -207,7 +207,9 @@ def _session(
             for writer in (PERSONA, PERSON)
         )
     )
-    projections = SessionProjections(state.session_id, state.project_key, shared.clock, persona=shared.persona.name)
+    projections = SessionProjections(
+        state.session_id, state.project_key, shared.clock, persona=shared.persona.name, memory=memory.persona
+    )
     sink = JournalSink(
         shared.database,
         state.session_id,

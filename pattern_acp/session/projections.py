@@ -22,6 +22,7 @@ from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.session.catching_up import CATCH_UP_CALL
+from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.sink import Fact
 
@@ -29,8 +30,20 @@ from pattern_acp.turn.sink import Fact
 class SessionProjections:
     """Keeps the session row, the search index and the grants in step with the journal."""
 
-    def __init__(self, session_id: SessionId, search_owner: str, clock: Clock, *, persona: str = "") -> None:
-        """`search_owner` is the project's key; without a `persona`, nobody is told later what went on."""
+    def __init__(
+        self,
+        session_id: SessionId,
+        search_owner: str,
+        clock: Clock,
+        *,
+        persona: str = "",
+        memory: ConstellationMemory | None = None,
+    ) -> None:
+        """`search_owner` is the project's key; without a `persona`, nobody is told later what went on.
+
+        What `memory` recalled in a turn is counted when the turn ends.
+        """
+        self._memory = memory
         self._session_id = session_id
         self._persona = persona
         self._search_owner = search_owner
@@ -62,6 +75,8 @@ class SessionProjections:
                 self._move_cursor(tx, event, now, seq)
 
     def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        if isinstance(event, TurnEnded) and self._memory is not None:
+            self._memory.store_recalls(tx, at_ms=now, seq=seq)
         if not self._persona:
             return
         if isinstance(event, TurnEnded):

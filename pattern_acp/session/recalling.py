@@ -51,6 +51,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> s
     recalled = await _find(session, message.text[:QUERY_CHARACTERS], tokens)
     if not recalled:
         return ""
+    session.memory.recalled([one.entry for one in recalled])
     text = recall_budget.for_model(recalled)
     query = " ".join(message.text.split())[:SHOWN_QUERY]
     await show_search(
@@ -82,7 +83,7 @@ async def _find(session: "Session", query: str, tokens: int) -> tuple[Recallable
             shown = {f"memory block {block.label}" for block in await session.memory.blocks() if block.in_context}
             hits = await session.memory.search(query, CANDIDATES)
             found = [
-                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place)
+                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place, hit.entry)
                 for hit in hits
                 if hit.source not in shown
             ]

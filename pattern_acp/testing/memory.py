@@ -50,6 +50,7 @@ class FakeMemory:
         """`limit` replaces every block's limit."""
         self.commits: list[CommittedEdit] = []
         self.touched: list[str] = []
+        self.recalls: list[int] = []
         self._clock = clock
         self._blocks = {
             spec.key.label: MemoryBlockView(
@@ -70,6 +71,10 @@ class FakeMemory:
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""
         self.touched.append(label)
+
+    def recalled(self, entries: Sequence[int]) -> None:
+        """See `MemoryAccess.recalled`."""
+        self.recalls += entries
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`."""

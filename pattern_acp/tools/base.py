@@ -230,6 +230,8 @@ class MemoryHit:
     """How alike it is to the query in meaning, up to 1; None where that is not known."""
     place: str = ""
     """Where it is from in words for the person, without ids; empty where `source` has none."""
+    entry: int = 0
+    """What `MemoryAccess.recalled` counts it by; 0 where nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,10 @@ class MemoryAccess(Protocol):
 
     def touch(self, label: str) -> None:
         """Note that the session looked at a block, which is in context from now on."""
+        ...
+
+    def recalled(self, entries: Sequence[int]) -> None:
+        """Note that these things were shown to the model or the person; they are counted when the turn ends."""
         ...
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:

@@ -4,6 +4,7 @@ Owns: when a session's memory is read and written, and which blocks it touched. 
 decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.recalls import count_recalls
 from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks
 from pattern_acp.memory.templates.loading import Template, load_templates
 from pattern_acp.tools.base import (
@@ -68,6 +70,7 @@ class ConstellationMemory:
         self._writer = writer
         self._touched: set[str] = set()
         """Labels that this session read."""
+        self._recalled: Counter[int] = Counter()
         self._seen: dict[str, str] = {}
         """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
         isolated = self._rules.isolation is not Isolation.NONE
@@ -95,6 +98,15 @@ class ConstellationMemory:
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""
         self._touched.add(label)
+
+    def recalled(self, entries: Sequence[int]) -> None:
+        """See `MemoryAccess.recalled`."""
+        self._recalled.update(entry for entry in entries if entry)
+
+    def store_recalls(self, tx: Transaction, *, at_ms: int, seq: int) -> None:
+        """Count what was recalled since the last time, with the event that ends the turn."""
+        counted, self._recalled = self._recalled, Counter()
+        count_recalls(tx, counted, at_ms=at_ms, seq=seq)
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`.

@@ -111,6 +111,7 @@ def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> 
         why.words,
         why.meaning if knows_meaning else None,
         place,
+        found.entry,
     )
 
 

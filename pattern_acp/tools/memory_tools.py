@@ -172,6 +172,7 @@ async def _search(
     asked: MemorySearchArguments, narrowing: MemoryNarrowing, context: ToolContext, _progress: Progress
 ) -> ToolOutcome:
     hits = await context.memory.search(asked.query, asked.limit, narrowing)
+    context.memory.recalled([hit.entry for hit in hits])
     text = "\n\n".join(_hit_text(hit) for hit in hits) or "Nothing was found; try other words."
     summary = f"{plural(len(hits), 'hit')}."
     return ToolOutcome(

@@ -105,7 +105,8 @@ async def test_a_full_block_names_its_oldest_passages(constellation: Constellati
 
     error = await constellation.database.write(work)
     assert "24 of at most 24" in error.sentence
-    assert "The oldest are: “first fact”; “second fact”." in error.sentence
+    told = "The oldest and least recalled are: “first fact” (1970-01-01, never recalled); “second fact” (1970-01-01, "
+    assert told in error.sentence
 
 
 @pytest.mark.parametrize(("passage", "bare"), [("- a  b.", "a b"), ("2) x", "x"), ("x - y", "x - y")])

@@ -141,7 +141,7 @@ async def test_the_agent_makes_a_shared_block_and_writes_it_as_its_attachment_al
             says("Done."),
         ]
     )
-    async with running_agent(model, permission="allow_once") as agent:
+    async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Make rules.")
         assert "attached to this project with read_write" in str(model.requests[1].messages[-1])

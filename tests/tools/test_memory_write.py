@@ -300,7 +300,8 @@ async def test_text_of_the_program_is_refused(memory: ConstellationMemory):
 
 async def test_a_full_block_names_its_oldest_lines(memory: ConstellationMemory):
     await memory.commit(MemoryEdit("project", "append", "the oldest fact"), CALL_ID)
-    with pytest.raises(LimitExceededError, match="The oldest are: “the oldest fact”"):
+    hint = r"The oldest and least recalled are: “the oldest fact” \(\d{4}-\d\d-\d\d, never recalled\)"
+    with pytest.raises(LimitExceededError, match=hint):
         await memory.commit(MemoryEdit("project", "append", "x" * 8_000), CALL_ID)
 
 
