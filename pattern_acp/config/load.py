@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from pattern_acp.config.checks import read_checks
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
@@ -73,6 +74,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     providers, provider_problems, provider_values = read_providers(environ, user)
     servers, server_problems, server_values = read_mcp_servers(user)
     hooks = read_hooks(user.table.get("hooks", []), user.path)
+    checks, check_problems, check_values = read_checks(user)
     offer, offer_problems = read_offer(project, project_dir) if project_dir is not None else (NOTHING, ())
     resolution = _Resolution(flags, environ, project, user, providers)
     found = {key.name: _resolve(resolution, key) for key in KEYS}
@@ -83,6 +85,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *provider_problems,
         *server_problems,
         *(user.problem(key, sentence) for key, sentence in hooks.problems),
+        *check_problems,
         *project_problems,
         *_unknown_keys(project),
         *_refused_tables(project),
@@ -94,8 +97,9 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *(EffectiveValue(name, str(value), source) for name, (value, source) in found.items()),
         *provider_values,
         *server_values,
+        *check_values,
     )
-    built = replace(_build(found, providers, servers), hooks=tuple(hooks.hooks))
+    built = replace(_build(found, providers, servers), hooks=tuple(hooks.hooks), checks=checks)
     return Loaded(built, paths, problems, values, offer)
 
 
@@ -214,11 +218,12 @@ def _using(below: _Found) -> str:
 def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
     tables = sorted({key.name.partition(".")[0] for key in KEYS if "." in key.name})
     for name, raw in file.table.items():
-        if name in {"providers", "mcp_servers", "hooks"} or name in {key.name for key in KEYS}:
+        if name in {"providers", "mcp_servers", "hooks", "checks"} or name in {key.name for key in KEYS}:
             continue
         if name not in tables:
-            allowed = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
-            yield _unknown(file, name, (*allowed, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]"))
+            own = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
+            allowed = (*own, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]", "[checks.NAME]")
+            yield _unknown(file, name, allowed)
         elif not is_table(raw):
             yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")
         else:

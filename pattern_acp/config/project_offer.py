@@ -1,4 +1,4 @@
-"""What a project's files offer to run: MCP servers and hooks. Nothing of it counts before the person trusts the folder.
+"""What a project's files offer to run: MCP servers, hooks, checks. Nothing of it counts before the folder is trusted.
 
 Owns: reading them from `.pattern/config.toml` and `.claude/settings.json`, and stating each as a part that can be shown
 and compared. Must not know: who trusts what. A new table that can run something is added here: its parsed form to
@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 
+from pattern_acp.config.checks import read_checks
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import show_url
-from pattern_acp.config.settings import HookSettings, McpServerSettings
+from pattern_acp.config.settings import CheckSettings, HookSettings, McpServerSettings
 from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -32,6 +33,7 @@ class ProjectOffer:
 
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     hooks: tuple[HookSettings, ...] = ()
+    checks: tuple[CheckSettings, ...] = ()
     parts: tuple[ProjectPart, ...] = ()
 
 
@@ -43,8 +45,9 @@ def read_offer(project: TomlFile, folder: str) -> tuple[ProjectOffer, tuple[Prob
     """What the project in `folder` offers; `project` is its `.pattern/config.toml`. What cannot be used is reported."""
     servers, problems, _ = read_mcp_servers(project)
     hooks, hook_problems = _hooks(project, folder)
-    parts = (*_server_parts(servers, folder), *_hook_parts(hooks, folder))
-    return ProjectOffer(servers, hooks, parts), (*problems, *hook_problems)
+    checks, check_problems, _ = read_checks(project)
+    parts = (*_server_parts(servers, folder), *_hook_parts(hooks, folder), *_check_parts(checks, folder))
+    return ProjectOffer(servers, hooks, checks, parts), (*problems, *hook_problems, *check_problems)
 
 
 def _hooks(project: TomlFile, folder: str) -> tuple[tuple[HookSettings, ...], tuple[Problem, ...]]:
@@ -93,6 +96,14 @@ def _hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[Projec
         whole = [hook.event, hook.matcher, hook.command, hook.timeout_seconds, _scripts(hook.command, folder)]
         shown = name if number == 1 else f"{name} {number}"
         yield ProjectPart(PartKind.HOOK, shown, hook.command, sha256_hex(canonical_json(whole)))
+
+
+def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[ProjectPart]:
+    for check in checks:
+        text = f"{check.command}\nafter a change of {', '.join(check.files) or 'any file'}"
+        whole = [check.name, check.command, list(check.files), check.kind, check.feed, check.timeout_seconds]
+        digest = sha256_hex(canonical_json([*whole, _scripts(check.command, folder)]))
+        yield ProjectPart(PartKind.CHECK, check.name, text, digest)
 
 
 def _scripts(command: str, folder: str) -> list[list[str]]:

@@ -110,6 +110,23 @@ class McpServerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """One command that runs after edits, from `[checks.NAME]` of the person's file or a project's."""
+
+    name: str
+    command: str
+    """A line for the platform's shell; `{files}` in it stands for the changed files."""
+    files: tuple[str, ...] = ()
+    """Patterns of the files after whose change it runs; none for all files."""
+    kind: Literal["formatter", "linter", "test"] = "linter"
+    feed: Literal["on_failure", "always"] = "on_failure"
+    """When the model reads what it printed."""
+    timeout_seconds: int = 60
+    source: str = ""
+    """The file it is from, for sentences."""
+
+
+@dataclass(frozen=True, slots=True)
 class HookSettings:
     """One command that runs at an event, from `[[hooks]]` or a project's file."""
 
@@ -153,5 +170,7 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
+    checks: tuple[CheckSettings, ...] = ()
+    """The person's own checks; those of a project are an offer until they are trusted (config/project_offer.py)."""
     hooks: tuple[HookSettings, ...] = ()
     """The person's own hooks; those of a project are an offer until they are trusted (config/project_offer.py)."""

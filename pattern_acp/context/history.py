@@ -1,6 +1,7 @@
 """From the journal to the message list that a provider accepts."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.domain.ids import MessageId, ToolCallId
@@ -12,6 +13,7 @@ from pattern_acp.journal.events import (
     MemoryShown,
     MessageRecorded,
     ToolCallFinished,
+    ToolResultExtended,
     TurnStarted,
 )
 
@@ -37,6 +39,8 @@ def history_of(events: Iterable[Event]) -> list[Message]:
             case ToolCallFinished():
                 failed = event.status is ToolCallStatus.FAILED
                 results[event.call_id] = ToolResultPart(event.call_id, event.result_text, failed, event.images)
+            case ToolResultExtended(call_id=call_id, text=text) if call_id in results:
+                results[call_id] = replace(results[call_id], text=f"{results[call_id].text}{text}")
             case _:
                 pass
     return paired(messages, results)

@@ -57,6 +57,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.PermissionAsked: ("permission_asked", 1),
     events.PermissionAnswered: ("permission_answered", 1),
     events.ToolCallFinished: ("tool_call_finished", 1),
+    events.ToolResultExtended: ("tool_result_extended", 1),
     events.PlanUpdated: ("plan_updated", 1),
     events.UsageReported: ("usage_reported", 1),
     events.ErrorReported: ("error_reported", 1),

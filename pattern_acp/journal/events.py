@@ -210,6 +210,15 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolResultExtended:
+    """The model reads `text` behind the result of a call that has ended, such as what checks found after the edit."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanUpdated:
     """The plan was replaced."""
 
@@ -334,6 +343,7 @@ Event: TypeAlias = (
     | PermissionAsked
     | PermissionAnswered
     | ToolCallFinished
+    | ToolResultExtended
     | PlanUpdated
     | UsageReported
     | ErrorReported

@@ -15,6 +15,7 @@ def item_of(event: Event) -> str:
     match event:
         case (
             events.ToolCallFinished()
+            | events.ToolResultExtended()
             | events.PermissionDecided()
             | events.PermissionAsked()
             | events.PermissionAnswered()

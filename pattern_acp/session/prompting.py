@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pattern_acp.config.settings import CheckSettings
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import history_of
 from pattern_acp.context.long_texts import long_text
@@ -33,6 +34,7 @@ from pattern_acp.session.recalling import recall_for
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
+from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
@@ -112,7 +114,9 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *session.mcp.toolbox.callable())
-    runner = ToolRunner(tools, tool_context(session, turn_id), gate, session.sink, clock=shared.clock)
+    context = tool_context(session, turn_id)
+    checks = ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
+    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks)
 
     recalled = await _before_turn(session, turn_id)
 
@@ -138,6 +142,13 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     finally:
         session.state.cost = loop.cost
         session.state.notices.extend(session.workbench.take_warnings())
+
+
+def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
+    """The person's checks, and those of a project they trust; of two by one name the person's."""
+    own = session.state.settings.checks
+    names = {check.name for check in own}
+    return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
 
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:

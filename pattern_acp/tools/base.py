@@ -52,6 +52,8 @@ class ToolOutcome:
     raw_output: JsonObject = field(default_factory=dict[str, str])
     origin: Origin = Origin.WORKSPACE
     plan: Plan | None = None
+    changed: tuple[str, ...] = ()
+    """Absolute paths of files that the call wrote, as the editor knows them."""
 
 
 class Progress(Protocol):

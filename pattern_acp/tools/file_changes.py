@@ -273,7 +273,10 @@ async def _outcome(changes: Sequence[FileChange], written: dict[int, TextFile], 
         if change.knows_text:
             context.read_fingerprints[change.targets[-1].resolved] = file.fingerprint
     return ToolOutcome(
-        "\n".join(sentences), content=tuple(diffs), locations=tuple(change.location for change in changes)
+        "\n".join(sentences),
+        content=tuple(diffs),
+        locations=tuple(change.location for change in changes),
+        changed=tuple(changes[at].location.path for at in sorted(written)),
     )
 
 

@@ -133,7 +133,8 @@ class RunCommand:
         finally:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
-        return _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
+        outcome = _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
+        return replace(outcome, raw_output={"exit_code": None if run.timed_out else status.exit_code})
 
 
 async def start_job(

@@ -58,6 +58,11 @@ class Gate:
             accesses, mode=self._state.mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved
         )
 
+    def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
+        """What policy says of what the person has set up themselves: a refusal holds, everything else is allowed."""
+        decision = self.decide(accesses)
+        return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
+
     async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *facts: Fact) -> None:
         """Record `facts` and the decision in one transaction."""
         decided = PermissionDecided(turn_id, call_id, decision.verdict.value, decision.rule, decision.reason)

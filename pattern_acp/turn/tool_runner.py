@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
@@ -26,7 +27,7 @@ from pattern_acp.domain.tool_calls import (
     ToolContent,
     ToolKind,
 )
-from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
@@ -77,6 +78,14 @@ class CallProgress:
         await self._sink.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
 
 
+class AfterEdits(Protocol):
+    """What follows a batch of calls that wrote files; `turn/checks.py` has the checks that are configured."""
+
+    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
+        """Text for the model behind the last edit's result, empty for none; `changed` are absolute paths."""
+        ...
+
+
 class ToolRunner:
     """Runs calls of one turn."""
 
@@ -88,6 +97,7 @@ class ToolRunner:
         sink: TurnSink,
         *,
         clock: Clock,
+        after_edits: AfterEdits | None = None,
     ) -> None:
         self.repeats = RepeatGuard()
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -95,6 +105,9 @@ class ToolRunner:
         self._gate = gate
         self._sink = sink
         self._clock = clock
+        self._after_edits = after_edits
+        self._changed: list[str] = []
+        self._last_edit = ToolCallId("")
 
     @property
     def waited_for_person(self) -> float:
@@ -113,8 +126,23 @@ class ToolRunner:
             batch = self._next_batch(calls, index)
             await self._run_batch(turn_id, calls, batch, results)
             index = batch[-1] + 1
+        await self._follow_edits(turn_id, results)
         self.repeats.end_message()
         return [results[position] for position in range(len(calls))]
+
+    async def _follow_edits(self, turn_id: TurnId, results: dict[int, ToolResultPart]) -> None:
+        changed, self._changed = self._changed, []
+        if not changed or self._after_edits is None:
+            return
+        text = await self._after_edits.after_edits(turn_id, changed)
+        if not text:
+            return
+        added = f"\n{text}"
+        # Recorded before it is told, as the result itself was.
+        await self._sink.record(Fact(ToolResultExtended(turn_id, self._last_edit, added), Actor.TOOL, Origin.COMMAND))
+        for position, result in results.items():
+            if result.call_id == self._last_edit:
+                results[position] = replace(result, text=f"{result.text}{added}")
 
     def _next_batch(self, calls: Sequence[ToolCallPart], start: int) -> list[int]:
         batch = [start]
@@ -234,6 +262,9 @@ class ToolRunner:
         if outcome.plan is not None:
             facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
         await self._sink.record(*facts)
+        if outcome.changed:
+            self._changed += outcome.changed
+            self._last_edit = view.call_id
         return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
     async def _fail_unprepared(

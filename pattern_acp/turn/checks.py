@@ -1,0 +1,207 @@
+"""The checks that run after edits: formatters, linters and tests that the person, or a project they trust, set up.
+
+Owns: which checks a batch of edits calls for, that they run once a batch and in which order, and what the model reads
+of them. Must not know: where checks are configured, or how a command runs.
+
+A check needs no answer of the person: they wrote it down, or trusted the folder that brings it. A refusal that they
+gave in the session holds all the same. Each is recorded and shown as a tool call of its own, which the model did not
+make.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.config.settings import CheckSettings
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
+from pattern_acp.policy.decision import Verdict
+from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
+from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.text_limits import cut_middle, one_line, short_diff
+from pattern_acp.turn.events import ToolCallRunning
+from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
+from pattern_acp.workspace.files import fingerprint
+from pattern_acp.workspace.flavour import PLATFORM, Flavour
+from pattern_acp.workspace.globs import compile_glob
+from pattern_acp.workspace.paths import display_path, resolve_path
+
+CHECK_CALL = "check"
+"""Name of the calls that show checks."""
+
+TOLD_CHARACTERS = 8_000
+"""Most characters of one check's output that the model reads; the first errors are what it can mend."""
+
+_ORDER = ("formatter", "linter", "test")
+"""Formatters go first, so that the others judge what they leave."""
+
+NEEDS_NO_QUESTION = "It is one of the checks that you set up, or trusted with this folder."
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    check: CheckSettings
+    files: tuple[str, ...]
+    """Those that the check is for, from the session's folder."""
+    line: str
+
+
+class ConfiguredChecks:
+    """The checks of one turn."""
+
+    def __init__(
+        self,
+        checks: Sequence[CheckSettings],
+        context: ToolContext,
+        gate: Gate,
+        sink: TurnSink,
+        *,
+        clock: Clock,
+        ids: IdFactory,
+    ) -> None:
+        self._checks = sorted(checks, key=lambda check: _ORDER.index(check.kind))
+        self._context = context
+        self._gate = gate
+        self._sink = sink
+        self._clock = clock
+        self._ids = ids
+        self._tool = RunCommand()
+
+    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
+        """Run every check that is for one of the `changed` files (absolute paths); what the model should read of them.
+
+        Raises:
+            DatabaseError: a check could not be recorded; the turn must stop.
+        """
+        told: list[str] = []
+        for run in runs_for(self._checks, changed, self._context.cwd):
+            before = await self._texts(changed) if run.check.kind == "formatter" else {}
+            told.append(await self._run(turn_id, run))
+            told += await self._reformatted(run.check, before)
+        return "\n".join(text for text in told if text)
+
+    async def _run(self, turn_id: TurnId, run: _Run) -> str:
+        call_id = ToolCallId(self._ids.new("call"))
+        arguments = {"command": run.line, "timeout_seconds": run.check.timeout_seconds}
+        title = one_line(f"Check {run.check.name}: {run.line}")
+        view = ToolCallView(call_id, CHECK_CALL, title, ToolKind.EXECUTE, {"check": run.check.name, **arguments})
+        try:
+            prepared = await self._tool.prepare(arguments, call_id, self._context)
+        except PatternError as error:
+            # A line that no shell takes: it never was a call.
+            return f"The check {run.check.name} did not run: {error.sentence}"
+        started = self._clock.monotonic()
+        progress = CallProgress(call_id, self._sink)
+        decision = self._gate.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
+        await self._gate.announce(turn_id, decision, call_id, Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM))
+        try:
+            if decision.verdict is Verdict.DENY:
+                outcome = ToolOutcome(f"It did not run: {decision.reason}", is_error=True)
+            else:
+                await self._sink.show(ToolCallRunning(call_id))
+                outcome = await _effect(prepared, progress)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                cancelled = ToolOutcome(CANCELLED_SENTENCE, is_error=True, content=progress.content)
+                await self._finish(turn_id, call_id, cancelled, started, interrupted=True)
+            raise
+        await self._finish(turn_id, call_id, outcome, started)
+        return _told(run, outcome)
+
+    async def _finish(
+        self, turn_id: TurnId, call_id: ToolCallId, outcome: ToolOutcome, started: float, *, interrupted: bool = False
+    ) -> None:
+        finished = ToolCallFinished(
+            turn_id,
+            call_id,
+            ToolCallStatus.COMPLETED if _passed(outcome) else ToolCallStatus.FAILED,
+            outcome.text,
+            shown_content(outcome) or (TextContent(outcome.text),),
+            full_output=outcome.full_output,
+            duration_ms=round((self._clock.monotonic() - started) * 1000),
+            interrupted=interrupted,
+        )
+        await self._sink.record(Fact(finished, Actor.TOOL, outcome.origin))
+
+    async def _texts(self, paths: Iterable[str]) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for path in paths:
+            try:
+                texts[path] = (await self._context.files.read_text_file(path)).text
+            except PatternError:
+                continue
+        return texts
+
+    async def _reformatted(self, check: CheckSettings, before: Mapping[str, str]) -> list[str]:
+        """What a formatter made of the edited files: from here on, the model knows them so."""
+        told: list[str] = []
+        after = await self._texts(before)
+        for path, text in before.items():
+            if after.get(path, text) == text:
+                continue
+            diff = await anyio.to_thread.run_sync(short_diff, text, after[path])
+            told.append(f"The formatter {check.name} changed {display_path(path, self._context.cwd)} further:\n{diff}")
+            await self._note_known(path, text, after[path])
+        return told
+
+    async def _note_known(self, path: str, before: str, after: str) -> None:
+        resolved = await anyio.to_thread.run_sync(resolve_path, path)
+        known = self._context.read_fingerprints
+        if known.get(resolved) == fingerprint(before):
+            known[resolved] = fingerprint(after)
+
+
+def runs_for(
+    checks: Sequence[CheckSettings], changed: Sequence[str], cwd: str, *, flavour: Flavour = PLATFORM
+) -> list[_Run]:
+    """The checks that are for one of the changed files, with their lines; a pattern that is none matches nothing."""
+    names = list(dict.fromkeys(display_path(path, cwd, flavour=flavour) for path in changed))
+    runs: list[_Run] = []
+    for check in checks:
+        files = tuple(name for name in names if _is_for(check, name.replace("\\", "/"), cwd))
+        if files:
+            runs.append(_Run(check, files, check.command.replace("{files}", _quoted(files, flavour))))
+    return runs
+
+
+def _is_for(check: CheckSettings, name: str, cwd: str) -> bool:
+    try:
+        return not check.files or any(compile_glob(pattern, cwd).matches(name) for pattern in check.files)
+    except PatternError:
+        return False
+
+
+def _quoted(files: Sequence[str], flavour: Flavour) -> str:
+    # A name that begins with a hyphen would be read as an option.
+    names = [f"./{name}" if name.startswith("-") else name for name in files]
+    # No name has a double quote on Windows, whose shell would take other signs for its own outside of them.
+    return " ".join(f'"{name}"' for name in names) if flavour.windows else shlex.join(names)
+
+
+async def _effect(prepared: PreparedCall, progress: CallProgress) -> ToolOutcome:
+    try:
+        return await prepared.run(progress)
+    except DatabaseError:
+        raise
+    except PatternError as error:
+        return ToolOutcome(error.sentence, is_error=True, content=progress.content)
+
+
+def _passed(outcome: ToolOutcome) -> bool:
+    return not outcome.is_error and outcome.raw_output.get("exit_code") == 0
+
+
+def _told(run: _Run, outcome: ToolOutcome) -> str:
+    if _passed(outcome) and run.check.feed == "on_failure":
+        return ""
+    word = "passed" if _passed(outcome) else "failed"
+    return f"The check {run.check.name} (`{run.line}`) {word}. {cut_middle(outcome.text, TOLD_CHARACTERS).text}"
