@@ -4,6 +4,7 @@ Owns: what is known of a file, a symbol, an import and a reference, how fresh an
 the workspace is listed. Must not know: how they are found or stored.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -15,12 +16,13 @@ SymbolKind: TypeAlias = Literal[
 ]
 """`type` is a type alias, struct, union or trait-less type; a struct with methods of its own language is a `class`."""
 
-ReferenceKind: TypeAlias = Literal["call", "inherit", "type"]
-"""`call`: called or instantiated; `inherit`: named as a base or an implemented interface; `type`: named as a type."""
+ReferenceKind: TypeAlias = Literal["call", "inherit", "type", "use"]
+"""`call`: called or instantiated; `inherit`: named as a base or an implemented interface; `type`: named as a type;
+`use`: named in any other way, of names that the file imports or defines at its top level only."""
 
-FileStatus: TypeAlias = Literal["parsed", "listed", "no_grammar", "skipped", "unparsable"]
-"""`listed`: no source file, known by name only; `no_grammar`: its grammar is not installed; `skipped`: too large,
-binary or generated; `unparsable`: the grammar failed on it."""
+FileStatus: TypeAlias = Literal["parsed", "pending", "listed", "no_grammar", "skipped", "unparsable"]
+"""`pending`: not read yet; `listed`: no source file, known by name only; `no_grammar`: its grammar is not installed;
+`skipped`: too large, binary or generated; `unparsable`: the grammar failed on it."""
 
 Freshness: TypeAlias = Literal["fresh", "stale", "partial", "missing"]
 """`fresh`: the index says what is on disk; `stale`: it was complete once and some files differ from it; `partial`:
@@ -35,6 +37,11 @@ class Stamp:
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    """The stamp of a file; identities of more than 63 bits, as Windows has them, are cut to what the index can hold."""
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ CREATE TABLE imports (
   module TEXT NOT NULL,
   tail TEXT NOT NULL,  -- the last part of module without an ending, lower case
   name TEXT NOT NULL,
+  folded TEXT NOT NULL,  -- name in lower case
   local TEXT NOT NULL,
   line INTEGER NOT NULL,
   resolved_path TEXT
@@ -62,6 +63,7 @@ CREATE TABLE imports (
 CREATE INDEX imports_file ON imports (file_id);
 CREATE INDEX imports_tail ON imports (tail);
 CREATE INDEX imports_name ON imports (name);
+CREATE INDEX imports_folded ON imports (folded);
 CREATE INDEX imports_resolved ON imports (resolved_path);
 
 CREATE TABLE refs (

@@ -40,6 +40,10 @@ class RawConnection(Protocol):
         """Run every statement of the text, up to the first row."""
         ...
 
+    def executemany(self, statements: str, sequenceofbindings: Sequence[Params]) -> RawCursor:
+        """Run the statements once for each of the values."""
+        ...
+
     def pragma(self, name: str, value: SqlValue = None) -> SqlValue:
         """Read or set a pragma; the first value of its first row."""
         ...

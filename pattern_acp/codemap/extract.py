@@ -1,0 +1,303 @@
+"""What one source file defines, imports and uses.
+
+Owns: running a language's query over a file and putting the matches in order: nesting, qualified names, signatures, the
+symbol around each use. Must not know: other files or the index. What depends on a language beyond its query is in
+`statements.py` (imports) and `exporting.py` (what other files can use).
+
+The names of captures in `queries/*.scm`: `@def.KIND` with `@name`, and `@body` where a signature ends; `@owner` is the
+type that a method outside of it belongs to; `@scope` lends its name without being a symbol; `@import` is a statement;
+`@call`, `@inherit` and `@type` are uses, `@receiver` what stands before them; `@exported` is a name that is listed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from typing import TYPE_CHECKING, cast
+
+from pattern_acp.codemap.exporting import is_exported
+from pattern_acp.codemap.grammars import load_grammar
+from pattern_acp.codemap.model import ReferenceKind, SymbolKind
+from pattern_acp.codemap.statements import ImportedName, read_import
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+SIGNATURE_CHARACTERS = 200
+_RECEIVER_CHARACTERS = 80
+_NAME_CHARACTERS = 200
+_MOST_SYMBOLS = 20_000
+"""Symbols of one file after which the rest is left out: it is a table of data, whatever its ending."""
+
+_ASCII = bytes(byte if byte < 0x80 and (byte >= 0x20 or byte in b"\t\n\r\f") else ord("x") for byte in range(256))
+"""A letter for each byte that is not plain text, so that everything keeps its place. Some grammars ask the C library
+for the class of characters that it has none for, and tree-sitter-bash 0.25 ends the process at that (ADR 0004)."""
+
+_TYPES = frozenset({"class", "interface", "enum", "type"})
+_FUNCTIONS = frozenset({"function", "method"})
+_UPPER = re.compile(r"_?[A-Z][A-Z0-9_]*")
+
+
+@dataclass(slots=True)
+class FoundSymbol:
+    """A definition; see `model.Symbol`. `parent` is the place of another one in the list, which comes before."""
+
+    name: str
+    qualified_name: str
+    kind: SymbolKind
+    line: int
+    end_line: int
+    column: int
+    signature: str
+    exported: bool
+    parent: int | None
+
+
+@dataclass(slots=True)
+class FoundReference:
+    """A use; see `model.Reference`. `symbol` is the place of the enclosing one in the list of symbols."""
+
+    name: str
+    receiver: str
+    kind: ReferenceKind
+    line: int
+    column: int
+    symbol: int | None
+    count: int = 1
+
+
+@dataclass(slots=True)
+class SourceFacts:
+    """Everything that is kept of a file."""
+
+    symbols: list[FoundSymbol] = field(default_factory=list[FoundSymbol])
+    imports: list[ImportedName] = field(default_factory=list[ImportedName])
+    references: list[FoundReference] = field(default_factory=list[FoundReference])
+
+
+@dataclass(slots=True)
+class _Definition:
+    """A match of a definition or a scope, before the nesting is known."""
+
+    kind: str
+    node: Node
+    name_node: Node
+    body_start: int
+    owner: str
+
+
+@dataclass(slots=True)
+class _Use:
+    kind: ReferenceKind
+    node: Node
+    receiver: Node | None
+
+
+@dataclass(slots=True)
+class _Enclosing:
+    """A definition or scope that the sweep is inside of. `index` is None for a scope without a symbol."""
+
+    end: int
+    names: tuple[str, ...]
+    index: int | None
+    kind: str
+
+
+@dataclass(slots=True)
+class _Matches:
+    """What the query found, in no order."""
+
+    definitions: dict[int, _Definition] = field(default_factory=dict[int, _Definition])
+    """By where the name starts: a more telling kind replaces `variable` and the like."""
+    uses: dict[int, _Use] = field(default_factory=dict[int, _Use])
+    imports: list[Node] = field(default_factory=list["Node"])
+    listed: set[str] = field(default_factory=set[str])
+
+
+def read_source(language: str, source: bytes) -> SourceFacts:
+    """Read a file of a language of `LANGUAGES`. Errors in it are no matter: what can be told is told.
+
+    Raises:
+        GrammarMissingError: its grammar cannot be used.
+    """
+    from tree_sitter import QueryCursor
+
+    grammar = load_grammar(language)
+    root = grammar.parser.parse(source.translate(_ASCII)).root_node
+    matches = _Matches()
+    for _, captures in QueryCursor(grammar.query).matches(root):
+        _sort_match(captures, matches, source)
+    facts = SourceFacts()
+    for node in matches.imports:
+        facts.imports += read_import(language, node, source)
+    _nest(language, source, matches, facts)
+    return facts
+
+
+def _sort_match(captures: dict[str, list[Node]], matches: _Matches, source: bytes) -> None:
+    for capture, nodes in captures.items():
+        if capture in {"call", "inherit", "type"}:
+            receivers = captures.get("receiver")
+            for node in nodes:
+                known = matches.uses.get(node.start_byte)
+                if known is None or (known.kind == "type" and capture != "type"):
+                    use = _Use(cast("ReferenceKind", capture), node, receivers[0] if receivers else None)
+                    matches.uses[node.start_byte] = use
+        elif capture == "import":
+            matches.imports.append(nodes[0])
+        elif capture == "exported":
+            matches.listed.update(_text(node, source) for node in nodes)
+        elif capture == "scope" or capture.startswith("def."):
+            body = captures.get("body")
+            owner = captures.get("owner")
+            for name_node in captures["name"]:
+                found = _Definition(
+                    capture.removeprefix("def."),
+                    nodes[0],
+                    name_node,
+                    body[0].start_byte if body else nodes[0].end_byte,
+                    _text(owner[0], source) if owner else "",
+                )
+                known = matches.definitions.get(name_node.start_byte)
+                if known is None or _telling(found) > _telling(known):
+                    matches.definitions[name_node.start_byte] = found
+
+
+def _telling(definition: _Definition) -> int:
+    """Which of two kinds that one name matched is kept: a function that is assigned is no variable."""
+    if definition.kind in {"variable", "field", "global", "prototype"}:
+        return 0
+    return 1 if definition.kind == "type" else 2
+
+
+def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -> None:
+    """Walk definitions and uses in the order of the file, with the definitions around them on a stack."""
+    events: list[tuple[int, int, _Definition | _Use]] = [
+        (found.node.start_byte, -found.node.end_byte, found) for found in matches.definitions.values()
+    ]
+    names = set(matches.definitions)
+    events += [(start, 0, use) for start, use in matches.uses.items() if start not in names]
+    events.sort(key=lambda event: event[:2])
+    stack: list[_Enclosing] = []
+    known: dict[tuple[str, str, int | None], FoundReference] = {}
+    for start, _, event in events:
+        while stack and stack[-1].end <= start:
+            stack.pop()
+        if isinstance(event, _Use):
+            _add_use(event, _innermost(stack), source, known)
+        elif len(facts.symbols) < _MOST_SYMBOLS:
+            _add_definition(language, event, stack, source, matches.listed, facts)
+    facts.references = list(known.values())
+
+
+def _innermost(stack: list[_Enclosing]) -> int | None:
+    return next((entry.index for entry in reversed(stack) if entry.index is not None), None)
+
+
+def _add_use(
+    use: _Use, symbol: int | None, source: bytes, known: dict[tuple[str, str, int | None], FoundReference]
+) -> None:
+    receiver = "" if use.receiver is None else _one_line(_text(use.receiver, source))
+    path, name = _split_name(_text(use.node, source))
+    key = (name, use.kind, symbol)
+    if key in known:
+        known[key].count += 1
+    elif name:
+        line, column = _position(use.node, source)
+        receiver = (receiver or ".".join(path))[:_RECEIVER_CHARACTERS]
+        known[key] = FoundReference(name[:_NAME_CHARACTERS], receiver, use.kind, line, column, symbol)
+
+
+def _add_definition(
+    language: str,
+    found: _Definition,
+    stack: list[_Enclosing],
+    source: bytes,
+    listed: set[str],
+    facts: SourceFacts,
+) -> None:
+    above = stack[-1] if stack else _Enclosing(len(source), (), None, "")
+    path, name = _split_name(_text(found.name_node, source))
+    if not name:
+        return
+    if found.owner:
+        path = tuple(re.split(r"\W+", found.owner.removeprefix("this.").removesuffix(".prototype")))
+    if found.kind == "scope":
+        index = _symbol_called(name, facts) if language not in {"cpp", "csharp"} else None
+        kind = "module" if language in {"cpp", "csharp"} else "class"
+        stack.append(_Enclosing(found.node.end_byte, (*above.names, *path, name), index, kind))
+        return
+    if above.kind in _FUNCTIONS and found.kind in {"prototype", "global", "field", "variable"}:
+        return
+    kind = _kind_of(found.kind, name, above, path)
+    names = (*above.names, *path, name)
+    parent = _innermost(stack)
+    if parent is None and path:
+        parent = _symbol_called(path[-1], facts)
+    head = source[found.node.start_byte : max(found.body_start, found.name_node.end_byte)]
+    signature = _signature(head.decode("utf-8", "replace"), kind)
+    line, column = _position(found.name_node, source)
+    facts.symbols.append(
+        FoundSymbol(
+            name=name[:_NAME_CHARACTERS],
+            qualified_name=".".join(names)[: 2 * _NAME_CHARACTERS],
+            kind=kind,
+            line=line,
+            end_line=max(line, found.node.end_point.row + (found.node.end_point.column > 0)),
+            column=column,
+            signature=signature,
+            exported=is_exported(
+                language, name, signature, found.node, None if parent is None else facts.symbols[parent], listed
+            )
+            and above.kind not in _FUNCTIONS,
+            parent=parent,
+        )
+    )
+    stack.append(_Enclosing(found.node.end_byte, names, len(facts.symbols) - 1, kind))
+
+
+def _kind_of(kind: str, name: str, above: _Enclosing, path: tuple[str, ...]) -> SymbolKind:
+    if kind in {"function", "prototype"}:
+        return "method" if above.kind in _TYPES or (path and above.kind != "module") else "function"
+    if kind == "field" and above.kind not in _TYPES:
+        kind = "variable"
+    if kind in {"variable", "global"}:
+        return "constant" if _UPPER.fullmatch(name) else "variable"
+    return cast("SymbolKind", kind)
+
+
+def _symbol_called(name: str, facts: SourceFacts) -> int | None:
+    """The one type of the file that is called `name`."""
+    found = [index for index, symbol in enumerate(facts.symbols) if symbol.name == name and symbol.kind in _TYPES]
+    return found[0] if len(found) == 1 else None
+
+
+def _split_name(text: str) -> tuple[tuple[str, ...], str]:
+    r"""`n::A::m` and `N\f` as what stands before the last part, and that part; without quotes and type arguments."""
+    if "::" not in text and "\\" not in text:
+        return (), text.strip("'\"`:").split("<", 1)[0] if not text.startswith("operator") else text
+    *path, name = re.split(r"::|\\", re.sub(r"<.*>", "", text, flags=re.DOTALL))
+    return tuple(part for part in path if part), name.strip()
+
+
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _position(node: Node, source: bytes) -> tuple[int, int]:
+    """Line and column from 1; columns count characters."""
+    row, column = node.start_point
+    before = source[node.start_byte - column : node.start_byte]
+    return row + 1, (column if before.isascii() else len(before.decode("utf-8", "replace"))) + 1
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text
+
+
+def _signature(head: str, kind: str) -> str:
+    if kind in {"variable", "constant", "field", "macro", "type"}:
+        head = head.split("\n", 1)[0]
+    text = " ".join(head.split()).rstrip("{:=;, ").removesuffix(" do").removesuffix(" =>").rstrip()
+    return text if len(text) <= SIGNATURE_CHARACTERS else text[: SIGNATURE_CHARACTERS - 1] + "…"

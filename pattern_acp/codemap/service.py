@@ -1,0 +1,229 @@
+"""The code map of one workspace, as the rest of the program uses it.
+
+Owns: judging its freshness, refreshing it before an answer as far as the time allows, reading at once what the agent
+changed itself, and telling progress. Must not know: what is asked of the index, nor how the workspace is listed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from pattern_acp.codemap.building import BuildLease, Report, read_in_process
+from pattern_acp.codemap.freshness import Difference, compare, known_files, word_for
+from pattern_acp.codemap.grammars import absent_grammars
+from pattern_acp.codemap.languages import language_of
+from pattern_acp.codemap.model import Judgement, ListFiles, Progress
+from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
+from pattern_acp.db.connection import Database
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+_LOGGER = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LEASED_FILES = 200
+"""Files above which a refresh is a build, which one agent does at a time; fewer are read by whoever needs them."""
+
+_GIVE_UP_SECONDS = 1.0
+
+MOST_ROUNDS = 3
+"""How often a refresh looks again for what changed meanwhile before it leaves the rest to the next one."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What one comparison found."""
+
+    difference: Difference
+    judgement: Judgement
+
+
+class CodeMap:
+    """The index of one workspace. `workspaces.CodeMaps.at` gives it."""
+
+    def __init__(self, root: str, database: Database, list_files: ListFiles, clock: Clock, tasks: TaskGroup) -> None:
+        self.root = root
+        self._database = database
+        self._list_files = list_files
+        self._lease = BuildLease(database, f"{id(self):x}-{time.time_ns():x}", clock)
+        self._tasks = tasks
+        self._refreshing: anyio.Event | None = None
+        self._again = False
+        self._changed: set[str] = set()
+        self._reports: list[Report] = []
+        self.progress: Progress | None = None
+        """How far the refresh is that runs now; None when none does."""
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` on one snapshot of the index.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+        return await self._database.read(function)
+
+    async def judge(self) -> Judgement:
+        """How fresh the index is at this moment. Lists the workspace; reads no more than files whose stamps are unsure.
+
+        Raises:
+            DatabaseError: the index cannot be read.
+        """
+        return (await self._look()).judgement
+
+    async def prepare(self, seconds: float, report: Report | None = None) -> Judgement:
+        """Make the index as fresh as `seconds` allow and judge it; what is not done then goes on in the background.
+
+        `report` is told of progress while this waits.
+
+        Raises:
+            DatabaseError: the index cannot be read.
+        """
+        judgement = await self.judge()
+        if judgement.freshness == "fresh":
+            return judgement
+        if report is not None:
+            self._reports.append(report)
+        try:
+            with anyio.move_on_after(seconds) as waiting:
+                await self.start_refresh().wait()
+        finally:
+            if report is not None:
+                self._reports.remove(report)
+        return judgement if waiting.cancelled_caught and seconds <= 0 else await self.judge()
+
+    def note_changed(self, paths: Iterable[str]) -> None:
+        """Read files anew at once, since the agent changed them. Absolute paths, or relative to the root.
+
+        Returns at once; the reading goes on in the background. Paths outside the workspace are no matter.
+        """
+        for path in paths:
+            below = self._below(path)
+            if below:
+                self._changed.add(below)
+        if self._changed:
+            self.start_refresh()
+
+    def start_refresh(self) -> anyio.Event:
+        """Refresh in the background, unless that is under way; the event is set when it has ended, also in failure."""
+        if self._refreshing is None:
+            self._refreshing = anyio.Event()
+            self._tasks.start_soon(self._refresh, self._refreshing)
+        else:
+            self._again = True
+        return self._refreshing
+
+    def _below(self, path: str) -> str:
+        """The path relative to the root with forward slashes; "" when it is outside."""
+        try:
+            full = Path(self.root, path)
+            return full.relative_to(self.root).as_posix() if full.is_relative_to(self.root) else ""
+        except (ValueError, OSError):
+            return ""
+
+    async def _look(self) -> _State:
+        stop = threading.Event()
+        known = await self._database.read(lambda tx: (known_files(tx), _is_complete(tx)))
+
+        def work() -> tuple[Difference, dict[str, str]]:
+            absent = absent_grammars()
+            return compare(self.root, self._list_files(self.root, stop), known[0], absent), absent
+
+        try:
+            difference, absent = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        finally:
+            stop.set()
+        languages = {row.language for row in known[0].values()} | {language_of(path) for path in difference.added}
+        differing = difference.all_paths
+        judgement = Judgement(
+            freshness=word_for(difference, known=len(known[0]), complete=known[1]),
+            listed=difference.listed,
+            indexed=max(0, difference.listed - len(differing) + len(difference.removed)),
+            changed=differing,
+            missing_languages=tuple(
+                f"{name}: {package} is not installed" for name, package in sorted(absent.items()) if name in languages
+            ),
+        )
+        return _State(difference, judgement)
+
+    async def _refresh(self, done: anyio.Event) -> None:
+        try:
+            while True:
+                self._again = False
+                await self._read_noted()
+                await self._read_differences()
+                if not self._again and not self._changed:
+                    break
+        except (PatternError, OSError):
+            _LOGGER.warning("The code map could not be refreshed.", exc_info=True)
+        finally:
+            self.progress = None
+            self._refreshing = None
+            done.set()
+
+    async def _read_noted(self) -> None:
+        """Read what `note_changed` named and the index has, without listing the whole workspace first."""
+        changed, self._changed = sorted(self._changed), set[str]()
+        if not changed:
+            return
+
+        def known(tx: Transaction) -> list[str]:
+            return [
+                path for path in changed if tx.one("SELECT 1 FROM files WHERE path = ? AND status <> 'listed'", (path,))
+            ]
+
+        await read_in_process(self._database, self.root, await self._database.read(known))
+
+    async def _read_differences(self) -> None:
+        for _ in range(MOST_ROUNDS):
+            state = await self._look()
+            if not await self._settle(state.difference):
+                return
+
+    async def _settle(self, difference: Difference) -> bool:
+        """Bring the index up to a difference; whether anything had to be read, so that another look is worth it."""
+        to_read = difference.to_read
+        lease = self._lease if len(to_read) > LEASED_FILES else None
+        if lease is not None:
+            await lease.take()
+            # Another agent may have built it while this one waited.
+            difference = (await self._look()).difference
+            to_read = difference.to_read
+        now = time.time_ns()
+        came_or_went = (*difference.added, *difference.removed)
+
+        def sync(tx: Transaction) -> None:
+            add_listed(tx, difference.added)
+            remove_files(tx, difference.removed)
+            confirm_files(tx, [(path, stamp, now) for path, stamp in difference.confirmed])
+            if not to_read:
+                tx.execute("INSERT INTO meta (name, value) VALUES ('complete', '1') ON CONFLICT DO NOTHING")
+
+        try:
+            if difference.all_paths or difference.confirmed or not await self._database.read(_is_complete):
+                await self._database.write(sync)
+            await read_in_process(
+                self._database, self.root, to_read, repeat=came_or_went, report=self._report, lease=lease
+            )
+        finally:
+            if lease is not None:
+                with anyio.move_on_after(_GIVE_UP_SECONDS, shield=True):
+                    await lease.give_up()
+        return bool(to_read)
+
+    def _report(self, progress: Progress) -> None:
+        self.progress = progress
+        for report in list(self._reports):
+            report(progress)
+
+
+def _is_complete(tx: Transaction) -> bool:
+    return tx.one("SELECT 1 FROM meta WHERE name = 'complete'") is not None
