@@ -82,12 +82,12 @@ def test_a_tool_is_found_by_its_name():
     assert tool_named(tools, "nothing") is None
 
 
-def test_all_tools_together_weigh_at_most_7000_bytes():
+def test_all_tools_together_leave_room_in_a_prompt_of_16_kb():
     specs = [
         {"name": tool.spec.name, "description": tool.spec.description, "input_schema": tool.spec.input_schema}
         for tool in default_tools()
     ]
-    assert len(json.dumps(specs).encode()) <= 7_000
+    assert len(json.dumps(specs).encode()) <= 10_000
 
 
 def test_the_tools_are_the_same_bytes_every_time():
