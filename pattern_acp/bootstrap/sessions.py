@@ -18,6 +18,7 @@ from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.server import Means
@@ -26,7 +27,7 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
 from pattern_acp.workspace.process_groups import end_group
-from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES
+from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             means = local_means(process, settings, Path(scratch))
             shared.background = tasks
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
+            shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
@@ -95,6 +97,12 @@ def server_means(means: LocalMeans) -> Means:
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
     return Means(environment, end_group)
+
+
+def hook_runner(means: LocalMeans) -> HookRunner:
+    """What runs hooks: the platform's shell, with the environment that MCP servers have."""
+    environment = server_means(means).environment
+    return HookRunner(environment, partial(shell_command, environment=environment), end_group)
 
 
 def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:

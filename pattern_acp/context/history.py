@@ -4,14 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pattern_acp.context.memory_notices import state_message
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import (
+    ContextAdded,
     Event,
     HistoryCleared,
     MemoryShown,
     MessageRecorded,
+    PromptRefused,
     ToolCallFinished,
     ToolResultExtended,
     TurnStarted,
@@ -25,13 +27,19 @@ def history_of(events: Iterable[Event]) -> list[Message]:
     """The conversation as the model knows it: prompts, answers, and one result for every call."""
     messages: list[Message] = []
     results: dict[ToolCallId, ToolResultPart] = {}
+    prompts: dict[TurnId, MessageId] = {}
     for event in events:
         match event:
             case TurnStarted(message=message, command=""):
                 messages.append(message)
+                prompts[event.turn_id] = message.message_id
             case MemoryShown():
                 # It is recorded after the prompt of its turn, and stands before it.
                 messages.insert(max(0, len(messages) - 1), state_message(event))
+            case ContextAdded():
+                add_context(messages, event.message)
+            case PromptRefused():
+                messages[:] = [message for message in messages if message.message_id != prompts.get(event.turn_id)]
             case MessageRecorded(message=message, for_model=True) if message.parts:
                 messages.append(message)
             case HistoryCleared():
@@ -44,6 +52,15 @@ def history_of(events: Iterable[Event]) -> list[Message]:
             case _:
                 pass
     return paired(messages, results)
+
+
+def add_context(messages: list[Message], added: Message) -> None:
+    """Put what the model is told beside a prompt right before it, and at the end when it was answered already.
+
+    The same for a conversation that runs and for one that is read back, so that both are the same to the byte.
+    """
+    is_prompt_last = bool(messages) and messages[-1].role is Role.USER
+    messages.insert(len(messages) - 1 if is_prompt_last else len(messages), added)
 
 
 def paired(messages: Sequence[Message], results: dict[ToolCallId, ToolResultPart]) -> list[Message]:

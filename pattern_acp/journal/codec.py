@@ -27,7 +27,7 @@ from pattern_acp.journal.content import (
 )
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event
-from pattern_acp.journal.values import as_flag, as_number, as_text
+from pattern_acp.journal.values import as_flag, as_list, as_number, as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.InstructionsCompiled: ("instructions_compiled", 1),
     events.TurnStarted: ("turn_started", 1),
     events.MemoryShown: ("memory_shown", 1),
+    events.ContextAdded: ("context_added", 1),
+    events.PromptRefused: ("prompt_refused", 1),
     events.ModelRequested: ("model_requested", 1),
     events.MessagePartial: ("message_partial", 1),
     events.MessageRecorded: ("message_recorded", 1),
@@ -119,6 +121,9 @@ def _encode_payload(event: Event) -> JsonObject:
                 "complete": event.complete,
                 "for_model": event.for_model,
             }
+        case events.ContextAdded():
+            message = encode_message(event.message)
+            return {"turn_id": event.turn_id, "message": message, "sources": list(event.sources)}
         case events.ToolCallStarted():
             return {"turn_id": event.turn_id, "call": encode_call(event.call)}
         case events.ToolCallFinished():
@@ -133,6 +138,14 @@ def _read_turn_started(stored: JsonObject) -> Event:
         turn_id=TurnId(as_text(stored["turn_id"])),
         message=decode_message(stored["message"]),
         command=as_text(stored.get("command", "")),
+    )
+
+
+def _read_context_added(stored: JsonObject) -> Event:
+    return events.ContextAdded(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        message=decode_message(stored["message"]),
+        sources=tuple(as_text(source) for source in as_list(stored.get("sources", []))),
     )
 
 
@@ -166,6 +179,7 @@ def _read_call_finished(stored: JsonObject) -> Event:
 
 _READERS: dict[type[Event], Callable[[JsonObject], Event]] = {
     events.TurnStarted: _read_turn_started,
+    events.ContextAdded: _read_context_added,
     events.MessageRecorded: _read_message_recorded,
     events.ToolCallStarted: _read_call_started,
     events.ToolCallFinished: _read_call_finished,

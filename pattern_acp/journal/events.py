@@ -118,6 +118,27 @@ class MemoryShown:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextAdded:
+    """The model is told something that the person did not write: what hooks say, instructions of a folder in hand.
+
+    It stands before the turn's prompt while nothing was answered yet, else at the end of the conversation. `sources`
+    names where each part came from.
+    """
+
+    turn_id: TurnId
+    message: Message
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRefused:
+    """A hook refused the turn's prompt; the model never sees it."""
+
+    turn_id: TurnId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequested:
     """A request is about to be sent; `digest` is the SHA-256 of its canonical form."""
 
@@ -335,6 +356,8 @@ Event: TypeAlias = (
     | InstructionsCompiled
     | TurnStarted
     | MemoryShown
+    | ContextAdded
+    | PromptRefused
     | ModelRequested
     | MessagePartial
     | MessageRecorded

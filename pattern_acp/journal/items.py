@@ -32,6 +32,8 @@ def item_of(event: Event) -> str:
             events.TurnStarted()
             | events.TurnEnded()
             | events.MemoryShown()
+            | events.ContextAdded()
+            | events.PromptRefused()
             | events.ModelRequested()
             | events.PlanUpdated()
             | events.UsageReported()

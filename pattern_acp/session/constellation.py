@@ -14,6 +14,7 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import Holder
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
@@ -83,6 +84,8 @@ class Constellation:
     """Runs MCP servers of sessions; None: there are none."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
+    hooks: HookRunner | None = None
+    """Runs the commands of hooks; None: none run."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

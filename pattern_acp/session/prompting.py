@@ -22,9 +22,11 @@ from pattern_acp.journal.redact import newest_redaction
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.commands import COMMANDS, Command
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
 from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, show_memory
@@ -72,6 +74,9 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     await ensure_trust(session, turn_id)
     session.state.notices.extend(await session.mcp.get_ready())
     await show_notices(session, turn_id)
+    refused = await before_prompt(session, turn_id)
+    if refused is not None:
+        return refused
     try:
         return await _run_loop(session, turn_id)
     except ProviderAuthError as error:
@@ -116,7 +121,8 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     tools = (*shared.tools, *session.mcp.toolbox.callable())
     context = tool_context(session, turn_id)
     checks = ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
-    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks)
+    hooks = SessionToolHooks(session)
+    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
 
     recalled = await _before_turn(session, turn_id)
 
@@ -125,6 +131,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         if await drop_forgotten(session):
             # It was found before the words were forgotten, and may hold them.
             recalled = ()
+        await add_waiting(session, turn_id)
         return await _build(session, turn_id, history, recalled)
 
     loop = TurnLoop(
@@ -138,7 +145,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         cost_so_far=session.state.cost,
     )
     try:
-        return await loop.run(turn_id, session.state.history)
+        return await _until_hooks_agree(session, turn_id, loop)
     finally:
         session.state.cost = loop.cost
         session.state.notices.extend(session.workbench.take_warnings())
@@ -149,6 +156,17 @@ def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
     own = session.state.settings.checks
     names = {check.name for check in own}
     return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
+
+
+async def _until_hooks_agree(session: "Session", turn_id: TurnId, loop: TurnLoop) -> TurnEnd:
+    """Run the loop, and again when a hook does not take the turn for finished; only so often."""
+    for continued in range(MOST_CONTINUATIONS + 1):
+        end = await loop.run(turn_id, session.state.history)
+        is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
+        if not is_answer or not await after_answer(session, turn_id, active=continued > 0):
+            return end
+    session.state.waiting.clear()
+    return TurnEnd(StopReason.END_TURN, f"Hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit.")
 
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:

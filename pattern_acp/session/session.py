@@ -21,10 +21,12 @@ from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
+from pattern_acp.session.added_context import Addition
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.given import with_files
+from pattern_acp.session.hooks import HookState
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_files import exchange_files, write_files
@@ -85,6 +87,8 @@ class SessionState:
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
+    waiting: list[Addition] = field(default_factory=list[Addition])
+    """What the model is told with the next request (session/added_context.py)."""
     unfinished: bool = False
     """Whether a turn's end could not be recorded."""
     shown: MemoryShown | None = None
@@ -126,6 +130,7 @@ class Session:
         self.sink = sink
         self.mcp = mcp
         self.trust = trust
+        self.hook_state = HookState()
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)

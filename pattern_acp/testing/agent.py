@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
+from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
@@ -36,6 +38,7 @@ from pattern_acp.testing.models import FakeModels, fake_model
 from pattern_acp.testing.official_schema import kept_schema
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.process_groups import end_group
+from pattern_acp.workspace.shell import shell_command
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
@@ -141,6 +144,9 @@ async def running_agent(
                 server_means = Means(means.environment, end_group)
                 shared.background = tasks
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
+                shared.hooks = HookRunner(
+                    means.environment, partial(shell_command, environment=means.environment), end_group
+                )
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)

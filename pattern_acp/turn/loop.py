@@ -154,6 +154,8 @@ class TurnLoop:
     ) -> TurnEnd | None:
         results = await self._runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
+        if self._runner.stop:
+            return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {self._runner.stop}")
         if self._runner.repeats.worst >= REPEATS_STOP:
             return TurnEnd(
                 StopReason.END_TURN,

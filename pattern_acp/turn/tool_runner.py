@@ -27,6 +27,7 @@ from pattern_acp.domain.tool_calls import (
     ToolContent,
     ToolKind,
 )
+from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
@@ -34,6 +35,7 @@ from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.limits import RepeatGuard, repeat_notice
 from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.tool_hooks import ToolHooks, with_opinion
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +100,10 @@ class ToolRunner:
         *,
         clock: Clock,
         after_edits: AfterEdits | None = None,
+        hooks: ToolHooks | None = None,
     ) -> None:
         self.repeats = RepeatGuard()
+        self._hooks = hooks
         self._tools = {tool.spec.name: tool for tool in tools}
         self._context = context
         self._gate = gate
@@ -108,6 +112,11 @@ class ToolRunner:
         self._after_edits = after_edits
         self._changed: list[str] = []
         self._last_edit = ToolCallId("")
+
+    @property
+    def stop(self) -> str:
+        """Why a hook wants the turn to end; empty when none does."""
+        return self._hooks.stop if self._hooks is not None else ""
 
     @property
     def waited_for_person(self) -> float:
@@ -180,8 +189,7 @@ class ToolRunner:
     async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
         tool = self._tools.get(call.name)
         try:
-            arguments = parse_arguments_text(call.arguments)
-            prepared = await self._named(call.name).prepare(arguments, call.call_id, self._context)
+            view, prepared, opinion = await self._understand(turn_id, call)
         except DatabaseError:
             raise
         except PatternError as error:
@@ -191,11 +199,20 @@ class ToolRunner:
             return await self._fail_unprepared(
                 turn_id, call, tool, f"The tool {call.name} failed; its log has details."
             )
-        kind = tool.kind if tool is not None else ToolKind.OTHER
-        view = ToolCallView(
-            call.call_id, call.name, prepared.title, kind, arguments, prepared.locations, prepared.preview
-        )
-        return await self._run_prepared(turn_id, view, prepared)
+        return await self._run_prepared(turn_id, view, prepared, opinion)
+
+    async def _understand(self, turn_id: TurnId, call: ToolCallPart) -> tuple[ToolCallView, PreparedCall, Opinion]:
+        """The call as it will run, and what hooks think of it; a hook may have changed its arguments."""
+        tool, arguments = self._named(call.name), parse_arguments_text(call.arguments)
+        prepared = await tool.prepare(arguments, call.call_id, self._context)
+        view = view_of(call, tool, arguments, prepared)
+        if self._hooks is None:
+            return view, prepared, Opinion()
+        opinion = await self._hooks.before(turn_id, view)
+        if opinion.updated_input is not None:
+            prepared = await tool.prepare(opinion.updated_input, call.call_id, self._context)
+            view = view_of(call, tool, opinion.updated_input, prepared)
+        return view, prepared, opinion
 
     def _named(self, name: str) -> Tool:
         tool = self._tools.get(name)
@@ -206,10 +223,12 @@ class ToolRunner:
             raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
         return tool
 
-    async def _run_prepared(self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall) -> ToolResultPart:
+    async def _run_prepared(
+        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, opinion: Opinion
+    ) -> ToolResultPart:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
-        decision = self._gate.decide(prepared.accesses)
+        decision = with_opinion(self._gate.decide(prepared.accesses), opinion)
         try:
             await self._gate.announce(turn_id, decision, view.call_id, Fact(ToolCallStarted(turn_id, view)))
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
@@ -218,6 +237,8 @@ class ToolRunner:
             else:
                 await self._sink.show(ToolCallRunning(view.call_id))
                 outcome = await self._effect(view, prepared, progress)
+                if self._hooks is not None and not outcome.is_error:
+                    outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 cancelled = ToolOutcome(CANCELLED_SENTENCE, is_error=True, content=progress.content or view.content)
@@ -276,6 +297,13 @@ class ToolRunner:
         outcome = ToolOutcome(sentence, is_error=True, content=(TextContent(sentence),), origin=Origin.WORKSPACE)
         await self._sink.record(Fact(ToolCallStarted(turn_id, view)))
         return await self._finish(turn_id, view, outcome, self._clock.monotonic())
+
+
+def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:
+    """A call as the person sees it before it runs."""
+    return ToolCallView(
+        call.call_id, call.name, prepared.title, tool.kind, arguments, prepared.locations, prepared.preview
+    )
 
 
 def parse_arguments_text(text: str) -> JsonObject:

@@ -1,0 +1,61 @@
+"""What the model is told beside the person's words: what hooks say, instructions of a folder in hand.
+
+Owns: that it waits for the next request, is recorded first, and is visible to the person. Must not know: where it comes
+from.
+"""
+
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.history import add_context
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One thing to tell: `name` and `title` of the call that shows it, the text, and where it came from."""
+
+    name: str
+    title: str
+    text: str
+    source: str
+    path: str = ""
+    """The file behind it, for the editor to open."""
+
+
+async def add_waiting(session: "Session", turn_id: TurnId) -> None:
+    """Put what waits into the conversation, before the request that is about to be built.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    waiting = list(session.state.waiting)
+    session.state.waiting.clear()
+    if not waiting:
+        return
+    ids = session.constellation.ids
+    parts = tuple(TextPart(f'<context source="{each.source}">\n{each.text}\n</context>\n') for each in waiting)
+    message = Message(MessageId(ids.new("msg")), Role.USER, parts)
+    facts = [fact for addition in waiting for fact in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
+    added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
+    await session.sink.record(*facts, Fact(added, Actor.SYSTEM, Origin.WORKSPACE))
+    add_context(session.state.history, message)
+
+
+def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[Fact, Fact]:
+    locations = (Location(addition.path),) if addition.path else ()
+    call = ToolCallView(call_id, addition.name, addition.title, ToolKind.READ, {}, locations)
+    content = (TextContent(addition.text),)
+    ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, addition.text, content=content)
+    return (
+        Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.WORKSPACE),
+        Fact(ended, Actor.SYSTEM, Origin.WORKSPACE),
+    )

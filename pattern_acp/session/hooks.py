@@ -1,0 +1,189 @@
+"""The hooks of a session: those of the person, and those of the project while it is trusted.
+
+Owns: which run at which event, what they are told of the session, and how their words reach the person and the model.
+Must not know: how a command runs, or how a verdict changes policy (`turn/tool_hooks.py`).
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.hooks.answers import Opinion, Verdict, together
+from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
+from pattern_acp.journal.events import PromptRefused
+from pattern_acp.policy.decide import Mode
+from pattern_acp.session.added_context import Addition
+from pattern_acp.tools.base import ToolOutcome
+from pattern_acp.turn.loop import TurnEnd, show_sentence
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.config.settings import HookSettings
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+MOST_CONTINUATIONS = 5
+"""How often hooks may let one turn go on after the model ended it."""
+
+PERMISSION_MODES = {
+    Mode.ASK: "default",
+    Mode.EDIT: "acceptEdits",
+    Mode.PLAN: "plan",
+    Mode.AUTO: "bypassPermissions",
+}
+"""Our modes in the words that scripts for Claude Code know."""
+
+
+@dataclass(slots=True)
+class HookState:
+    """What one session knows of its hooks."""
+
+    started: bool = False
+    """Whether the hooks of its start have run in this process."""
+    told: set[str] = field(default_factory=set[str])
+    """Problems that the person was told of."""
+
+
+def hooks_in_force(session: "Session") -> "tuple[HookSettings, ...]":
+    """The person's hooks, then those of the project if the person trusts it."""
+    return (*session.state.settings.hooks, *session.trust.in_force.hooks)
+
+
+async def run_event(
+    session: "Session", turn_id: TurnId, event: str, told: Mapping[str, Json], *, subject: str = ""
+) -> Opinion:
+    """Run the hooks of an event and hear what they think; their words for the person are shown.
+
+    Args:
+        session: whose hooks.
+        turn_id: the turn it happens in.
+        event: one of `config.hooks.EVENTS`.
+        told: the payload beyond what every event has.
+        subject: what a matcher is held against: a tool's name, or how a session starts.
+    """
+    runner = session.constellation.hooks
+    chosen = [hook for hook in hooks_in_force(session) if hook.event == event and matches(hook.matcher, subject)]
+    if runner is None or not chosen:
+        return Opinion()
+    payload: dict[str, Json] = {
+        "session_id": session.session_id,
+        "transcript_path": "",
+        "cwd": session.state.cwd,
+        "permission_mode": PERMISSION_MODES[session.state.policy.mode],
+        "hook_event_name": event,
+        **told,
+    }
+    answers = await runner.run_all(chosen, payload, session.state.cwd)
+    for hook, answer in answers:
+        if answer.problem:
+            _tell_once(session, f"The {event} hook `{_short(hook.command)}` {answer.problem}; it had no say.")
+    opinion = together([answer for _, answer in answers])
+    for message in opinion.messages:
+        await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {message}\n\n")
+    return opinion
+
+
+def _tell_once(session: "Session", sentence: str) -> None:
+    logger.warning("%s", sentence)
+    if sentence not in session.hook_state.told:
+        session.hook_state.told.add(sentence)
+        session.state.notices.append(sentence)
+
+
+def _short(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def _wait_with(session: "Session", event: str, opinion: Opinion) -> None:
+    for text in opinion.contexts:
+        session.state.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
+
+
+async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
+    """Run the hooks of the session's start and of the prompt; the turn's end when they refuse the prompt.
+
+    Raises:
+        DatabaseError: the refusal could not be recorded.
+    """
+    prompt, state = session.state.history[-1], session.hook_state
+    if not state.started:
+        state.started = True
+        source = "startup" if len(session.state.history) == 1 else "resume"
+        opinion = await run_event(session, turn_id, "SessionStart", {"source": source}, subject=source)
+        _wait_with(session, "SessionStart", opinion)
+    opinion = await run_event(session, turn_id, "UserPromptSubmit", {"prompt": prompt.text})
+    reason = opinion.reason if opinion.verdict is Verdict.DENY else opinion.stop
+    if not reason and opinion.verdict is not Verdict.DENY:
+        _wait_with(session, "UserPromptSubmit", opinion)
+        return None
+    session.state.waiting.clear()
+    session.state.history.remove(prompt)
+    await session.sink.record(Fact(PromptRefused(turn_id, reason), Actor.SYSTEM, Origin.COMMAND))
+    why = reason or "it gave no reason"
+    return TurnEnd(StopReason.END_TURN, f"A hook refused this prompt, so the model was not sent it: {why}")
+
+
+async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> bool:
+    """Run the hooks of the turn's end; whether they want it to go on, with their reason as what comes next."""
+    opinion = await run_event(session, turn_id, "Stop", {"stop_hook_active": active})
+    if opinion.verdict is not Verdict.DENY or opinion.stop:
+        return False
+    reason = opinion.reason or "Go on; a hook does not take this for finished."
+    session.state.waiting.append(Addition("hook", "A Stop hook wants the turn to go on", reason, "Stop hook"))
+    return True
+
+
+class SessionToolHooks:
+    """`turn.tool_hooks.ToolHooks` of one turn."""
+
+    def __init__(self, session: "Session") -> None:
+        self.stop = ""
+        self._session = session
+
+    async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
+        """See `ToolHooks.before`."""
+        told = input_for_hook(call.name, call.raw_input, self._session.state.cwd)
+        payload: dict[str, Json] = {"tool_name": theirs(call.name), "tool_input": told, "tool_use_id": call.call_id}
+        opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=call.name)
+        _wait_with(self._session, "PreToolUse", opinion)
+        updated = opinion.updated_input
+        if opinion.stop:
+            self.stop = opinion.stop
+            return Opinion(Verdict.DENY, opinion.stop)
+        if updated is not None:
+            updated = input_from_hook(call.name, call.raw_input, told, updated)
+        return Opinion(opinion.verdict, opinion.reason, updated_input=updated)
+
+    async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
+        """See `ToolHooks.after`."""
+        payload: dict[str, Json] = {
+            "tool_name": theirs(call.name),
+            "tool_input": input_for_hook(call.name, call.raw_input, self._session.state.cwd),
+            "tool_response": response_for_hook(call, outcome),
+            "tool_use_id": call.call_id,
+        }
+        opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=call.name)
+        self.stop = self.stop or opinion.stop
+        said = list(opinion.contexts)
+        if opinion.verdict is Verdict.DENY and opinion.reason:
+            said.insert(0, opinion.reason)
+        return "".join(f"\n\n[A hook says after this call: {text}]" for text in said)
+
+
+def response_for_hook(call: ToolCallView, outcome: ToolOutcome) -> dict[str, Json]:
+    """What a call gave, in the keys that scripts look for."""
+    told: dict[str, Json] = {"success": not outcome.is_error, "content": outcome.text}
+    if call.name == "run_command":
+        told |= {"stdout": outcome.text, "stderr": "", "interrupted": False}
+    if call.locations:
+        told["filePath"] = call.locations[0].path
+    return told

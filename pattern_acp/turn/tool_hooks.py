@@ -1,0 +1,49 @@
+"""Where a tool call meets the hooks of its session.
+
+Owns: the port, and how a hook's opinion changes what policy decided. Must not know: which hooks there are.
+"""
+
+from typing import Protocol
+
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.hooks.answers import Opinion, Verdict
+from pattern_acp.policy.decision import Decision
+from pattern_acp.policy.decision import Verdict as PolicyVerdict
+from pattern_acp.tools.base import ToolOutcome
+
+
+class ToolHooks(Protocol):
+    """The hooks around tool calls."""
+
+    @property
+    def stop(self) -> str:
+        """Why the turn is to end, as a hook wants it; empty when it may go on."""
+        ...
+
+    async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
+        """What the hooks think of a call that is understood and has not run."""
+        ...
+
+    async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
+        """What the model is told behind the result of a call that ran; empty when it is nothing."""
+        ...
+
+
+def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
+    """The decision after the hooks were heard.
+
+    A hook may refuse, may have the person asked, and may allow what policy would ask; it never allows what policy
+    denies, and the person's consent to a write of memory stays the person's.
+    """
+    denies, asks = decision.verdict is PolicyVerdict.DENY, decision.verdict is PolicyVerdict.ASK
+    said = f": {opinion.reason}" if opinion.reason else "."
+    match opinion.verdict:
+        case Verdict.DENY if not denies:
+            return Decision(PolicyVerdict.DENY, "hook", f"A hook refused it{said}")
+        case Verdict.ASK if not denies and not asks:
+            return Decision(PolicyVerdict.ASK, "hook", f"A hook wants you to be asked{said}")
+        case Verdict.ALLOW if asks and not decision.rule.startswith("memory_"):
+            return Decision(PolicyVerdict.ALLOW, "hook", f"A hook allowed it{said}")
+        case _:
+            return decision
