@@ -61,7 +61,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
             ids=ids,
             peer=ids.peer(),
             holder=this_process(ids.new("run")),
-            tools=default_tools(),
+            tools=default_tools(private_addresses=settings.fetch.private_addresses),
             persona=await anyio.to_thread.run_sync(read_persona, process),
             default_model=model,
             model_reason=choice.reason,

@@ -14,6 +14,7 @@ from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     MODES_BY_REACH,
     SECRETS_BY_REACH,
+    FetchSettings,
     MemorySettings,
     Settings,
     TurnSettings,
@@ -110,6 +111,7 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
 _SETTINGS = Settings()
 _TURN = TurnSettings()
 _MEMORY = MemorySettings()
+_FETCH = FetchSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -213,6 +215,13 @@ KEYS: tuple[Key, ...] = (
         default=_MEMORY.secrets,
         project=ProjectRule.NARROWER,
         reach=SECRETS_BY_REACH,
+    ),
+    Key(
+        name="fetch.private_addresses",
+        summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
+        allowed="true or false",
+        check=_yes_or_no,
+        default=_FETCH.private_addresses,
     ),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),

@@ -77,6 +77,14 @@ class TurnSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What fetch_url may reach."""
+
+    private_addresses: bool = False
+    """Whether pages of this machine and its networks may be fetched, such as a development server's."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySettings:
     """How memory works."""
 
@@ -168,6 +176,7 @@ class Settings:
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    fetch: FetchSettings = field(default_factory=FetchSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     checks: tuple[CheckSettings, ...] = ()

@@ -8,6 +8,7 @@
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
     ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
+    ├── WebError               a page of the web (web/errors.py refines it)
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
@@ -51,6 +52,10 @@ class ProviderError(PatternError):
 
 class WorkspaceError(PatternError):
     """A file, a command or a path cannot be used as asked."""
+
+
+class WebError(PatternError):
+    """A page of the web cannot be had."""
 
 
 class SessionError(PatternError):

@@ -79,8 +79,16 @@ class CallServer:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchUrl:
+    """Fetch a page of the web. `host` has the port where the URL names one."""
+
+    host: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoEffect:
     """Nothing outside the conversation, such as a plan."""
 
 
-Access: TypeAlias = ReadPath | WritePath | RunCommand | ReadMemory | WriteMemory | CallServer | NoEffect
+Access: TypeAlias = ReadPath | WritePath | RunCommand | ReadMemory | WriteMemory | CallServer | FetchUrl | NoEffect

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.policy.access import Access, CallServer, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
@@ -45,6 +45,8 @@ def any_covers(
             return any(_is_block(grant, access) for grant in allowances)
         case CallServer():
             return any(_is_server_tool(grant, access) for grant in allowances)
+        case FetchUrl(host=host):
+            return any(grant.kind is GrantKind.FETCH_HOST and grant.pattern == host for grant in allowances)
         case _:
             return False
 
@@ -66,6 +68,8 @@ def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) ->
             # A refusal outlives a new description of the tool, which the server chooses.
             is_meant = _words(grant.pattern)[:2] == (access.server, access.tool)
             return grant.kind is GrantKind.SERVER_TOOL and is_meant
+        case FetchUrl(host=host):
+            return grant.kind is GrantKind.FETCH_HOST and grant.pattern == host
         case _:
             return False
 

@@ -11,6 +11,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.access import (
     Access,
     CallServer,
+    FetchUrl,
     NoEffect,
     ReadMemory,
     ReadPath,
@@ -27,7 +28,14 @@ from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
-from pattern_acp.policy.scopes import command_scopes, edit_scopes, memory_scopes, read_scopes, server_scopes
+from pattern_acp.policy.scopes import (
+    command_scopes,
+    edit_scopes,
+    fetch_scopes,
+    memory_scopes,
+    read_scopes,
+    server_scopes,
+)
 
 __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
@@ -64,7 +72,7 @@ def decide(
 
     What an MCP server does cannot be seen from here: its tools ask in `ask` and `edit`, and in `plan` where the server
     calls them read-only; others are denied there. `auto` asks for what the person has not agreed to so far: a server's
-    first use, and tools that were added or changed since (issue 4 section 1).
+    first use, and tools that were added or changed since (issue 4 section 1). A page of the web asks in every mode.
 
     Args:
         accesses: all that the call wants to touch; none at all is taken for no effect.
@@ -85,10 +93,8 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
     if any(forbids(grant, access, resolve=situation.resolve) for grant in situation.grants):
         return Decision(Verdict.DENY, "refused_before", "You refused this for the whole session.")
     match access:
-        case NoEffect():
-            return Decision(Verdict.ALLOW, "no_effect", "It changes nothing outside the conversation.")
-        case ReadMemory():
-            return Decision(Verdict.ALLOW, "memory_read", "Reading its own memory needs no permission.")
+        case NoEffect() | ReadMemory():
+            return _decide_harmless(access)
         case WriteMemory():
             return _decide_memory(access, situation)
         case ReadPath():
@@ -99,8 +105,16 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
             return _decide_command(access, situation)
         case CallServer():
             return _decide_server(access, situation)
+        case FetchUrl():
+            return _decide_fetch(access, situation)
         case _:
             assert_never(access)
+
+
+def _decide_harmless(access: NoEffect | ReadMemory) -> Decision:
+    if isinstance(access, ReadMemory):
+        return Decision(Verdict.ALLOW, "memory_read", "Reading its own memory needs no permission.")
+    return Decision(Verdict.ALLOW, "no_effect", "It changes nothing outside the conversation.")
 
 
 def _decide_memory(access: WriteMemory, situation: _Situation) -> Decision:
@@ -175,6 +189,14 @@ def _decide_server(access: CallServer, situation: _Situation) -> Decision:
         return Decision(Verdict.ALLOW, "auto_mode", "Mode `auto` uses tools of MCP servers that you agreed to.")
     reason = f"It uses the MCP server {_quoted(access.server)}, and mode `{mode}` asks before each use."
     return Decision(Verdict.ASK, "server_tool", reason, scopes)
+
+
+def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
+    # In every mode: a URL can carry away what the model has read, so `auto` asks as well.
+    if any_covers(situation.grants, access, roots=situation.roots):
+        return Decision(Verdict.ALLOW, "allowed_before", "You allowed pages of this host for this session.")
+    reason = f"It fetches a page of {_quoted(access.host)} and tells that server the URL."
+    return Decision(Verdict.ASK, "fetch", reason, fetch_scopes(access))
 
 
 def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:

@@ -42,6 +42,7 @@ class GrantScope:
     - `edit_folder`, `read_folder`: a resolved folder and all below it, or one resolved file.
     - `memory_block`: JSON list of a block's scope, owner and label.
     - `server_tool`: JSON list of an MCP server, its tool, and the hash of what was agreed to.
+    - `fetch_host`: a host of the web, with its port where it is not the usual one.
     """
 
     kind: str

@@ -32,6 +32,7 @@ class GrantKind(StrEnum):
     READ_FOLDER = "read_folder"
     MEMORY_BLOCK = "memory_block"
     SERVER_TOOL = "server_tool"
+    FETCH_HOST = "fetch_host"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Owns: how far an always reaches, and the text that says so. Must not know: modes
 
 from collections.abc import Sequence
 
-from pattern_acp.policy.access import CallServer, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.policy.access import CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.command_line import Feature
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.covers import (
@@ -93,6 +93,12 @@ def server_scopes(access: CallServer) -> tuple[GrantScope, ...]:
     """This one tool of the server, as it is now."""
     label = allow_label("", _code(access.tool, _PREFIX_LENGTH))
     return (GrantScope(GrantKind.SERVER_TOOL, server_pattern(access), label),)
+
+
+def fetch_scopes(access: FetchUrl) -> tuple[GrantScope, ...]:
+    """Every page of this host."""
+    shown = access.host if len(access.host) <= _FOLDER_LENGTH else f"…{access.host[1 - _FOLDER_LENGTH :]}"
+    return (GrantScope(GrantKind.FETCH_HOST, access.host, allow_label("pages of", shown)),)
 
 
 def allow_label(what: str, shown: str) -> str:

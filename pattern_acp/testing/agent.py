@@ -196,7 +196,7 @@ def shared_means(database: Database, models: Models, settings: Settings) -> Cons
         ids=ids,
         peer=ids.peer(),
         holder=this_process(ids.new("run")),
-        tools=default_tools(),
+        tools=default_tools(private_addresses=settings.fetch.private_addresses),
         persona=load_persona("default", Path("no-such-folder")),
         default_model=fake_model("scripted"),
         platform="TestOS 1.0",

@@ -10,6 +10,7 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.edit_file import EditFile
+from pattern_acp.tools.fetch_url import FetchUrl
 from pattern_acp.tools.find_files import FindFiles
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.list_directory import ListDirectory
@@ -21,10 +22,14 @@ from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.tools.search_text import SearchText
 from pattern_acp.tools.update_plan import UpdatePlan
 from pattern_acp.tools.write_file import WriteFile
+from pattern_acp.web.pages import Pages
 
 
-def default_tools() -> tuple[Tool, ...]:
-    """Every built-in tool (issue 2, section 5), in the order that the model reads them; the order never changes."""
+def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
+    """Every built-in tool (issue 2, section 5), in the order that the model reads them; the order never changes.
+
+    `private_addresses`: whether pages of this machine and its networks may be fetched.
+    """
     return (
         ReadFile(),
         WriteFile(),
@@ -40,6 +45,7 @@ def default_tools() -> tuple[Tool, ...]:
         MemoryWrite(),
         MemorySearch(),
         ReadAttachment(),
+        FetchUrl(Pages(private_addresses=private_addresses)),
     )
 
 

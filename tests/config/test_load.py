@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
-from pattern_acp.config.settings import Flags, MemorySettings, Settings, TurnSettings
+from pattern_acp.config.settings import FetchSettings, Flags, MemorySettings, Settings, TurnSettings
 
 
 def write(path: Path, text: str) -> None:
@@ -64,6 +64,8 @@ recall_tokens = 7
 files = true
 isolation = "full"
 secrets = "ask"
+[fetch]
+private_addresses = true
 """,
     )
     assert loaded.problems == ()
@@ -76,6 +78,7 @@ secrets = "ask"
         edit_tool="both",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6),
+        fetch=FetchSettings(private_addresses=True),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         providers=loaded.settings.providers,
     )
@@ -143,12 +146,12 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [memory], [turn], [providers.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",

@@ -16,6 +16,7 @@ READS_ONLY = [
     "memory_read",
     "memory_search",
     "read_attachment",
+    "fetch_url",
 ]
 
 
@@ -39,6 +40,7 @@ def test_there_are_the_tools_of_the_contract():
         "memory_write",
         "memory_search",
         "read_attachment",
+        "fetch_url",
     ]
 
 

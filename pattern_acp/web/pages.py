@@ -1,0 +1,263 @@
+"""Fetches one page.
+
+Owns: the way from a URL to bytes, within limits. Must not know: what the bytes mean (`web/reading.py`).
+
+A name is resolved once, its addresses are checked, and the connection goes to one of them by number: a name that leads
+elsewhere at the second look (DNS rebinding) gains nothing. Redirects within the site are followed, each checked in the
+same way; one that leads to another host is reported instead, since the person allowed this host only.
+"""
+
+import re
+import socket
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp import __version__
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.web.addresses import is_public
+from pattern_acp.web.errors import AddressRefusedError, PageFailedError
+
+if TYPE_CHECKING:
+    import httpx
+
+TOTAL_SECONDS = 30.0
+"""Longest for all of it, redirects included."""
+
+CONNECT_SECONDS = 10.0
+
+PAGE_BYTES = 5_000_000
+"""Most bytes of a page, on the wire and unpacked; what is behind them is left out."""
+
+REDIRECTS = 5
+TRIED_ADDRESSES = 3
+
+URL_CHARACTERS = 4_000
+
+_HOST = re.compile(r"[\w.:-]+")
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""From a host and port to numeric addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a server gave. `media_type` is in lower case and without parameters; `charset` is "" when not said."""
+
+    url: str
+    status: int
+    media_type: str
+    charset: str
+    body: bytes
+    is_cut: bool = False
+    moved_to: str = ""
+    """The URL on another host that it redirects to; then there is no body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A URL that may be asked for, in its normal form, and its host with the port where one is given."""
+
+    url: str
+    host: str
+
+
+def site_of(url: str) -> Site:
+    """The site of a URL.
+
+    Raises:
+        AddressRefusedError: it is no http or https URL, or holds a user name or password.
+    """
+    parsed = _parsed(url)
+    host = parsed.host if parsed.port is None else f"{parsed.host}:{parsed.port}"
+    return Site(str(parsed.copy_with(fragment=None)), host)
+
+
+def any_address(_address: str) -> bool:
+    """What lets every address through."""
+    return True
+
+
+async def resolve_by_system(host: str, port: int) -> list[str]:
+    """The addresses of a host, as the system knows them.
+
+    Raises:
+        OSError: there are none.
+    """
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Pages:
+    """Fetches pages.
+
+    `private_addresses`: also from this machine and its networks. `may_reach` judges every address otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        private_addresses: bool = False,
+        resolve: Resolve = resolve_by_system,
+        may_reach: Callable[[str], bool] = is_public,
+    ) -> None:
+        self._may_reach = any_address if private_addresses else may_reach
+        self._resolve = resolve
+        self._client: httpx.AsyncClient | None = None
+
+    async def fetch(self, url: str, *, seconds: float = TOTAL_SECONDS) -> Fetched:
+        """The page at `url`.
+
+        Raises:
+            AddressRefusedError: the URL or an address behind it is not one that is fetched.
+            PageFailedError: the server gave no page in time.
+        """
+        import httpx
+
+        try:
+            with anyio.fail_after(seconds):
+                return await self._follow(site_of(url).url)
+        except TimeoutError as error:
+            raise PageFailedError(f"{_shown(url)} was not there within {seconds:g} seconds.") from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            reason = str(error).strip(" .") or type(error).__name__
+            raise PageFailedError(f"{_shown(url)} could not be fetched: {reason[:200]}.") from error
+
+    async def _follow(self, url: str) -> Fetched:
+        for _ in range(REDIRECTS + 1):
+            fetched, location = await self._get(url)
+            if not location:
+                return fetched
+            after = site_of(urljoin(url, location)).url
+            if not _is_same_site(_parsed(url), _parsed(after)):
+                return Fetched(url, fetched.status, "", "", b"", moved_to=after)
+            url = after
+        raise PageFailedError(f"{_shown(url)} redirects more than {REDIRECTS} times.")
+
+    async def _get(self, url: str) -> tuple[Fetched, str]:
+        import httpx
+
+        parsed = _parsed(url)
+        port = parsed.port or (443 if parsed.scheme == "https" else 80)
+        addresses = await self._addresses(parsed.host, port)
+        client = await self._opened()
+        for number, address in enumerate(addresses, 1):
+            request = client.build_request(
+                "GET",
+                parsed.copy_with(host=address, fragment=None),
+                headers={"Host": parsed.netloc.decode("ascii")},
+                # The certificate has to be the name's, whatever address answers.
+                extensions={"sni_hostname": parsed.raw_host.decode("ascii")},
+            )
+            try:
+                response = await client.send(request, stream=True, follow_redirects=False)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+                continue
+            try:
+                location = response.headers.get("location", "") if response.has_redirect_location else ""
+                return await _read(url, response, is_wanted=not location), location
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                    await response.aclose()
+        raise PageFailedError(f"{parsed.host} has no address.")
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        found = await self._resolve(host, port)
+        if not all(self._may_reach(address) for address in found):
+            raise AddressRefusedError(
+                f"{host} is an address of this machine or its network, which is not fetched; the person can allow it "
+                "with private_addresses in [fetch] of config.toml."
+            )
+        return found[:TRIED_ADDRESSES]
+
+    async def _opened(self) -> "httpx.AsyncClient":
+        if self._client is None:
+            # Certificates take about 0.1 s.
+            self._client = await anyio.to_thread.run_sync(_new_client)
+        return self._client
+
+
+def _new_client() -> "httpx.AsyncClient":
+    import httpx
+
+    return httpx.AsyncClient(
+        # No proxy: it would resolve the name again, and could reach what we refuse.
+        trust_env=False,
+        timeout=httpx.Timeout(TOTAL_SECONDS, connect=CONNECT_SECONDS),
+        headers={
+            "User-Agent": f"pattern-acp/{__version__}",
+            "Accept": "text/markdown, text/html, text/plain, application/json, */*;q=0.5",
+            "Accept-Encoding": "gzip",
+        },
+        # A connection belongs to the address that was checked for one name; it is not kept for another.
+        limits=httpx.Limits(max_keepalive_connections=0),
+    )
+
+
+async def _read(url: str, response: "httpx.Response", *, is_wanted: bool) -> Fetched:
+    content_type, _, parameters = response.headers.get("content-type", "").partition(";")
+    body, is_cut = (await _body(response)) if is_wanted else (b"", False)
+    return Fetched(url, response.status_code, content_type.strip().lower(), _charset(parameters), body, is_cut=is_cut)
+
+
+async def _body(response: "httpx.Response") -> tuple[bytes, bool]:
+    """The body unpacked up to the limit, and whether there was more. A small body can unpack to gigabytes."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in {"", "identity", "gzip", "x-gzip"}:
+        raise PageFailedError(f"{response.url.host} packed the page with {encoding[:20]!r}, which was not asked for.")
+    unpacker = zlib.decompressobj(31) if "gzip" in encoding else None
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        try:
+            body += chunk if unpacker is None else unpacker.decompress(chunk, PAGE_BYTES + 1 - len(body))
+        except zlib.error as error:
+            raise PageFailedError("The page is packed in a way that cannot be read.") from error
+        if len(body) > PAGE_BYTES:
+            return bytes(body[:PAGE_BYTES]), True
+    return bytes(body), False
+
+
+def _charset(parameters: str) -> str:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip("\"'").lower()
+    return ""
+
+
+def _parsed(url: str) -> "httpx.URL":
+    import httpx
+
+    if len(url) > URL_CHARACTERS:
+        raise AddressRefusedError(f"The URL is longer than {URL_CHARACTERS:,} characters.")
+    try:
+        parsed = httpx.URL(url.strip())
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise AddressRefusedError(f"{_shown(url)} is not a URL that can be fetched.") from error
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        raise AddressRefusedError(f"{_shown(url)} is not an http or https URL; only these are fetched.")
+    if not _HOST.fullmatch(parsed.host) or not 0 < (parsed.port or 80) < 65_536:
+        raise AddressRefusedError(f"{_shown(url)} is not a URL that can be fetched.")
+    if parsed.userinfo:
+        raise AddressRefusedError("The URL holds a user name or password, which is not sent; give it without.")
+    return parsed
+
+
+def _is_same_site(before: "httpx.URL", after: "httpx.URL") -> bool:
+    """Whether an allowance for one host reaches the other: the same name, give or take `www.`, and no less safe."""
+    if before.scheme == "https" and after.scheme == "http":
+        return False
+    if (before.port, after.port) != (None, None) and before.port != after.port:
+        return False
+    return before.host.removeprefix("www.") == after.host.removeprefix("www.")
+
+
+def _shown(url: str) -> str:
+    plain = "".join(character if character.isprintable() else "?" for character in url)
+    return plain if len(plain) <= 200 else f"{plain[:199]}…"
