@@ -253,11 +253,18 @@ INSERT INTO block_archives (block_id, upto, snapshot, last_seq)
 VALUES (:block_id, :upto, :snapshot, :seq)
 ON CONFLICT (block_id) DO UPDATE SET upto = excluded.upto, snapshot = excluded.snapshot, last_seq = excluded.last_seq;
 
--- name: read_entries
--- What is indexed of one block or session.
-SELECT id, item, text
+-- name: count_entries
+-- How many passages are indexed of one block.
+SELECT count(*)
 FROM search_entries
 WHERE source = :source;
+
+-- name: read_entries
+-- The passages of one block after one of them, in order.
+SELECT id, item, text
+FROM search_entries
+WHERE source = :source AND CAST(item AS INTEGER) > :after
+ORDER BY CAST(item AS INTEGER);
 
 -- name: read_newest_entries
 -- What was indexed last of one block, newest first.

@@ -17,7 +17,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
-from pattern_acp.memory.passages import block_passages, excerpt, message_passages
+from pattern_acp.memory.passages import block_passages, common_passages, excerpt, message_passages
 from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
 from pattern_acp.memory.schemas.logs import without_count
 from pattern_acp.memory.schemas.types import LogSchema
@@ -91,42 +91,76 @@ class Found:
     """Id of its index entry."""
 
 
-def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int) -> None:
+def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int, before: str = "") -> None:
     """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written.
 
+    `before` is what it read when it was indexed last, so that what both texts begin with is not looked at again.
     Entries of a log that are shown no longer stay findable.
     """
-    shown = block.schema.shown if isinstance(block.schema, LogSchema) else 0
-    is_log = shown > 0
-    kept: dict[str, list[tuple[int, str]]] = {}
-    # A log grows without bound, and only its newest entries can change.
-    newest = {"owner": block.key.owner, "source": block.id, "limit": shown * PASSAGES_OF_ENTRY}
-    rows = (
-        tx.all(_QUERIES["read_newest_entries"], newest)
-        if is_log
-        else tx.all(_QUERIES["read_entries"], {"source": block.id})
-    )
-    for row in rows:
-        kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
-    oldest_shown = 0
-    for number, text in enumerate(block_passages(_indexed_text(block)), start=1):
-        # What is shown of a log moves on with every entry, so its passages keep the number they were born with.
-        item = f"{seq}.{number}" if is_log else str(number)
+    if isinstance(block.schema, LogSchema):
+        if block.schema.shown > 0:
+            _index_log(tx, block, block.schema.shown, at_ms, seq)
+            return
+        before = ""
+    start, first, rows = _rest(tx, block, before)
+    _index_passages(tx, block, rows, block_passages(block.text[start:]), first, at_ms, seq)
+
+
+def _rest(tx: Transaction, block: Block, before: str) -> tuple[int, int, list[Row]]:
+    """Where in the text what may have changed begins, how many passages are before that, and the rows after those."""
+    start = common_passages(before, block.text)
+    if start:
+        passages = block_passages(before[start:])
+        count = tx.one(_QUERIES["count_entries"], {"source": block.id})
+        first = (columns.integer(count[0]) if count else 0) - len(passages)
+        rows = tx.all(_QUERIES["read_entries"], {"source": block.id, "after": first})
+        if first > 0 and [columns.text(row[2]) for row in rows] == list(passages):
+            return start, first, rows
+    # From the beginning, also when the index holds another text than it should.
+    return 0, 0, tx.all(_QUERIES["read_entries"], {"source": block.id, "after": 0})
+
+
+def _index_passages(
+    tx: Transaction, block: Block, rows: Sequence[Row], passages: Sequence[str], first: int, at_ms: int, seq: int
+) -> None:
+    """Let `passages`, numbered from `first` + 1, take the place of `rows`."""
+    kept = _by_text(rows)
+    for number, text in enumerate(passages, start=first + 1):
+        item = str(number)
         if same := kept.get(text):
             entry, stored_item = same.pop()
-            oldest_shown = oldest_shown or entry
-            if stored_item != item and not is_log:
+            if stored_item != item:
                 tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
         else:
             _insert(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
     for leftovers in kept.values():
         for entry, _ in leftovers:
-            if not is_log or entry > oldest_shown > 0:
+            tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def _index_log(tx: Transaction, block: Block, shown: int, at_ms: int, seq: int) -> None:
+    """A log grows without bound, and only its newest entries can change."""
+    newest = {"owner": block.key.owner, "source": block.id, "limit": shown * PASSAGES_OF_ENTRY}
+    kept = _by_text(tx.all(_QUERIES["read_newest_entries"], newest))
+    oldest_shown = 0
+    for number, text in enumerate(block_passages(without_count(block.text)), start=1):
+        if same := kept.get(text):
+            entry, _ = same.pop()
+            oldest_shown = oldest_shown or entry
+        else:
+            # What is shown moves on with every entry, so its passages keep the number they were born with.
+            _insert(tx, "block", block.id, block.key.owner, f"{seq}.{number}", text, at_ms, seq)
+    for leftovers in kept.values():
+        for entry, _ in leftovers:
+            if entry > oldest_shown > 0:
                 tx.execute(_QUERIES["delete_entry"], {"id": entry})
 
 
-def _indexed_text(block: Block) -> str:
-    return without_count(block.text) if isinstance(block.schema, LogSchema) else block.text
+def _by_text(rows: Sequence[Row]) -> dict[str, list[tuple[int, str]]]:
+    kept: dict[str, list[tuple[int, str]]] = {}
+    for row in rows:
+        kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
+    return kept
 
 
 def index_message(

@@ -27,6 +27,7 @@ from pattern_acp.memory.document import EMPTY_FRONTIERS
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
 from pattern_acp.memory.merging import Conflict, encode_conflicts
+from pattern_acp.memory.passages import common_lines
 from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
 from pattern_acp.memory.schemas.types import encode_schema
 from pattern_acp.memory.stored import OpenBlock, archived_number, decode_block, load_history, open_block, text_hash
@@ -240,7 +241,8 @@ def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -
 
 def insert_write(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
     """Write the row of a change in the log of its block; `store_change` does it for changes of text."""
-    before, after = Counter(change.block.text.splitlines()), Counter(change.text.splitlines())
+    start = common_lines(change.block.text, change.text)
+    before, after = (Counter(text[start:].splitlines()) for text in (change.block.text, change.text))
     tx.execute(
         _QUERIES["insert_update"],
         {

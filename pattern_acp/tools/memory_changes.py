@@ -242,4 +242,4 @@ def _store(
     appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=at_ms)
     record = WriteRecord(appended.seq, writer.actor, writer.origin, event.reason, at_ms)
     store_change(tx, change, record)
-    index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=appended.seq)
+    index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=appended.seq, before=change.block.text)

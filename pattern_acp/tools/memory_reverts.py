@@ -205,7 +205,9 @@ class MemoryReverts:
         event = committed_event(change, work.reason, turn_id=work.turn_id, call_id=work.call_id)
         record = self._record(tx, event, work.reason)
         store_change(tx, change, record)
-        index_block(tx, changed_block(change, record.at_ms), at_ms=record.at_ms, seq=record.seq)
+        index_block(
+            tx, changed_block(change, record.at_ms), at_ms=record.at_ms, seq=record.seq, before=change.block.text
+        )
         return change
 
     def _record(self, tx: Transaction, event: Event, reason: str) -> WriteRecord:

@@ -8,6 +8,8 @@ from pattern_acp.memory.passages import (
     EXCERPT,
     MESSAGE_PASSAGE,
     block_passages,
+    common_lines,
+    common_passages,
     excerpt,
     message_passages,
 )
@@ -73,3 +75,34 @@ def test_an_excerpt_finds_another_form_of_the_word():
 @given(text=st.text(max_size=1500), term=st.text(min_size=1, max_size=5))
 def test_an_excerpt_never_exceeds_its_size(text: str, term: str):
     assert len(excerpt(text, (term,))) <= EXCERPT
+
+
+LINES = st.lists(
+    st.sampled_from(["A fact.", "  goes on", "- item", "", " ", "w" * 60, "lower case", "x" * 500]), max_size=12
+)
+
+
+@given(LINES, LINES, LINES)
+def test_what_two_texts_begin_with_is_cut_alike_and_the_rest_by_itself(
+    shared: list[str], one: list[str], two: list[str]
+):
+    before, after = "\n".join((*shared, *one)), "\n".join((*shared, *two))
+    start = common_passages(before, after)
+    assert before[:start] == after[:start]
+    for text in (before, after):
+        assert block_passages(text[:start]) + block_passages(text[start:]) == block_passages(text)
+
+
+@given(LINES, LINES)
+def test_common_lines_end_where_a_line_ends(one: list[str], two: list[str]):
+    before, after = "\n".join(one), "\n".join(two)
+    end = common_lines(before, after)
+    assert before[:end] == after[:end]
+    assert end == 0 or before[end - 1] == "\n"
+
+
+def test_an_appended_line_leaves_all_but_the_last_passage_alone():
+    before = "One.\nTwo.\nThree."
+    assert common_passages(before, before + "\nFour.") == len("One.\n")
+    assert common_lines(before, before + "\nFour.") == len("One.\nTwo.\n")
+    assert common_passages("same", "same") == 0

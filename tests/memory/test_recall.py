@@ -14,7 +14,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.passages import EXCERPT
+from pattern_acp.memory.passages import EXCERPT, block_passages
 from pattern_acp.memory.recall import Found, MessageKind, index_block, index_message, remove_source, search
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 
@@ -88,6 +88,56 @@ async def test_paragraphs_that_stay_keep_their_time_and_removed_ones_are_not_fou
     (port,), alpha = await constellation.database.write(run)
     assert (port.item, port.at_ms) == ("2", NOW - DAY)
     assert alpha == []
+
+
+def indexed(tx: Transaction, source: str = "block_tester") -> list[tuple[object, object]]:
+    rows = tx.all("SELECT item, text FROM search_entries WHERE source = ?", (source,))
+    return sorted((row[0], row[1]) for row in rows if isinstance(row[0], str))
+
+
+LINES = st.lists(st.sampled_from(["One fact.", "Two facts.", "- item", "  goes on", ""]), max_size=6)
+
+
+async def test_the_index_after_many_changes_is_that_of_the_last_text(constellation: Constellation):
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.tuples(LINES, LINES), min_size=1, max_size=5))
+    def check(versions: list[tuple[list[str], list[str]]]) -> None:
+        def run(tx: Transaction) -> None:
+            seq, before = an_event(tx), ""
+            remove_source(tx, "block_tester")
+            for kept, new in versions:
+                text = "\n".join((*kept, "The same in all.", *new))
+                index_block(tx, block(text), at_ms=NOW, seq=seq, before=before)
+                before = text
+            assert indexed(tx) == sorted((str(n), text) for n, text in enumerate(block_passages(before), start=1))
+
+        anyio.from_thread.run(constellation.database.write, run)
+
+    await anyio.to_thread.run_sync(check)
+
+
+async def test_an_index_that_holds_another_text_is_brought_up_whole(constellation: Constellation):
+    def run(tx: Transaction) -> list[tuple[object, object]]:
+        index_block(tx, block("Wrong.\nOld."), at_ms=NOW, seq=an_event(tx))
+        index_block(tx, block("One.\nTwo.\nThree."), at_ms=NOW, seq=an_event(tx), before="One.\nTwo.\nNo.")
+        return indexed(tx)
+
+    assert await constellation.database.write(run) == [("1", "One."), ("2", "Two."), ("3", "Three.")]
+
+
+async def test_an_appended_line_reads_only_the_end_of_the_index(constellation: Constellation):
+    def run(tx: Transaction) -> list[tuple[object, object]]:
+        index_block(tx, block("One.\nTwo.\nThree."), at_ms=NOW, seq=an_event(tx))
+        # What stands before the change is not compared, and so is not mended either.
+        tx.execute("DELETE FROM search_entries WHERE item = '1'")
+        tx.execute(
+            "INSERT INTO search_entries SELECT 99, kind, source, owner, '1', 'Odd.', words, at_ms, last_seq "
+            "FROM search_entries WHERE item = '2'"
+        )
+        index_block(tx, block("One.\nTwo.\nThree.\nFour."), at_ms=NOW, seq=an_event(tx), before="One.\nTwo.\nThree.")
+        return indexed(tx)
+
+    assert await constellation.database.write(run) == [("1", "Odd."), ("2", "Two."), ("3", "Three."), ("4", "Four.")]
 
 
 async def test_the_same_paragraph_twice_is_indexed_twice_and_removed_once(constellation: Constellation):
