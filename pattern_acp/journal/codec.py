@@ -52,7 +52,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.ContextAdded: ("context_added", 1),
     events.PromptRefused: ("prompt_refused", 1),
     events.ModelRequested: ("model_requested", 1),
-    events.MessagePartial: ("message_partial", 1),
+    events.MessagePartial: ("message_partial", 2),
     events.MessageRecorded: ("message_recorded", 1),
     events.ToolCallStarted: ("tool_call_started", 1),
     events.PermissionDecided: ("permission_decided", 1),
@@ -82,7 +82,11 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
 }
 """Never rename or reuse a kind: old journals keep it."""
 
-_TYPES: dict[tuple[str, int], type[Event]] = {kind: event_type for event_type, kind in _KINDS.items()}
+_TYPES: dict[tuple[str, int], type[Event]] = {
+    **{kind: event_type for event_type, kind in _KINDS.items()},
+    # It always held the message from its beginning, which is where the new fields begin without a value.
+    ("message_partial", 1): events.MessagePartial,
+}
 
 
 def encode(event: Event) -> EncodedEvent:

@@ -153,15 +153,28 @@ class ModelRequested:
 
 @dataclass(frozen=True, slots=True)
 class MessagePartial:
-    """Text of an unfinished message, committed at least once a second (rule R2).
+    """What was added to an unfinished message, committed at least once a second (rule R2).
 
-    Superseded by its `MessageRecorded`.
+    The text begins behind the first `text_at` characters of what was committed of the message before, the thinking
+    likewise; version 1 always held all of both. Superseded by its `MessageRecorded`.
     """
 
     turn_id: TurnId
     message_id: MessageId
     text: str
     thinking: str
+    text_at: int = 0
+    thinking_at: int = 0
+
+    def after(self, before: "MessagePartial | None") -> "MessagePartial":
+        """All that is committed of the message, `before` being all that was until then."""
+        text, thinking = ("", "") if before is None else (before.text, before.thinking)
+        return MessagePartial(
+            self.turn_id,
+            self.message_id,
+            text[: self.text_at] + self.text,
+            thinking[: self.thinking_at] + self.thinking,
+        )
 
 
 @dataclass(frozen=True, slots=True)

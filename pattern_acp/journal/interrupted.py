@@ -46,8 +46,8 @@ INTERRUPTED_SENTENCE = "The process ended during this turn."
 class InterruptedTurn:
     """A turn without its end, with what it left open, in order.
 
-    `partials` holds the newest text of each unfinished message, `open_calls` the calls that were announced and have no
-    result, `unannounced` those that the model asked for and that were not even announced.
+    `partials` holds all that was committed of each unfinished message, `open_calls` the calls that were announced and
+    have no result, `unannounced` those that the model asked for and that were not even announced.
     """
 
     turn_id: TurnId
@@ -112,7 +112,7 @@ def _follow_in_turn(
 ) -> None:
     match event:
         case MessagePartial():
-            turn.partials[event.message_id] = event
+            turn.partials[event.message_id] = event.after(turn.partials.get(event.message_id))
         case MessageRecorded():
             # A turn streams one message at a time, so whatever was unfinished before is part of this one.
             turn.partials.clear()

@@ -100,12 +100,14 @@ class JournalSink:
         self._message_id: MessageId = MessageId("")
         self._text = ""
         self._thinking = ""
+        self._committed = (0, 0)
+        """How many characters of both are in the journal for certain."""
         self._dirty = False
 
     def begin(self, turn_id: TurnId) -> None:
         """Name the turn that streamed text belongs to."""
         self._turn_id = turn_id
-        self._message_id, self._text, self._thinking = MessageId(""), "", ""
+        self._forget_text(MessageId(""))
 
     @property
     def follows_text(self) -> bool:
@@ -139,8 +141,13 @@ class JournalSink:
         if not self._dirty:
             return
         self._dirty = False
-        partial = MessagePartial(self._turn_id, self._message_id, self._text, self._thinking)
-        await self.record(Fact(partial))
+        message_id, (text_at, thinking_at) = self._message_id, self._committed
+        reached = (len(self._text), len(self._thinking))
+        text, thinking = self._text[text_at:], self._thinking[thinking_at:]
+        await self.record(Fact(MessagePartial(self._turn_id, message_id, text, thinking, text_at, thinking_at)))
+        # Only now: after a failure the next part begins where this one did, and takes its place if it is there.
+        if message_id == self._message_id:
+            self._committed = reached
 
     async def _show_all(self, events: Sequence[Event]) -> None:
         shown = 0
@@ -155,9 +162,12 @@ class JournalSink:
                     await self._view.show(event)
             raise
 
+    def _forget_text(self, message_id: MessageId) -> None:
+        self._message_id, self._text, self._thinking, self._committed = message_id, "", "", (0, 0)
+
     def _remember(self, event: TextStreamed | ThinkingStreamed) -> None:
         if event.message_id != self._message_id:
-            self._message_id, self._text, self._thinking = event.message_id, "", ""
+            self._forget_text(event.message_id)
         if isinstance(event, TextStreamed):
             self._text += event.text
         else:

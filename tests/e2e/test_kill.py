@@ -158,7 +158,7 @@ def recorded_texts(events: list[Event]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for event in events:
         if isinstance(event, MessagePartial):
-            texts[event.message_id] = event.text
+            texts[event.message_id] = texts.get(event.message_id, "")[: event.text_at] + event.text
         elif isinstance(event, MessageRecorded):
             texts[event.message.message_id] = event.message.text
     return texts

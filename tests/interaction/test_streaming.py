@@ -196,7 +196,7 @@ async def test_text_that_is_still_streaming_is_committed_within_a_second():
             await agent.editor.wait_until(lambda: agent.editor.said() == "One two")
             while not partials:
                 partials = of_type(await events_of(agent, session), MessagePartial)
-            assert partials[-1].text == "One two"
+            assert "".join(partial.text for partial in partials) == "One two"
             waits.opened.set()
             await flight.stop_reason()
         (recorded,) = of_type(await events_of(agent, session), MessageRecorded)

@@ -123,6 +123,13 @@ def test_fields_added_later_take_their_defaults_and_unknown_ones_are_ignored():
     )
 
 
+def test_a_part_of_the_first_version_held_the_message_from_its_beginning():
+    stored: JsonObject = {"turn_id": "t", "message_id": "m", "text": "One two", "thinking": "Hm"}
+    whole = events.MessagePartial(TurnId("t"), MessageId("m"), "One two", "Hm")
+    assert decode("message_partial", 1, stored) == whole
+    assert whole.after(events.MessagePartial(TurnId("t"), MessageId("m"), "One", "")) == whole
+
+
 @pytest.mark.parametrize(("kind", "version"), [("dream_recorded", 1), ("turn_ended", 7)])
 def test_an_unknown_kind_or_version_is_named(kind: str, version: int):
     with pytest.raises(UnknownEventError, match=f"{kind}.*{version}") as caught:

@@ -113,6 +113,18 @@ async def test_the_newest_text_of_an_unfinished_message_is_kept():
     assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), ENDED]
 
 
+async def test_the_parts_of_an_unfinished_message_are_put_together():
+    message_id = MessageId("m2")
+    recorded = (
+        prompt(TURN),
+        MessagePartial(TURN, message_id, "Half", "", 0, 0),
+        MessagePartial(TURN, message_id, " an", "", 4, 0),
+        MessagePartial(TURN, message_id, " an ans", "", 4, 0),
+    )
+    kept = Message(message_id, Role.ASSISTANT, (TextPart("Half an ans"),))
+    assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), ENDED]
+
+
 async def test_an_empty_partial_leaves_no_message():
     assert await closing_of(prompt(TURN), MessagePartial(TURN, MessageId("m"), "", "")) == [ENDED]
 

@@ -103,7 +103,40 @@ async def test_text_that_was_committed_is_not_committed_again():
         await it.sink.show(TextStreamed(MESSAGE, " two"))
         await it.sink.commit_partial()
         texts = [cast("MessagePartial", event).text for event in await journal(it.constellation)]
-        assert texts == ["One", "One two"]
+        assert texts == ["One", " two"]
+
+
+async def test_parts_of_a_message_add_up_to_what_was_said_and_thought():
+    async with bench() as it:
+        for event in (
+            ThinkingStreamed(MESSAGE, "Let me"),
+            ThinkingStreamed(MESSAGE, " think."),
+            TextStreamed(MESSAGE, "One"),
+            TextStreamed(MESSAGE, " two."),
+        ):
+            await it.sink.show(event)
+            await it.sink.commit_partial()
+        whole: MessagePartial | None = None
+        for event in await journal(it.constellation):
+            whole = cast("MessagePartial", event).after(whole)
+        assert whole == MessagePartial(TURN, MESSAGE, "One two.", "Let me think.")
+
+
+async def test_a_part_that_could_not_be_committed_is_in_the_next_one():
+    failing = [True]
+
+    def fail_once(*_: object) -> None:
+        if failing.pop():
+            raise DatabaseError("The disk is full; free some space.")
+
+    async with bench(fail_once) as it:
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        with pytest.raises(DatabaseError):
+            await it.sink.commit_partial()
+        failing.append(False)
+        await it.sink.show(TextStreamed(MESSAGE, " two"))
+        await it.sink.commit_partial()
+        assert await journal(it.constellation) == [MessagePartial(TURN, MESSAGE, "One two", "")]
 
 
 async def test_a_new_message_starts_with_nothing():
