@@ -6,7 +6,6 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 
 import contextlib
 import zlib
-from collections.abc import Sequence
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
@@ -79,17 +78,6 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
         "hash": new_hash,
     }
     return Appended(tx.insert(QUERIES["append_event"], row), link.session_seq, new_hash, at_ms)
-
-
-def append_many(
-    tx: Transaction, stream: str, events: Sequence[Event], *, actor: Actor, origin: Origin, at_ms: int
-) -> tuple[Appended, ...]:
-    """Add several events of one actor, in order.
-
-    Raises:
-        DatabaseError: one of them could not be stored.
-    """
-    return tuple(append(tx, stream, event, actor=actor, origin=origin, at_ms=at_ms) for event in events)
 
 
 def store_payload(tx: Transaction, canonical: bytes, payload_hash: str) -> tuple[str | None, str | None]:

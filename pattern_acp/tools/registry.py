@@ -62,8 +62,3 @@ def edit_tool_left_out(setting: EditToolSetting, model: ModelInfo) -> tuple[str,
         return ()
     by_patch = model.writes_patches if setting == "auto" else setting == "apply_patch"
     return ("edit_file",) if by_patch else ("apply_patch",)
-
-
-def tool_named(tools: Sequence[Tool], name: str) -> Tool | None:
-    """The tool of this name."""
-    return next((tool for tool in tools if tool.spec.name == name), None)

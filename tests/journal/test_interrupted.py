@@ -16,7 +16,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.interrupted import InterruptedTurn, close_interrupted, find_interrupted
 from pattern_acp.journal.reader import read_stream, verify_stream
-from pattern_acp.journal.writer import append_many
+from pattern_acp.journal.writer import append
 from pattern_acp.testing.constellation import temporary_constellation
 
 OLD, TURN = TurnId("turn_old"), TurnId("turn_1")
@@ -49,7 +49,8 @@ async def closing_of(*recorded: Event) -> list[Event]:
     async with temporary_constellation() as constellation:
 
         def close(tx: Transaction) -> list[Event]:
-            append_many(tx, "s", recorded, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
+            for event in recorded:
+                append(tx, "s", event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
             closed = close_interrupted(tx, "s", at_ms=9)
             entries = read_stream(tx, "s")
             assert tuple(entries[len(recorded) :]) == closed
@@ -133,8 +134,8 @@ async def test_every_open_turn_is_found():
     async with temporary_constellation() as constellation:
 
         def write(tx: Transaction) -> tuple[InterruptedTurn, ...]:
-            events = (prompt(OLD), ToolCallStarted(OLD, view(OPEN)), prompt(TURN))
-            append_many(tx, "s", events, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
+            for event in (prompt(OLD), ToolCallStarted(OLD, view(OPEN)), prompt(TURN)):
+                append(tx, "s", event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
             return find_interrupted(read_stream(tx, "s"))
 
         assert await constellation.database.write(write) == (

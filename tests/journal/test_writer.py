@@ -14,7 +14,7 @@ from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolCallStat
 from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import Recorded, read_item, read_stream
-from pattern_acp.journal.writer import INLINE_BYTES, Appended, append, append_many
+from pattern_acp.journal.writer import INLINE_BYTES, Appended, append
 from pattern_acp.testing.constellation import temporary_constellation
 
 TURN = TurnId("turn_1")
@@ -22,7 +22,7 @@ CALL = ToolCallId("call_1")
 
 
 def add(tx: Transaction, *added: Event, stream: str = "s") -> tuple[Appended, ...]:
-    return append_many(tx, stream, added, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=5)
+    return tuple(append(tx, stream, event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=5) for event in added)
 
 
 async def test_an_appended_event_is_read_back_with_who_when_and_what_it_is_about():

@@ -5,7 +5,7 @@ from jsonschema import Draft202012Validator
 
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered, tool_named
+from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered
 
 READS_ONLY = [
     "read_file",
@@ -76,12 +76,6 @@ def test_the_person_may_choose_the_edit_tool():
     assert edit_tool_left_out("edit_file", info) == ("apply_patch",)
     assert edit_tool_left_out("apply_patch", info) == ("edit_file",)
     assert edit_tool_left_out("both", info) == ()
-
-
-def test_a_tool_is_found_by_its_name():
-    tools = default_tools()
-    assert tool_named(tools, "edit_file") is tools[2]
-    assert tool_named(tools, "nothing") is None
 
 
 def test_all_tools_together_leave_room_in_a_prompt_of_16_kb():
