@@ -166,16 +166,6 @@ class MessagePartial:
     text_at: int = 0
     thinking_at: int = 0
 
-    def after(self, before: "MessagePartial | None") -> "MessagePartial":
-        """All that is committed of the message, `before` being all that was until then."""
-        text, thinking = ("", "") if before is None else (before.text, before.thinking)
-        return MessagePartial(
-            self.turn_id,
-            self.message_id,
-            text[: self.text_at] + self.text,
-            thinking[: self.thinking_at] + self.thinking,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class MessageRecorded:

@@ -74,6 +74,17 @@ def find_interrupted(recorded: Iterable[Recorded]) -> tuple[InterruptedTurn, ...
     )
 
 
+def put_together(before: MessagePartial | None, added: MessagePartial) -> MessagePartial:
+    """All that is committed of a message, `before` being all that was until `added`."""
+    text, thinking = ("", "") if before is None else (before.text, before.thinking)
+    return MessagePartial(
+        added.turn_id,
+        added.message_id,
+        text[: added.text_at] + added.text,
+        thinking[: added.thinking_at] + added.thinking,
+    )
+
+
 def close_interrupted(tx: Transaction, stream: str, *, at_ms: int) -> tuple[Recorded, ...]:
     """Append what an interrupted turn at the end of `stream` lacks, and return that.
 
@@ -112,7 +123,7 @@ def _follow_in_turn(
 ) -> None:
     match event:
         case MessagePartial():
-            turn.partials[event.message_id] = event.after(turn.partials.get(event.message_id))
+            turn.partials[event.message_id] = put_together(turn.partials.get(event.message_id), event)
         case MessageRecorded():
             # A turn streams one message at a time, so whatever was unfinished before is part of this one.
             turn.partials.clear()

@@ -24,6 +24,7 @@ from pattern_acp.journal import events
 from pattern_acp.journal.codec import EncodedEvent, decode, encode
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event
+from pattern_acp.journal.interrupted import put_together
 from pattern_acp.journal.values import decode_value, encode_value
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -127,7 +128,7 @@ def test_a_part_of_the_first_version_held_the_message_from_its_beginning():
     stored: JsonObject = {"turn_id": "t", "message_id": "m", "text": "One two", "thinking": "Hm"}
     whole = events.MessagePartial(TurnId("t"), MessageId("m"), "One two", "Hm")
     assert decode("message_partial", 1, stored) == whole
-    assert whole.after(events.MessagePartial(TurnId("t"), MessageId("m"), "One", "")) == whole
+    assert put_together(events.MessagePartial(TurnId("t"), MessageId("m"), "One", ""), whole) == whole
 
 
 @pytest.mark.parametrize(("kind", "version"), [("dream_recorded", 1), ("turn_ended", 7)])

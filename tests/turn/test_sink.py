@@ -13,6 +13,7 @@ from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, SessionTitled, TurnEnded
+from pattern_acp.journal.interrupted import put_together
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
@@ -118,7 +119,7 @@ async def test_parts_of_a_message_add_up_to_what_was_said_and_thought():
             await it.sink.commit_partial()
         whole: MessagePartial | None = None
         for event in await journal(it.constellation):
-            whole = cast("MessagePartial", event).after(whole)
+            whole = put_together(whole, cast("MessagePartial", event))
         assert whole == MessagePartial(TURN, MESSAGE, "One two.", "Let me think.")
 
 
