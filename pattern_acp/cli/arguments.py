@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
 from pattern_acp.cli.memory_arguments import Memory, MemoryUsageError, add_memory_arguments, memory_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
@@ -50,6 +50,8 @@ class Chat:
     """Resume the newest session of the directory."""
     cwd: str = ""
     """The session's directory; empty for the current one."""
+    images: tuple[str, ...] = ()
+    """Files of images that go with the first prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,12 @@ def _chat(flags: Flags, found: dict[str, object]) -> Chat:
         session=str(found.get("session", "")),
         latest=bool(found.get("latest")),
         cwd=str(found.get("cwd", "")),
+        images=_texts(found.get("images")),
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in cast("list[object]", value)) if isinstance(value, list) else ()
 
 
 def _sessions(flags: Flags, found: dict[str, object]) -> Sessions:
@@ -284,6 +291,13 @@ def _add_chat(parser: "argparse.ArgumentParser") -> None:
     answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")
     parser.add_argument("--json", action="store_true", help="print the session's updates as JSON lines")
     parser.add_argument("--cwd", metavar="DIR", default="", help="the session's directory instead of the current one")
+    parser.add_argument(
+        "--image",
+        dest="images",
+        action="append",
+        metavar="FILE",
+        help="give this image with the first prompt; more than once for more of them",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", default="", help="go on with this session")
     which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")

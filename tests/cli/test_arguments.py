@@ -39,6 +39,7 @@ from pattern_acp.config.settings import Flags
         ("chat --deny --json --session s1", Chat(answer="deny", json=True, session="s1")),
         ("chat --continue --cwd d", Chat(latest=True, cwd="d")),
         ("chat -- --yes", Chat(prompt="--yes")),
+        ("chat hi --image a.png --image b.png", Chat(prompt="hi", images=("a.png", "b.png"))),
         ("sessions", Sessions()),
         ("sessions list --json --all", Sessions(json=True, everywhere=True)),
         ("sessions show s1", Sessions(action="show", session="s1")),

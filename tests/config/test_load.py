@@ -58,6 +58,7 @@ tool_result_chars = 3000
 command_timeout_seconds = 4
 max_output_tokens = 5
 provider_idle_seconds = 6
+slow_commands = "background"
 [memory]
 embedder = "ollama/nomic-embed-text"
 recall_tokens = 7
@@ -77,7 +78,7 @@ private_addresses = true
         log_level="debug",
         edit_tool="both",
         editor_deadline_seconds=5,
-        turn=TurnSettings(1, 2, 3000, 4, 5, 6),
+        turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background"),
         fetch=FetchSettings(private_addresses=True),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         providers=loaded.settings.providers,
@@ -149,7 +150,8 @@ blue = 1
             "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
-            "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds. It is not used.",
+            "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
+            "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
             "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",

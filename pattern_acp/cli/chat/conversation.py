@@ -20,6 +20,7 @@ from pattern_acp.cli.chat.client import ChatClient
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
 from pattern_acp.cli.chat.events import TurnEnded
 from pattern_acp.cli.chat.files import Files
+from pattern_acp.cli.chat.images import GivenImage
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.terminals import Terminals
 from pattern_acp.cli.chat.transport import PipeTransport
@@ -83,6 +84,8 @@ class Conversation:
     terminals: Terminals
     incoming: Incoming
     session_id: str = ""
+    images: tuple[GivenImage, ...] = ()
+    """What goes with the next prompt."""
 
     async def initialize(self) -> None:
         """The first request: what this client can do.
@@ -117,8 +120,12 @@ class Conversation:
     async def prompt(self, text: str) -> None:
         """Run one turn; its end, good or bad, goes into the inbox."""
         try:
-            block = sdk.TextContentBlock(type="text", text=text)
-            answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=[block]))
+            images: tuple[GivenImage, ...] = ()
+            if not text.lstrip().startswith("/"):
+                # A slash command takes none; they wait for the first prompt of the model.
+                images, self.images = self.images, ()
+            blocks = [sdk.TextContentBlock(type="text", text=text), *map(image_block, images)]
+            answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
             end = TurnEnded(answer.stop_reason)
         except ChatError as error:
             end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError))
@@ -205,6 +212,11 @@ async def open_conversation(
             with anyio.move_on_after(CLOSE_SECONDS, shield=True):
                 await connection.close()
             tasks.cancel_scope.cancel()
+
+
+def image_block(image: GivenImage) -> "sdk.ImageContentBlock":
+    """An image for the wire."""
+    return sdk.ImageContentBlock(type="image", data=image.data, mime_type=image.media_type, uri=image.uri)
 
 
 def sentence_of(error: "acp.RequestError") -> str:

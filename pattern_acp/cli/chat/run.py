@@ -20,6 +20,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
+from pattern_acp.cli.chat.images import GivenImage, read_images
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_error
@@ -41,6 +42,8 @@ class Run:
     prompt: str | None
     """The only prompt; None for an interactive chat."""
     interrupts: Interrupts
+    images: tuple[GivenImage, ...] = ()
+    """What goes with the first prompt."""
 
 
 def run(arguments: Chat, process: Process, command: Sequence[str] | None = None) -> int:
@@ -57,7 +60,7 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
     if prompt is not None and not prompt.strip():
         write_error("pattern-acp chat: the prompt is empty; say what to do.")
         return EXIT_USAGE
-    chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts())
+    chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:
         with chat.interrupts.installed(), start_blocking_portal() as portal:
             agent = open_agent(command or agent_command(arguments.flags), process.environ)
@@ -95,6 +98,7 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
         with chat.interrupts.raised():
             portal.call(conversation.initialize)
             opened = portal.call(conversation.open, wanted(chat))
+            conversation.images = chat.images
         return converse(chat, portal, conversation, opened)
 
 

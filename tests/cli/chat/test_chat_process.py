@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from acp import schema as sdk
+from PIL import Image
 from pydantic import TypeAdapter
 
 from pattern_acp.bootstrap.process import start_process
@@ -170,6 +171,23 @@ def test_a_turn_that_did_not_end_well_exits_1(home: Path, project: Path, step: d
     done = chat(home, project, "hi", script=script)
     assert done.returncode == code
     assert done.stderr
+
+
+def test_an_image_goes_with_the_prompt(home: Path, project: Path):
+    Image.new("RGB", (8, 6)).save(project / "red.png")
+    script = write_script(home, [[{"text": "Seen."}]])
+    done = chat(home, project, "What is it?", "--image", "red.png", "--json", script=script)
+    assert done.returncode == 0
+    assert "image red.png, 8x6" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("no.png", "There is no file"), ("a.txt", "is not a PNG, JPEG, GIF or WebP image")]
+)
+def test_an_image_that_cannot_be_given_is_said_before_anything_starts(home: Path, project: Path, name: str, said: str):
+    done = chat(home, project, "What is it?", "--image", name)
+    assert done.returncode != 0
+    assert said in done.stderr
 
 
 @pytest.mark.skipif(not POSIX, reason="SIGINT to a process is POSIX")
