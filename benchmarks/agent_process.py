@@ -32,7 +32,7 @@ class Update:
 
 
 class AgentProcess:
-    """Spawned when it is made. `files` is what the editor has for fs/read_text_file."""
+    """Spawned when it is made. `files` is what the editor has open; what is written is saved at once."""
 
     def __init__(
         self,
@@ -137,6 +137,11 @@ class AgentProcess:
     def _answer(self, method: str, params: JsonObject) -> JsonObject:
         if method == "fs/read_text_file" and params["path"] in self.files:
             return {"result": {"content": self.files[str(params["path"])]}}
+        if method == "fs/write_text_file":
+            path, text = str(params["path"]), str(params["content"])
+            self.files[path] = text
+            Path(path).write_text(text, encoding="utf-8", newline="")
+            return {"result": {}}
         return {"error": {"code": -32601, "message": "This editor does not do that."}}
 
     def _send(self, message: Mapping[str, Json]) -> None:

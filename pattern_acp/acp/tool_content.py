@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, clipped, fits, shortened
+from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, clipped, fits, shortened, wire_size
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
@@ -12,13 +12,35 @@ from pattern_acp.domain.tool_calls import (
     TextContent,
     ToolContent,
 )
+from pattern_acp.tools.diff_regions import more_places, regions_within
 
-CONTEXT_LINES = 20
+CONTENT_BYTES = 650_000
+"""Most bytes of the diffs and texts of one call together; with its arguments they stay below 1 MB."""
+
+PATHS_NAMED = 20
+"""Most paths that are named of changes that are not shown."""
 
 
 def content_items(content: Sequence[ToolContent], *, live: bool, meta: bool) -> tuple[schema.ToolCallContent, ...]:
-    """`content` for the wire. `live`: terminals of the client are shown by id; `meta`: so are ours."""
-    return tuple(item for one in content for item in _items(one, live=live, meta=meta))
+    """`content` for the wire. `live`: terminals of the client are shown by id; `meta`: so are ours.
+
+    What does not fit into one line any more is named instead, so that nobody takes what is shown for all of it.
+    """
+    items: list[schema.ToolCallContent] = []
+    left_out: list[str] = []
+    room = CONTENT_BYTES
+    for one in content:
+        shown = _items(one, live=live, meta=meta)
+        size = sum(wire_size(item) for item in shown) if len(content) > 1 else 0
+        if size > room and isinstance(one, DiffContent):
+            left_out.append(one.path)
+            continue
+        room -= size
+        items += shown
+    if left_out:
+        more = f" and {len(left_out) - PATHS_NAMED:,} more" if len(left_out) > PATHS_NAMED else ""
+        items.append(text_item(f"Too much to show here; also changed: {', '.join(left_out[:PATHS_NAMED])}{more}."))
+    return tuple(items)
 
 
 def locations_of(locations: Sequence[Location]) -> tuple[schema.ToolCallLocation, ...]:
@@ -35,7 +57,7 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
         case ImageContent(media_type, data):
             return [text_item(f"An image ({media_type}, {len(data) * 3 // 4:,} bytes), too large to be shown here.")]
         case DiffContent():
-            return [diff_item(content)]
+            return diff_items(content)
         case TerminalContent():
             if (content.client_owned and live) or (not content.client_owned and meta):
                 return [schema.Terminal(terminal_id=content.terminal_id)]
@@ -56,27 +78,17 @@ def terminal_text(content: TerminalContent) -> str:
     return f"{fence}console\n$ {command}\n{output}\n{fence}"
 
 
-def diff_item(content: DiffContent) -> schema.Diff:
-    """A diff; only the changed region with its surroundings when the file is large."""
+def diff_items(content: DiffContent) -> list[schema.ToolCallContent]:
+    """A diff; of a large file one for each changed place with its surroundings, as many as fit."""
     old, new = content.old_text, content.new_text
-    if old is not None and not (fits(old, DIFF_BYTES) and fits(new, DIFF_BYTES)):
-        old, new = changed_region(old, new)
-    return schema.Diff(path=content.path, old_text=None if old is None else clipped(old), new_text=clipped(new))
-
-
-def changed_region(old: str, new: str) -> tuple[str, str]:
-    """Both texts without the lines they share at start and end, but for some lines of context."""
-    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    limit = min(len(before), len(after))
-    start = 0
-    while start < limit and before[start] == after[start]:
-        start += 1
-    end = 0
-    while end < limit - start and before[-1 - end] == after[-1 - end]:
-        end += 1
-    first = max(0, start - CONTEXT_LINES)
-    tail = max(0, end - CONTEXT_LINES)
-    return "".join(before[first : len(before) - tail]), "".join(after[first : len(after) - tail])
+    if old is None or (fits(old, DIFF_BYTES) and fits(new, DIFF_BYTES)):
+        shown = None if old is None else clipped(old)
+        return [schema.Diff(path=content.path, old_text=shown, new_text=clipped(new))]
+    regions, left_out = regions_within(old, new, DIFF_BYTES // 2)
+    items: list[schema.ToolCallContent] = [
+        schema.Diff(path=content.path, old_text=clipped(region.old), new_text=clipped(region.new)) for region in regions
+    ]
+    return [*items, text_item(more_places(left_out, content.path))] if left_out else items
 
 
 def _backtick_runs(text: str) -> list[str]:

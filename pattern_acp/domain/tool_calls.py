@@ -57,7 +57,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True)
 class DiffContent:
-    """A change of one file: absolute path, whole old text (None for a new file), whole new text."""
+    """A change of one file: absolute path, old text (None for a new file), new text; of a large file one place."""
 
     path: str
     old_text: str | None

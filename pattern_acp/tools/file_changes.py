@@ -14,9 +14,10 @@ import anyio.to_thread
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.tool_calls import DiffContent, Location
+from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent, ToolContent
 from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.diff_regions import more_places, regions_within
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.targets import Target, confirm_target, is_inside
 from pattern_acp.tools.text_limits import cut_middle, numbered, short_diff
@@ -25,6 +26,9 @@ from pattern_acp.workspace.files import TextFile
 
 SENTENCE_ROOM = 400
 """Characters of a result kept free for the sentences round a file's text."""
+
+WHOLE_CHARACTERS = 200_000
+"""Characters of both texts of a file together up to which its diff holds them whole."""
 
 RESTORE_SECONDS = 0.8
 """Longest that putting files back may take; a cancelled call has a second to end (turn/tool_runner.py)."""
@@ -62,12 +66,20 @@ class FileChange:
         """Where the file is afterwards, or was."""
         return Location((self.moved_to or self.target).path, self.line)
 
-    def diffs(self, after: str | None) -> tuple[DiffContent, ...]:
-        """The change for the person, with `after` as its outcome: both names of a moved file, "" for a deleted one."""
+    def diffs(self, after: str | None) -> tuple[ToolContent, ...]:
+        """The change for the person, with `after` as its outcome: both names of a moved file, "" for a deleted one.
+
+        Of a large file only the changed places: the journal keeps what is shown, and an editor reads it in one line.
+        """
         if self.moved_to is not None and after is not None:
             gone = DiffContent(self.target.path, self.old_text, "")
             return (gone, DiffContent(self.moved_to.path, None, after))
-        return (DiffContent(self.target.path, self.old_text, after or ""),)
+        old = self.old_text
+        if old is None or after is None or len(old) + len(after) <= WHOLE_CHARACTERS:
+            return (DiffContent(self.target.path, old, after or ""),)
+        regions, left_out = regions_within(old, after, WHOLE_CHARACTERS // 2)
+        places = tuple(DiffContent(self.target.path, region.old, region.new) for region in regions)
+        return (*places, TextContent(more_places(left_out, self.target.path))) if left_out else places
 
 
 async def read_if_there(target: Target, context: ToolContext) -> TextFile | None:
@@ -257,7 +269,7 @@ async def _rename_back(context: ToolContext, change: FileChange, to: str) -> boo
 
 async def _outcome(changes: Sequence[FileChange], written: dict[int, TextFile], context: ToolContext) -> ToolOutcome:
     sentences: list[str] = []
-    diffs: list[DiffContent] = []
+    diffs: list[ToolContent] = []
     for at, change in enumerate(changes):
         file = written.get(at)
         sentences.append(change.summary)

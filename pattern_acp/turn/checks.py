@@ -10,6 +10,7 @@ make.
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
@@ -69,7 +70,8 @@ class ConfiguredChecks:
         ids: IdFactory,
     ) -> None:
         self._checks = sorted(checks, key=lambda check: _ORDER.index(check.kind))
-        self._context = context
+        # A check ends at its time limit, also where a command of the model would go on in the background.
+        self._context = replace(context, jobs=None)
         self._gate = gate
         self._sink = sink
         self._clock = clock

@@ -1,11 +1,8 @@
 """What a tool call shows, on the wire."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, wire_size
-from pattern_acp.acp.tool_content import changed_region, content_items, diff_item, terminal_text
+from pattern_acp.acp.tool_content import content_items, diff_items, terminal_text
 from pattern_acp.domain.tool_calls import DiffContent, ImageContent, TerminalContent, TextContent, ToolContent
 
 OURS = TerminalContent("call_1", "make", "/project", "built\n")
@@ -15,6 +12,10 @@ THEIRS = TerminalContent("term_1", "make", "/project", "built\n", client_owned=T
 def shown(content: ToolContent, *, live: bool = False, meta: bool = False) -> schema.ToolCallContent:
     (item,) = content_items([content], live=live, meta=meta)
     return item
+
+
+def diffs(old: str | None, new: str) -> list[schema.Diff]:
+    return [item for item in diff_items(DiffContent("/a", old, new)) if isinstance(item, schema.Diff)]
 
 
 def test_text_is_wrapped_as_a_content_block():
@@ -35,14 +36,14 @@ def test_a_fence_is_longer_than_any_in_the_output():
 
 
 def test_a_new_file_has_no_old_text_and_an_empty_one_has_an_empty_one():
-    assert diff_item(DiffContent("/a", None, "new")).old_text is None
-    assert diff_item(DiffContent("/a", "", "new")).old_text == ""
+    assert diffs(None, "new")[0].old_text is None
+    assert diffs("", "new")[0].old_text == ""
 
 
 def test_a_diff_of_a_large_file_shows_what_changed():
     lines = [f"line {number}\n" for number in range(50_000)]
     changed = [*lines[:25_000], "changed\n", *lines[25_001:]]
-    item = diff_item(DiffContent("/a", "".join(lines), "".join(changed)))
+    (item,) = diffs("".join(lines), "".join(changed))
     assert item.old_text is not None
     assert "line 25000\n" in item.old_text
     assert "changed\n" in item.new_text
@@ -50,7 +51,7 @@ def test_a_diff_of_a_large_file_shows_what_changed():
 
 
 def test_a_diff_that_changes_everything_is_clipped():
-    item = diff_item(DiffContent("/a", "中" * 1_000_000, "é" * 1_000_000))
+    (item,) = diffs("中" * 1_000_000, "é" * 1_000_000)
     assert wire_size(item) <= 2 * DIFF_BYTES + 500
 
 
@@ -61,14 +62,35 @@ def test_an_image_that_is_too_large_for_a_line_is_named():
     assert isinstance(large.content, schema.TextContent)
 
 
-texts = st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=60).map("".join)
+def test_places_far_apart_in_a_large_file_are_shown_each_on_its_own():
+    lines = [f"line {number}\n" for number in range(50_000)]
+    changed = list(lines)
+    changed[100:101] = []
+    changed[49_000] = "changed\n"
+    first, second = diffs("".join(lines), "".join(changed))
+    assert first.old_text is not None
+    assert "line 100\n" in first.old_text
+    assert "line 100\n" not in first.new_text
+    assert "changed\n" in second.new_text
+    assert wire_size([first, second]) < 5_000
 
 
-@given(texts, texts, texts, texts)
-def test_the_changed_region_can_be_put_back(head: str, old: str, new: str, tail: str):
-    before, after = head + old + tail, head + new + tail
-    cut_before, cut_after = changed_region(before, after)
-    start = before.find(cut_before) if cut_before else 0
-    candidates = [at for at in range(len(before) + 1) if before.startswith(cut_before, at)]
-    assert any(before[:at] + cut_after + before[at + len(cut_before) :] == after for at in candidates)
-    assert start >= 0
+def test_many_places_are_shown_as_far_as_they_fit():
+    lines = [f"line {number}\n" for number in range(100_000)]
+    changed = [line.replace("line", "x") if at % 50 == 0 else line for at, line in enumerate(lines)]
+    *items, note = diff_items(DiffContent("/a", "".join(lines), "".join(changed)))
+    assert len(items) > 50
+    assert isinstance(note, schema.Content)
+    assert "more changed places in /a" in str(note.content)
+    assert wire_size(items) < 2 * DIFF_BYTES + 50_000
+
+
+def test_a_call_that_changes_many_large_files_still_fits_into_a_line():
+    content = [DiffContent(f"/{number}", None, "x" * 150_000) for number in range(30)]
+    items = content_items(content, live=False, meta=False)
+    assert wire_size(items) < 700_000
+    last = items[-1]
+    assert isinstance(last, schema.Content)
+    assert isinstance(last.content, schema.TextContent)
+    assert last.content.text.startswith("Too much to show here; also changed: /4, /5")
+    assert "and 6 more" in last.content.text
