@@ -26,6 +26,7 @@ from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
+from pattern_acp.workspace.git_status import GitStatus, git_status
 from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
 
@@ -66,6 +67,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.background = tasks
+            shared.git_status = _git_status(process)
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)
@@ -103,6 +105,13 @@ def hook_runner(means: LocalMeans) -> HookRunner:
     """What runs hooks: the platform's shell, with the environment that MCP servers have."""
     environment = server_means(means).environment
     return HookRunner(environment, partial(shell_command, environment=environment), end_group)
+
+
+def _git_status(process: Process) -> Callable[[str, float], Awaitable[GitStatus | None]]:
+    async def ask(cwd: str, seconds: float) -> GitStatus | None:
+        return await git_status(cwd, process.environ, seconds=seconds)
+
+    return ask
 
 
 def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:

@@ -8,6 +8,7 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.session.conversation_commands import run_clear, run_diff, run_export
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.memory_commands import run_memory
@@ -182,6 +183,9 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
+        CommandSpec("diff", "What this session changed in files", "[PATH]", run_diff),
+        CommandSpec("export", "Write the conversation as Markdown", "[--overwrite] [PATH]", run_export),
         CommandSpec("jobs", "Background commands: list, stop", "[stop ID]", run_jobs),
         CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
         CommandSpec("trust", "What this folder would run, and whether it may", "[list | revoke]", run_trust),

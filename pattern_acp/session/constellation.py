@@ -20,6 +20,7 @@ from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
+from pattern_acp.workspace.git_status import GitStatus
 
 
 class Models(Protocol):
@@ -82,6 +83,8 @@ class Constellation:
     """The person's own templates of memory blocks."""
     servers: ServerHost | None = None
     """Runs MCP servers of sessions; None: there are none."""
+    git_status: Callable[[str, float], Awaitable[GitStatus | None]] | None = None
+    """The state of the repository around a folder, within so many seconds; None: nobody can say."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     hooks: HookRunner | None = None

@@ -42,6 +42,7 @@ from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
+from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -176,7 +177,15 @@ async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     await show_memory(session, turn_id, views)
     went_on = await catch_up_at_start(session, turn_id, views) if is_first else ""
     recalled = await recall_for(session, turn_id, prompt)
-    return tuple(text for text in (went_on, recalled) if text)
+    git = await git_note(session)
+    return tuple(text for text in (git, went_on, recalled) if text)
+
+
+async def git_note(session: "Session") -> str:
+    """The state of the repository for the requests of this turn; empty where there is none, or git is slow."""
+    ask = session.constellation.git_status
+    status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+    return f"<note>Git when this turn began: {status.sentence()}.</note>" if status is not None else ""
 
 
 async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:

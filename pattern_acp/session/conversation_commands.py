@@ -1,0 +1,124 @@
+"""Slash commands about the conversation as a whole: /clear, /export, /diff.
+
+Owns: what they answer. Must not know: how a request is built from what is left.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import HistoryCleared
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.tools.text_limits import cut_middle, fenced, plural
+from pattern_acp.turn.sink import Fact
+from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+DIFF_CHARACTERS = 60_000
+"""Characters of the whole answer of /diff; an editor gets it as one message."""
+
+LEAST_CHARACTERS = 600
+"""Characters that each file is given all the same."""
+
+FILES_SHOWN = 100
+"""Most files whose diffs are shown; `/diff PATH` shows the others."""
+
+FILES_NAMED = 40
+"""Most files that git names beside the diffs."""
+
+GIT_SECONDS = 2.0
+"""Longest that /diff waits for git; the person asked for it."""
+
+
+async def run_clear(session: "Session", argument: str) -> str:
+    """Let the model's context start anew."""
+    if argument:
+        raise InvalidRequestError("/clear takes nothing behind it; it clears the conversation, not memory.")
+    count = len(session.state.history)
+    cleared = HistoryCleared(session.memory.turn_id or TurnId(""))
+    await session.sink.record(Fact(cleared, Actor.HUMAN, Origin.PERSON))
+    await session.reload_history()
+    # What the model does not know any more it must read again before it edits.
+    session.state.fingerprints.clear()
+    return (
+        "---\n\n**The conversation starts anew here.** "
+        f"The model no longer sees {plural(count, 'message')} above this line. "
+        "Memory stays, and `/recall` still finds what was said."
+    )
+
+
+async def run_export(session: "Session", argument: str) -> str:
+    """Write the conversation as Markdown."""
+    # Heavy only here: most sessions are never exported.
+    from pattern_acp.session.transcript_markdown import conversation_markdown
+
+    words = argument.split(None, 1)
+    overwrite = bool(words) and words[0] == "--overwrite"
+    named = (words[1] if len(words) > 1 else "") if overwrite else argument
+    state = session.state
+    path = absolute_path(named.strip() or f"pattern-acp-{state.session_id}.md", state.cwd)
+    facts = await anyio.to_thread.run_sync(inspect_path, path)
+    shown = display_path(path, state.cwd)
+    if facts.kind == "directory":
+        raise InvalidRequestError(f"{shown} is a folder; name a file: /export {shown}/conversation.md.")
+    if facts.kind != "missing" and not overwrite:
+        raise InvalidRequestError(f"{shown} exists. `/export --overwrite {shown}` replaces it.")
+    about = (
+        ("Session", f"`{state.session_id}`"),
+        ("Folder", f"`{state.cwd}`"),
+        ("Model", f"`{state.model.qualified}`"),
+    )
+    text = conversation_markdown(await _recorded(session), title=state.title, about=about)
+    await session.workbench.files.write_text_file(path, text)
+    return f"The conversation is in `{shown}` ({len(text.encode('utf-8', 'surrogatepass')):,} bytes)."
+
+
+async def run_diff(session: "Session", argument: str) -> str:
+    """Show what this session changed in files."""
+    cwd = session.state.cwd
+    files = changed_files(entry.event for entry in await _recorded(session))
+    if argument:
+        wanted = absolute_path(argument, cwd)
+        files = tuple(file for file in files if file.path == wanted or Path(file.path).is_relative_to(wanted))
+    room = max(DIFF_CHARACTERS // max(len(files), 1), LEAST_CHARACTERS)
+    sections = [_file_section(file, display_path(file.path, cwd), room) for file in files[:FILES_SHOWN]]
+    others = await _other_files(session, {file.path for file in files}) if not argument else ""
+    if not sections:
+        where = f" in {argument}" if argument else ""
+        return f"This session's edits changed nothing{where}.{' ' + others if others else ''}"
+    first = f" The first {FILES_SHOWN} are shown." if len(files) > FILES_SHOWN else ""
+    head = f"{plural(len(files), 'file')} changed by edits of this session.{first}"
+    return "\n\n".join(part for part in (head, *sections, others) if part)
+
+
+def _file_section(file: ChangedFile, shown: str, room: int) -> str:
+    what = "new" if file.before is None else plural(file.changes, "edit")
+    return f"**{shown}** ({what})\n{fenced(cut_middle(file.unified(shown).rstrip(), room).text, 'diff')}"
+
+
+async def _other_files(session: "Session", known: set[str]) -> str:
+    """Files that git says differ from the last commit and that no edit of the session changed."""
+    ask = session.constellation.git_status
+    status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+    if status is None:
+        return ""
+    resolved = {await anyio.to_thread.run_sync(resolve_path, path) for path in known}
+    others = [path for path in status.paths if path not in resolved]
+    if not others:
+        return ""
+    cwd = await anyio.to_thread.run_sync(resolve_path, session.state.cwd)
+    names = ", ".join(f"`{display_path(path, cwd)}`" for path in others[:FILES_NAMED])
+    more = f" and {len(others) - FILES_NAMED} more" if len(others) > FILES_NAMED else ""
+    return f"Git also names {names}{more}: changed by commands, by you, or before this session."
+
+
+async def _recorded(session: "Session") -> list[Recorded]:
+    return await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))

@@ -1,0 +1,131 @@
+"""/clear, /export and /diff: about the conversation as a whole."""
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.journal.events import HistoryCleared, MemoryShown
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.heard import conversation
+from pattern_acp.testing.scripts import calls, says, uses
+from pattern_acp.testing.turns import events_of, of_type
+from pattern_acp.workspace.git_status import GitStatus
+
+EDITS = Settings(editor_deadline_seconds=5, mode="auto")
+
+
+async def opened(agent: RunningAgent) -> str:
+    return await agent.editor.open_session(str(agent.folder))
+
+
+async def answer(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    return agent.editor.said()
+
+
+async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transcript():
+    model = ScriptedProvider([says("Hello."), says("A new start."), says("And on.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "The word is plum.")
+        await answer(agent, session, "/remember Tabs matter")
+        said = await answer(agent, session, "/clear")
+        assert "**The conversation starts anew here.** The model no longer sees" in said
+        await answer(agent, session, "Who are you?")
+        heard = str(conversation(model.requests[-1]))
+        assert "plum" not in heard
+        assert "Tabs matter" in str(model.requests[-1])
+        events = await events_of(agent, session)
+        assert len(of_type(events, HistoryCleared)) == 1
+        assert len(of_type(events, MemoryShown)) == 2
+        agent.editor.updates.clear()
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", params)
+        assert "The conversation starts anew here." in agent.editor.said()
+        await answer(agent, session, "Go on.")
+        assert "plum" not in str(conversation(model.requests[-1]))
+        assert "Who are you?" in str(conversation(model.requests[-1]))
+        assert "takes nothing behind it" in await answer(agent, session, "/clear memory")
+
+
+async def test_after_clear_a_file_must_be_read_again_before_an_edit():
+    edit = calls("edit_file", path="a.txt", edits=[{"old_text": "one", "new_text": "two"}])
+    model = ScriptedProvider([calls("read_file", path="a.txt"), says("Read."), edit, says("Done.")])
+    async with running_agent(model, settings=EDITS) as agent:
+        (agent.folder / "a.txt").write_text("one\n")
+        session = await opened(agent)
+        await answer(agent, session, "Read it.")
+        assert agent.sessions.get(session).state.fingerprints
+        await answer(agent, session, "/clear")
+        assert not agent.sessions.get(session).state.fingerprints
+
+
+async def test_export_writes_prompts_answers_diffs_and_costs_and_overwrites_only_when_told():
+    write = calls("write_file", path="new.txt", content="hello\n")
+    model = ScriptedProvider([write + uses(100, 20, cache_read=50), says("Written.") + uses(10, 5)])
+    async with running_agent(model, settings=EDITS) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write a file.")
+        assert "The conversation is in `talk.md`" in await answer(agent, session, "/export talk.md")
+        text = (agent.folder / "talk.md").read_text()
+        assert text.startswith("# Write a file.\n\n- Session: ")
+        for part in ("## You, ", "Write a file.", "### ", "(completed)", "+hello", "## Agent\n\nWritten.", "tokens in"):
+            assert part in text
+        assert "160 tokens in (50 from the cache), 25 out" in text
+        refused = await answer(agent, session, "/export talk.md")
+        assert refused.strip() == "talk.md exists. `/export --overwrite talk.md` replaces it."
+        assert (agent.folder / "talk.md").read_text() == text
+        assert "The conversation is in" in await answer(agent, session, "/export --overwrite talk.md")
+        assert (agent.folder / "talk.md").read_text() != text
+        assert f"pattern-acp-{session}.md" in await answer(agent, session, "/export")
+        (agent.folder / "sub").mkdir()
+        assert "sub is a folder" in await answer(agent, session, "/export sub")
+
+
+async def test_diff_shows_what_the_session_changed_and_what_git_names_besides():
+    model = ScriptedProvider(
+        [
+            calls("write_file", path="new.txt", content="hello\n"),
+            calls("write_file", path="sub/other.txt", content="x\n"),
+            says("Written."),
+        ]
+    )
+    async with running_agent(model, settings=EDITS) as agent:
+        session = await opened(agent)
+        assert await answer(agent, session, "/diff") == "This session's edits changed nothing."
+        await answer(agent, session, "Write.")
+        shown = await answer(agent, session, "/diff")
+        assert shown.startswith(
+            "2 files changed by edits of this session.\n\n**new.txt** (new)\n```diff\n--- /dev/null\n"
+        )
+        assert "+hello" in shown
+        narrowed = await answer(agent, session, "/diff sub")
+        assert "other.txt" in narrowed
+        assert "new.txt" not in narrowed
+        assert await answer(agent, session, "/diff a.txt") == "This session's edits changed nothing in a.txt."
+
+        async def git(cwd: str, seconds: float) -> GitStatus:
+            del seconds
+            return GitStatus("main", changed=2, paths=(f"{cwd}/new.txt", f"{cwd}/built.js"))
+
+        agent.sessions.constellation.git_status = git
+        assert "Git also names `built.js`: changed by commands, by you, or before" in await answer(
+            agent, session, "/diff"
+        )
+
+
+async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_the_prefix():
+    model = ScriptedProvider([says("Hello."), says("Hello again.")])
+    async with running_agent(model) as agent:
+        states = [GitStatus("main"), GitStatus("topic", changed=1, paths=("/a",))]
+
+        async def git(_cwd: str, _seconds: float) -> GitStatus:
+            return states.pop(0)
+
+        agent.sessions.constellation.git_status = git
+        session = await opened(agent)
+        await answer(agent, session, "Hello.")
+        assert "<note>Git when this turn began: branch main, clean.</note>" in model.requests[0].volatile
+        await answer(agent, session, "Hello?")
+        assert "<note>Git when this turn began: branch topic, 1 changed.</note>" in model.requests[1].volatile
+        assert model.requests[0].system == model.requests[1].system
