@@ -146,7 +146,7 @@ async def _list(server: Server, _progress: Progress) -> ToolOutcome:
 
 
 async def _read(server: Server, uri: str, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    return outcome_of(await asked(server.read(uri)), context.result_limit)
+    return await outcome_of(await asked(server.read(uri)), context.result_limit)
 
 
 def call_arguments(arguments: JsonObject) -> tuple[str, JsonObject]:

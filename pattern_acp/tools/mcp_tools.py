@@ -13,6 +13,7 @@ import anyio
 
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolContent, ToolKind
 from pattern_acp.mcp_servers.catalogue import RemoteTool, Reply
@@ -23,6 +24,8 @@ from pattern_acp.policy.access import CallServer
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, short_diff
+from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.images import image_of_base64
 
 DESCRIPTION_LIMIT = 1500
 """Characters of a description that the model reads; the person is shown all of a changed one."""
@@ -89,7 +92,7 @@ class ServerTool:
             # Only now: a call that runs was agreed to. The first agreement is to the server as it is.
             await self._agreements.agree(self.server, self.server.catalogue.tools if is_first else (tool,))
         reply = await asked(self.server.call(tool.name, arguments, Ticker(progress).show))
-        return outcome_of(reply, context.result_limit)
+        return await outcome_of(reply, context.result_limit)
 
 
 class Ticker:
@@ -127,19 +130,35 @@ def preview_of(tool: RemoteTool, news: News) -> tuple[ToolContent, ...]:
     return (TextContent(f"{news.sentence}\n\n{fenced(cut_middle(tool.definition, SHOWN_LIMIT).text)}"),)
 
 
-def outcome_of(reply: Reply, limit: int) -> ToolOutcome:
-    """A server's reply for the model and the person. It is data, whatever it says (invariant 8)."""
-    cut = cut_middle(reply.text, limit)
-    texts = (TextContent(fenced(cut_middle(reply.text, SHOWN_LIMIT).text)),) if reply.text else ()
-    images = tuple(ImageContent(image.media_type, image.data) for image in reply.images)
+async def outcome_of(reply: Reply, limit: int) -> ToolOutcome:
+    """A server's reply for the model and the person. It is data, whatever it says (invariant 8).
+
+    Images are made such as models take: one that is damaged would have every later request refused.
+    """
+    images, problems = await usable_images(reply.images)
+    text = "\n".join(line for line in (reply.text, *problems) if line)
+    cut = cut_middle(text, limit)
+    texts = (TextContent(fenced(cut_middle(text, SHOWN_LIMIT).text)),) if text else ()
     return ToolOutcome(
         cut.text,
         is_error=reply.is_error,
-        content=(*texts, *images),
-        images=reply.images,
-        full_output=reply.text if cut.bytes_cut else "",
+        content=(*texts, *(ImageContent(image.media_type, image.data) for image in images)),
+        images=images,
+        full_output=text if cut.bytes_cut else "",
         origin=Origin.MCP,
     )
+
+
+async def usable_images(images: Sequence[ImagePart]) -> tuple[tuple[ImagePart, ...], list[str]]:
+    """The images that can be looked at, and a sentence for each of the others."""
+    usable: list[ImagePart] = []
+    problems: list[str] = []
+    for image in images:
+        try:
+            usable.append(await image_of_base64(image.data, image.name))
+        except ImageError as error:
+            problems.append(f"({error.sentence})")
+    return tuple(usable), problems
 
 
 async def asked(question: Awaitable[Reply]) -> Reply:

@@ -13,8 +13,8 @@ from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import last_result, of_type
+from pattern_acp.testing.scripts import calls, gate, says
+from pattern_acp.testing.turns import last_result, of_type, prompting
 
 
 def picture(size: tuple[int, int] = (8, 6), image_format: str = "PNG") -> str:
@@ -196,3 +196,17 @@ async def test_a_large_paste_is_kept_whole_and_the_model_can_read_what_it_was_no
         assert last_result(model.requests[-1]).text.startswith(paste[30_000:30_100])
         titles = [update["title"] for update in agent.editor.of_kind("session_info_update")]
         assert titles == ["First line of the log"]
+
+
+async def test_a_prompt_that_is_refused_does_not_let_the_next_one_overtake_a_running_turn():
+    waits = gate()
+    model = ScriptedProvider([(*says("One."), waits), says("Two.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session, "First.") as first:
+            await waits.reached.wait()
+            with pytest.raises(RemoteError, match="damaged"):
+                await give(agent, session, {"type": "image", "data": picture()[:60], "mimeType": "image/png"})
+            await agent.editor.prompt(session, "Next.")
+            assert await first.stop_reason() == "cancelled"
+        assert agent.editor.said() == "One.Two."
