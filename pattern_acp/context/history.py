@@ -23,10 +23,13 @@ NO_RESULT = "This call did not run to its end: the turn was cancelled or the pro
 """The result of a call that has none; invariant 4 wants exactly one for each."""
 
 
-def history_of(events: Iterable[Event]) -> list[Message]:
-    """The conversation as the model knows it: prompts, answers, and one result for every call."""
-    messages: list[Message] = []
-    results: dict[ToolCallId, ToolResultPart] = {}
+def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[Message]:
+    """The conversation as the model knows it: prompts, answers, and one result for every call.
+
+    `before` is the conversation up to the end of a turn, when `events` are those after it.
+    """
+    messages = list(before)
+    results = {part.call_id: part for message in before for part in message.parts if isinstance(part, ToolResultPart)}
     prompts: dict[TurnId, MessageId] = {}
     for event in events:
         match event:

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.context.builder import MemoryView, Stable, build_request
-from pattern_acp.context.history import history_of
 from pattern_acp.context.long_texts import long_text
-from pattern_acp.context.memory_notices import known_memory, last_shown
-from pattern_acp.db.connection import Transaction
+from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ErrorReported, MemoryShown, TurnEnded, TurnStarted
+from pattern_acp.journal.events import ErrorReported, TurnEnded, TurnStarted
 from pattern_acp.journal.interrupted import close_interrupted
-from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.redact import newest_redaction
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
@@ -283,21 +281,6 @@ async def _long_text(session: "Session", text_id: str) -> str | None:
     stream = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
     prompts = (item.event.message for item in stream if isinstance(item.event, TurnStarted))
     return long_text(prompts, text_id)
-
-
-async def recorded_history(session: "Session") -> tuple[list[Message], MemoryShown | None, int]:
-    """The conversation and the memory that the model was last shown, as the journal has them.
-
-    Last comes the event of the newest forgetting that took words out of them.
-    """
-
-    def read(tx: Transaction) -> tuple[list[Recorded], int]:
-        newest = newest_redaction(tx, session.session_id, after=session.state.redacted_seq)
-        return read_stream(tx, session.session_id), newest
-
-    recorded, redacted_seq = await session.constellation.database.read(read)
-    events = [item.event for item in recorded]
-    return history_of(events), last_shown(events), redacted_seq
 
 
 async def drop_forgotten(session: "Session") -> bool:

@@ -32,6 +32,7 @@ from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
+from pattern_acp.session.recorded import Conversation, read_conversation
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.tools.memory_access import ConstellationMemory
@@ -95,6 +96,8 @@ class SessionState:
     """The memory that the model was last shown in whole."""
     redacted_seq: int = 0
     """The event of the newest forgetting that took words out of this conversation, as far as `history` knows."""
+    settled: Conversation = field(default_factory=Conversation)
+    """The conversation that was read from the journal last, up to the end of a turn."""
     reported_files: set[str] = field(default_factory=set[str])
     """Files of memory, in the state they were in, that the person was told about."""
     told_of_memory: bool = False
@@ -266,8 +269,7 @@ class Session:
 
     async def reload_history(self) -> None:
         """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
-        recorded = await prompting.recorded_history(self)
-        self.state.history, self.state.shown, self.state.redacted_seq = recorded
+        await read_conversation(self)
 
     def options(self) -> tuple[Option, ...]:
         """The complete options with their current values."""

@@ -9,11 +9,16 @@ from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallP
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import (
+    ContextAdded,
     ErrorReported,
     Event,
+    HistoryCleared,
+    MemoryShown,
     MessagePartial,
     MessageRecorded,
+    PromptRefused,
     ToolCallFinished,
+    ToolResultExtended,
     TurnEnded,
     TurnStarted,
 )
@@ -86,3 +91,41 @@ def test_every_call_has_exactly_one_result_directly_behind_it(turns: list[tuple[
         if message.tool_calls:
             results = [part.call_id for part in history[position + 1].parts if isinstance(part, ToolResultPart)]
             assert results == [part.call_id for part in message.tool_calls]
+
+
+def event_of(kind: int, turn: int, number: int) -> Event:
+    turn_id, call_id = TurnId(f"turn_{turn}"), ToolCallId(f"call_{turn}_{number}")
+    message_id = MessageId(f"msg_{turn}_{number}")
+    match kind:
+        case 0:
+            return answer(TextPart("Let me see."), call(call_id))
+        case 1:
+            return finished(call_id, "result")
+        case 2:
+            return ToolResultExtended(turn_id, call_id, " more")
+        case 3:
+            return ContextAdded(turn_id, Message(message_id, Role.USER, (TextPart("By the way."),)))
+        case 4:
+            return MemoryShown(turn_id, "Memory.", ())
+        case 5:
+            return PromptRefused(turn_id, "A hook said no.")
+        case 6:
+            return HistoryCleared(turn_id)
+        case _:
+            return answer(TextPart("Done."))
+
+
+TURNS = st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=6), max_size=4)
+
+
+@given(TURNS, st.integers(0, 4))
+def test_a_conversation_read_on_behind_a_turn_is_the_one_read_at_once(turns: list[list[tuple[int, int]]], read: int):
+    events: list[list[Event]] = []
+    for turn, kinds in enumerate(turns):
+        turn_id = TurnId(f"turn_{turn}")
+        prompted = TurnStarted(turn_id, Message(MessageId(f"msg_{turn}"), Role.USER, (TextPart("Go."),)), "")
+        told = [event_of(kind, turn, number) for kind, number in kinds]
+        events.append([prompted, *told, TurnEnded(turn_id, StopReason.END_TURN)])
+    first = [event for turn in events[:read] for event in turn]
+    rest = [event for turn in events[read:] for event in turn]
+    assert history_of(rest, history_of(first)) == history_of([*first, *rest])

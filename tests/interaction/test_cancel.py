@@ -7,6 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from pattern_acp.context.history import history_of
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import MessageRecorded, ToolCallFinished, TurnEnded, TurnStarted
 from pattern_acp.jsonrpc.errors import RpcError
@@ -271,6 +272,34 @@ async def test_a_second_cancel_changes_nothing():
             assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
         await agent.editor.cancel(session)
         assert len(answers_to(agent.editor, "session/prompt")) == 1
+        await next_prompt_works(agent, session)
+
+
+async def test_a_second_cancelled_turn_reads_only_what_came_since_the_first():
+    first_waits, second_waits = gate(), gate()
+    scripts = [
+        says("One."),
+        (*says("Half"), first_waits),
+        says("Two."),
+        (*says("Again half"), second_waits),
+        AFTERWARDS,
+    ]
+    model = ScriptedProvider(scripts)
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        state = agent.sessions.get(session).state
+        places: list[int] = []
+        for waits in (first_waits, second_waits):
+            await agent.editor.prompt(session, "Go.")
+            async with prompting(agent.editor, session) as flight:
+                await waits.reached.wait()
+                await agent.editor.cancel(session)
+                assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
+            events = await events_of(agent, session)
+            assert state.history == history_of(events)
+            places.append(state.settled.session_seq)
+            assert places[-1] == len(events)
+        assert places[0] < places[1]
         await next_prompt_works(agent, session)
 
 
