@@ -5,6 +5,7 @@ about what was left out. Must not know: the wire, or how a mention is written (`
 data beside the person's words and never part of them (invariant 8).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,9 @@ FILE_CHARACTERS = 50_000
 
 FOLDER_ENTRIES = 200
 """Entries of a folder that a prompt brings along."""
+
+_FILE = re.compile(r"file:|/|[A-Za-z]:[\\/]", re.IGNORECASE)
+"""How links to files begin; some clients send bare paths (reference: clients, interop rule 10)."""
 
 FILE_BYTES = 20_000_000
 """Bytes of a file that is opened at all."""
@@ -65,7 +69,7 @@ async def with_files(session: "Session", message: Message) -> Message:
     parts: list[Part] = []
     known: set[tuple[str, str]] = set()
     for part in message.parts:
-        if isinstance(part, ResourcePart) and part.given is Given.LINK and part.uri[:5].lower() == "file:":
+        if isinstance(part, ResourcePart) and part.given is Given.LINK and _FILE.match(part.uri):
             read = await _linked(session, part)
             known.add((part.uri.partition("#")[0], part.lines))
             parts += read
@@ -113,10 +117,16 @@ async def _place(session: "Session", raw: str) -> _Place:
     return _Place(path, await anyio.to_thread.run_sync(resolve_path, path), display_path(path, session.state.cwd))
 
 
+def _path_of(part: ResourcePart) -> str:
+    """The path of a link. In a URI, a `#` of the name itself is written %23; in a bare path it is not."""
+    if part.uri[:5].lower() == "file:":
+        return part.uri.partition("#")[0].partition("?")[0]
+    return part.uri.rpartition("#")[0] if part.lines else part.uri
+
+
 async def _linked(session: "Session", part: ResourcePart) -> list[Part]:
     try:
-        # A `#` of the name itself is written %23.
-        place = await _place(session, part.uri.partition("#")[0].partition("?")[0])
+        place = await _place(session, _path_of(part))
     except WorkspaceError as error:
         return [replace(part, note=error.sentence)]
     return await _read(session, place, part)
@@ -127,12 +137,22 @@ async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[P
         found = await _look(session, place, part.lines)
     except WorkspaceError as error:
         found = _Found(note=f"it could not be read: {error.sentence}", refused=True)
-    if found.refused:
-        session.state.notices.append(f"{place.shown} was not given to the model: {found.note}")
     link = replace(part, text=found.text, note=found.note, lines=found.lines or part.lines)
+    before = _given_before(session, part.uri)
+    if found.refused and not any(one.note == link.note for one in before):
+        session.state.notices.append(f"{place.shown} was not given to the model: {found.note}")
+    if link.text is not None and any((one.text, one.lines) == (link.text, link.lines) for one in before):
+        # Some editors attach the active file to every prompt.
+        return [replace(link, text=None, note="unchanged since it was attached earlier in this conversation")]
     if found.image is None:
         return [link]
     return [found.image] if part.given is Given.MENTION else [link, found.image]
+
+
+def _given_before(session: "Session", uri: str) -> list[ResourcePart]:
+    """What the model was told of this file in messages that it still has."""
+    parts = (part for message in session.state.history for part in message.parts)
+    return [part for part in parts if isinstance(part, ResourcePart) and part.uri == uri]
 
 
 async def _look(session: "Session", place: _Place, lines: str) -> _Found:

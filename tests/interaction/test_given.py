@@ -210,3 +210,31 @@ async def test_a_prompt_that_is_refused_does_not_let_the_next_one_overtake_a_run
             await agent.editor.prompt(session, "Next.")
             assert await first.stop_reason() == "cancelled"
         assert agent.editor.said() == "One.Two."
+
+
+async def test_a_file_that_comes_with_every_prompt_is_given_again_only_when_it_changed():
+    async with running_agent(ScriptedProvider([says("Read."), says("Again."), says("New.")])) as agent:
+        path = agent.folder / "work" / "a#1.py"
+        path.parent.mkdir()
+        path.write_text("one\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(path.parent))
+        # Some clients send a bare path instead of a URI.
+        active: JsonDict = {"type": "resource_link", "uri": str(path), "name": "a.py"}
+        secret: JsonDict = {"type": "resource_link", "uri": str(agent.folder / "b.py"), "name": "b.py"}
+        first, _ = resources(await give(agent, session, text("Look."), active, secret))
+        second, _ = resources(await give(agent, session, text("Look."), active, secret))
+        path.write_text("two\n", encoding="utf-8")
+        third, _ = resources(await give(agent, session, text("Look."), active, secret))
+        assert [part.text for part in (first, second, third)] == ["one\n", None, "two\n"]
+        assert "unchanged" in second.note
+        assert agent.editor.said().count("was not given to the model") == 1
+
+
+async def test_an_image_is_kept_in_a_blob_of_the_journal():
+    async with running_agent(ScriptedProvider([says("Seen.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await give(agent, session, text("Look."), {"type": "image", "data": noise(100), "mimeType": "image/png"})
+        sql = (
+            "SELECT payload IS NULL AND blob IS NOT NULL FROM events WHERE kind = 'turn_started' AND stream = :session"
+        )
+        assert await agent.database.read(lambda tx: [tuple(row) for row in tx.all(sql, {"one": session})]) == [(1,)]
