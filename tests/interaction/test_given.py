@@ -237,4 +237,4 @@ async def test_an_image_is_kept_in_a_blob_of_the_journal():
         sql = (
             "SELECT payload IS NULL AND blob IS NOT NULL FROM events WHERE kind = 'turn_started' AND stream = :session"
         )
-        assert await agent.database.read(lambda tx: [tuple(row) for row in tx.all(sql, {"one": session})]) == [(1,)]
+        assert await agent.database.read(lambda tx: [tuple(row) for row in tx.all(sql, {"session": session})]) == [(1,)]
