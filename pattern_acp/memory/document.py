@@ -100,6 +100,10 @@ class BlockDocument:
                 self._shown = _shown(self._document, self._schema)
         return self._shown
 
+    def read_as(self, schema: BlockSchema) -> None:
+        """Read it from now on by another schema of the same containers, such as one whose logs show every entry."""
+        self._schema, self._shown = schema, None
+
     @property
     def content(self) -> State:
         """What it holds now."""

@@ -10,6 +10,7 @@ the characters that stay keep their origin, so that blame still knows who wrote 
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
@@ -27,6 +28,7 @@ from pattern_acp.memory.forgotten import Forgotten, forget_lines, forget_passage
 from pattern_acp.memory.history import StoredHistory, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.schemas.edits import Authoring
+from pattern_acp.memory.schemas.types import unfolded
 from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
 from pattern_acp.memory.stored import open_block, read_row
 from pattern_acp.memory.vectors import drop_indexes
@@ -115,9 +117,14 @@ def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: in
     refuse_short(wanted, key.label)
     opened = open_block(tx, _find(tx, key), peer=peer)
     document, before = opened.document, opened.document.frontiers
-    text = _without(opened.block.text, wanted)
-    if text != opened.block.text:
-        change_document(document, opened.block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
+    # Entries of a log that it shows no longer hold words, too.
+    schema = unfolded(opened.block.schema)
+    document.read_as(schema)
+    every, text = document.text, _without(document.text, wanted)
+    if text != every:
+        block = replace(opened.block, schema=schema, text=every, limit=max(1, len(every)))
+        change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
+    document.read_as(opened.block.schema)
     return ProposedForgetting(_change(opened.block, document, before, peer), forget_passage(wanted), whole=False)
 
 

@@ -254,17 +254,31 @@ VALUES (:block_id, :upto, :snapshot, :seq)
 ON CONFLICT (block_id) DO UPDATE SET upto = excluded.upto, snapshot = excluded.snapshot, last_seq = excluded.last_seq;
 
 -- name: count_entries
--- How many passages are indexed of one block.
+-- How many passages are indexed of one block apart from its log sections; `upto` is the character after the digits.
 SELECT count(*)
+FROM search_entries
+WHERE source = :source AND item < :upto;
+
+-- name: read_entries
+-- The passages of one block apart from its log sections, after one of them, in order.
+SELECT id, item, text
+FROM search_entries
+WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after
+ORDER BY CAST(item AS INTEGER);
+
+-- name: read_all_entries
+-- Everything that is indexed of one block.
+SELECT id, item, text, at_ms
 FROM search_entries
 WHERE source = :source;
 
--- name: read_entries
--- The passages of one block after one of them, in order.
+-- name: read_newest_of_section
+-- What was indexed last of one log section, newest first.
 SELECT id, item, text
 FROM search_entries
-WHERE source = :source AND CAST(item AS INTEGER) > :after
-ORDER BY CAST(item AS INTEGER);
+WHERE source = :source AND item >= :first AND item < :upto
+ORDER BY item DESC
+LIMIT :limit;
 
 -- name: read_newest_entries
 -- What was indexed last of one block, newest first.

@@ -1,7 +1,7 @@
 """Search over blocks, archival entries and past messages.
 
-Owns: the rows of `search_entries` and what a search gives. Must not know: who searches, or why. Every write carries the
-number of the event whose text it indexes (rule R1).
+Owns: the rows of `search_entries` (which of a block: `indexing`) and what a search gives. Must not know: who searches,
+or why. Every write carries the number of the event whose text it indexes (rule R1).
 """
 
 import json
@@ -14,20 +14,14 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
-from pattern_acp.memory.passages import block_passages, common_passages, excerpt, message_passages
+from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
-from pattern_acp.memory.schemas.logs import without_count
-from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.vectors import QueryVector
 from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
 
 _QUERIES = load_queries("pattern_acp.memory")
-
-PASSAGES_OF_ENTRY = 12
-"""Passages that the longest entry of a log can have: 4,000 characters, and one more for every cut."""
 
 MessageKind: TypeAlias = Literal["user", "assistant"]
 """Whose message it was."""
@@ -91,78 +85,6 @@ class Found:
     """Id of its index entry."""
 
 
-def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int, before: str = "") -> None:
-    """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written.
-
-    `before` is what it read when it was indexed last, so that what both texts begin with is not looked at again.
-    Entries of a log that are shown no longer stay findable.
-    """
-    if isinstance(block.schema, LogSchema):
-        if block.schema.shown > 0:
-            _index_log(tx, block, block.schema.shown, at_ms, seq)
-            return
-        before = ""
-    start, first, rows = _rest(tx, block, before)
-    _index_passages(tx, block, rows, block_passages(block.text[start:]), first, at_ms, seq)
-
-
-def _rest(tx: Transaction, block: Block, before: str) -> tuple[int, int, list[Row]]:
-    """Where in the text what may have changed begins, how many passages are before that, and the rows after those."""
-    start = common_passages(before, block.text)
-    if start:
-        passages = block_passages(before[start:])
-        count = tx.one(_QUERIES["count_entries"], {"source": block.id})
-        first = (columns.integer(count[0]) if count else 0) - len(passages)
-        rows = tx.all(_QUERIES["read_entries"], {"source": block.id, "after": first})
-        if first > 0 and [columns.text(row[2]) for row in rows] == list(passages):
-            return start, first, rows
-    # From the beginning, also when the index holds another text than it should.
-    return 0, 0, tx.all(_QUERIES["read_entries"], {"source": block.id, "after": 0})
-
-
-def _index_passages(
-    tx: Transaction, block: Block, rows: Sequence[Row], passages: Sequence[str], first: int, at_ms: int, seq: int
-) -> None:
-    """Let `passages`, numbered from `first` + 1, take the place of `rows`."""
-    kept = _by_text(rows)
-    for number, text in enumerate(passages, start=first + 1):
-        item = str(number)
-        if same := kept.get(text):
-            entry, stored_item = same.pop()
-            if stored_item != item:
-                tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
-        else:
-            _insert(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
-    for leftovers in kept.values():
-        for entry, _ in leftovers:
-            tx.execute(_QUERIES["delete_entry"], {"id": entry})
-
-
-def _index_log(tx: Transaction, block: Block, shown: int, at_ms: int, seq: int) -> None:
-    """A log grows without bound, and only its newest entries can change."""
-    newest = {"owner": block.key.owner, "source": block.id, "limit": shown * PASSAGES_OF_ENTRY}
-    kept = _by_text(tx.all(_QUERIES["read_newest_entries"], newest))
-    oldest_shown = 0
-    for number, text in enumerate(block_passages(without_count(block.text)), start=1):
-        if same := kept.get(text):
-            entry, _ = same.pop()
-            oldest_shown = oldest_shown or entry
-        else:
-            # What is shown moves on with every entry, so its passages keep the number they were born with.
-            _insert(tx, "block", block.id, block.key.owner, f"{seq}.{number}", text, at_ms, seq)
-    for leftovers in kept.values():
-        for entry, _ in leftovers:
-            if entry > oldest_shown > 0:
-                tx.execute(_QUERIES["delete_entry"], {"id": entry})
-
-
-def _by_text(rows: Sequence[Row]) -> dict[str, list[tuple[int, str]]]:
-    kept: dict[str, list[tuple[int, str]]] = {}
-    for row in rows:
-        kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
-    return kept
-
-
 def index_message(
     tx: Transaction,
     *,
@@ -177,13 +99,13 @@ def index_message(
     """Index a message for `owner` (a persona's name or a project key); again with the same id replaces it."""
     tx.execute(_QUERIES["delete_item"], {"source": session_id, "item": message_id})
     for passage in message_passages(storable(text)):
-        _insert(tx, kind, session_id, owner, message_id, passage, at_ms, seq)
+        insert_passage(tx, kind, session_id, owner, message_id, passage, at_ms, seq)
 
 
 def index_archival(tx: Transaction, *, entry_id: str, owner: str, text: str, at_ms: int, seq: int) -> None:
     """Index an archival entry, which is new."""
     for number, passage in enumerate(message_passages(storable(text)), start=1):
-        _insert(tx, "archival", entry_id, owner, str(number), passage, at_ms, seq)
+        insert_passage(tx, "archival", entry_id, owner, str(number), passage, at_ms, seq)
 
 
 def remove_source(tx: Transaction, source: str) -> int:
@@ -272,9 +194,10 @@ def _found(row: Row, ranked: Ranked, words: tuple[str, ...], terms: tuple[str, .
     )
 
 
-def _insert(
+def insert_passage(
     tx: Transaction, kind: EntryKind, source: str, owner: str, item: str, text: str, at_ms: int, seq: int
 ) -> None:
+    """Make one passage findable; `item` tells it from the others of its source."""
     entry: dict[str, SqlValue] = {
         "kind": kind,
         "source": source,

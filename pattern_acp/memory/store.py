@@ -30,7 +30,15 @@ from pattern_acp.memory.merging import Conflict, encode_conflicts
 from pattern_acp.memory.passages import common_lines
 from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
 from pattern_acp.memory.schemas.types import encode_schema
-from pattern_acp.memory.stored import OpenBlock, archived_number, decode_block, load_history, open_block, text_hash
+from pattern_acp.memory.stored import (
+    OpenBlock,
+    archived_number,
+    decode_block,
+    load_history,
+    open_block,
+    text_hash,
+    whole_block,
+)
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -108,6 +116,16 @@ def load_block(tx: Transaction, key: BlockKey) -> Block:
         BlockCorruptError: its text cannot be read or rebuilt.
     """
     return decode_block(tx, _find(tx, key))
+
+
+def load_whole(tx: Transaction, key: BlockKey) -> Block:
+    """The block with every entry of its logs in its text, as the search index has it.
+
+    Raises:
+        BlockMissingError: there is no such block.
+        BlockCorruptError: its document cannot be read or rebuilt.
+    """
+    return whole_block(tx, _find(tx, key))
 
 
 def block_exists(tx: Transaction, key: BlockKey) -> bool:

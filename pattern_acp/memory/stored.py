@@ -22,7 +22,7 @@ from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.merging import decode_conflicts
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, decode_schema
+from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, decode_schema, unfolded
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -77,6 +77,18 @@ def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:
         BlockCorruptError: nothing that is stored gives the document.
     """
     return _open(tx, _decode(row), peer)
+
+
+def whole_block(tx: Transaction, key_row: Row) -> Block:
+    """The block of a `find_block` row with every entry of its logs in its text, and a schema that shows them.
+
+    Raises:
+        BlockCorruptError: nothing that is stored gives the document.
+    """
+    opened = open_block(tx, key_row, peer=_READING_PEER)
+    schema = unfolded(opened.block.schema)
+    opened.document.read_as(schema)
+    return replace(opened.block, schema=schema, text=opened.document.text)
 
 
 def load_history(tx: Transaction, block: Block) -> BlockDocument:

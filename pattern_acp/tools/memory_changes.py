@@ -18,9 +18,9 @@ from pattern_acp.memory.blocks import BlockSpec, Scope
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats, check_secret, check_words, with_oldest
+from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
 from pattern_acp.memory.permissions import Standing as BlockStanding
-from pattern_acp.memory.recall import index_block
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
 from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
 from pattern_acp.memory.schemas.types import LogSchema

@@ -51,7 +51,8 @@ from pattern_acp.memory.forget import (
 from pattern_acp.memory.forgotten import MARK, Forgotten, forget_passage
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
-from pattern_acp.memory.recall import index_block, remove_source
+from pattern_acp.memory.indexing import index_block, mask_passages
+from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
@@ -212,7 +213,9 @@ class MemoryForgetting:
         if forgetting.whole:
             remove_source(tx, forgetting.change.block.id)
         else:
-            index_block(tx, changed_block(forgetting.change, record.at_ms), at_ms=record.at_ms, seq=record.seq)
+            block = changed_block(forgetting.change, record.at_ms)
+            index_block(tx, block, at_ms=record.at_ms, seq=record.seq)
+            mask_passages(tx, block, forgetting.words.mask, seq=record.seq)
 
     async def _report(self, search: _Search, done: _Done) -> ForgottenReport:
         try:

@@ -28,12 +28,21 @@ from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
 from pattern_acp.memory.healing import find_damage, heal
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import Standing, action_named, explain_permission, judge
-from pattern_acp.memory.recall import index_block, remove_source
+from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.schemas.edits import Authoring
-from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, load_block, propose, store_change
+from pattern_acp.memory.store import (
+    ProposedChange,
+    WriteRecord,
+    changed_block,
+    load_block,
+    load_whole,
+    propose,
+    store_change,
+)
 from pattern_acp.memory.stored import text_hash
 from pattern_acp.memory.undo import Plan
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
@@ -189,7 +198,7 @@ class MemoryReverts:
         if mark.operation is Operation.DELETE:
             remove_source(tx, block.id)
         else:
-            index_block(tx, stored, at_ms=record.at_ms, seq=record.seq)
+            index_block(tx, load_whole(tx, block.key), at_ms=record.at_ms, seq=record.seq)
         return stored
 
     def _propose(self, work: _Work, tx: Transaction) -> ProposedChange:

@@ -19,7 +19,7 @@ from pattern_acp.memory.guards import (
     plain,
     with_oldest,
 )
-from pattern_acp.memory.recall import index_block
+from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
 from pattern_acp.testing.constellation import Constellation, temporary_constellation

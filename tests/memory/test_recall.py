@@ -14,8 +14,9 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
-from pattern_acp.memory.recall import Found, MessageKind, index_block, index_message, remove_source, search
+from pattern_acp.memory.recall import Found, MessageKind, index_message, remove_source, search
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000

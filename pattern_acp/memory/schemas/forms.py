@@ -202,6 +202,16 @@ def _section(name: str, body: str) -> str:
     return f"{_HEADING}{name}\n{body}" if body else f"{_HEADING}{name}"
 
 
+def section_texts(schema: CompositeSchema, text: str) -> tuple[tuple[SectionSpec, str, str], ...]:
+    """The sections of a text with their headings and bodies, in the schema's order; one that it lacks has no body.
+
+    Raises:
+        ContentError: the text is not one of this schema.
+    """
+    bodies = _bodies(schema, text)
+    return tuple((one, f"{_HEADING}{one.name}", bodies.get(one.name, "")) for one in schema.sections)
+
+
 def _bodies(schema: CompositeSchema, text: str) -> dict[str, str]:
     """The text below each heading, without blank lines around it."""
     known = {f"{_HEADING}{section.name}": section.name for section in schema.sections}

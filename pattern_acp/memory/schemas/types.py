@@ -109,6 +109,26 @@ class CompositeSchema(
 
 BlockSchema: TypeAlias = TextSchema | MapSchema | ListSchema | LogSchema | TreeSchema | CompositeSchema
 
+EVERY_ENTRY = 1_000_000_000
+"""More entries than a log can have."""
+
+
+def unfolded(schema: BlockSchema) -> BlockSchema:
+    """The same schema with every entry of its logs shown."""
+    if isinstance(schema, LogSchema):
+        return msgspec.structs.replace(schema, shown=EVERY_ENTRY)
+    if not isinstance(schema, CompositeSchema):
+        return schema
+    return CompositeSchema(
+        tuple(
+            msgspec.structs.replace(one, schema=msgspec.structs.replace(one.schema, shown=EVERY_ENTRY))
+            if isinstance(one.schema, LogSchema)
+            else one
+            for one in schema.sections
+        )
+    )
+
+
 TEXT = TextSchema()
 """The schema of blocks that say nothing of one."""
 

@@ -1,0 +1,151 @@
+"""What of a block is in the search index.
+
+Owns: which passages a block has, and bringing its rows of `search_entries` in step. Must not know: who searches, or who
+wrote. Logs, whole blocks or sections, show their newest entries alone. The older ones stay findable, so that rows are
+only ever added, and a write looks at the newest of them alone, however long the log is.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.passages import block_passages, common_passages
+from pattern_acp.memory.recall import insert_passage
+from pattern_acp.memory.schemas.forms import section_texts
+from pattern_acp.memory.schemas.logs import without_count
+from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, LogSchema
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+PASSAGES_OF_ENTRY = 12
+"""Passages that the longest entry of a log can have: 4,000 characters, and one more for every cut."""
+
+_SECTION = "log{}/"
+"""Before the items of a log section, by its place among the sections. All others are numbers, which sort before it."""
+
+_AFTER_NUMBERS = ":"
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The entries that a log shows, how many that are at most, and what its items begin with where it is a section."""
+
+    text: str
+    shown: int
+    prefix: str = ""
+
+
+def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int, before: str = "") -> None:
+    """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written.
+
+    `before` is what it read when it was indexed last, so that what both texts begin with is not looked at again.
+    Entries of a log that are shown no longer stay findable, also those of a section.
+    """
+    text, logs = _parts(block.schema, block.text)
+    if text is not None:
+        start, first, rows = _rest(tx, block, text, _parts(block.schema, before)[0] or "" if before else "")
+        _index_passages(tx, block, rows, block_passages(text[start:]), first, at_ms, seq)
+    for log in logs:
+        _index_log(tx, block, log, at_ms, seq)
+
+
+def mask_passages(tx: Transaction, block: Block, mask: Callable[[str], str], *, seq: int) -> None:
+    """Mask words in all that is indexed of a block, also in entries of logs that it shows no longer."""
+    for row in tx.all(_QUERIES["read_all_entries"], {"source": block.id}):
+        text = columns.text(row[2])
+        masked = mask(text)
+        if masked == text:
+            continue
+        entry, item = columns.integer(row[0]), columns.text(row[1])
+        at_ms = columns.integer(row[3])
+        tx.execute(_QUERIES["delete_entry"], {"id": entry})
+        insert_passage(tx, "block", block.id, block.key.owner, item, masked, at_ms, seq)
+
+
+def _parts(schema: BlockSchema, text: str) -> tuple[str | None, Sequence[_Log]]:
+    """What is indexed as a whole, None for a log, and the logs."""
+    if isinstance(schema, LogSchema):
+        return None, (_Log(without_count(text), schema.shown),)
+    if not isinstance(schema, CompositeSchema):
+        return text, ()
+    logs: list[_Log] = []
+    rest: list[str] = []
+    for number, (section, heading, body) in enumerate(section_texts(schema, text)):
+        if isinstance(section.schema, LogSchema):
+            logs.append(_Log(without_count(body), section.schema.shown, _SECTION.format(number)))
+        else:
+            rest.append(f"{heading}\n{body}".strip())
+    return "\n\n".join(rest), logs
+
+
+def _rest(tx: Transaction, block: Block, text: str, before: str) -> tuple[int, int, Sequence[Row]]:
+    """Where in the text what may have changed begins, how many passages are before that, and the rows after those."""
+    start = common_passages(before, text)
+    asked: dict[str, SqlValue] = {"source": block.id, "upto": _AFTER_NUMBERS}
+    if start:
+        passages = block_passages(before[start:])
+        count = tx.one(_QUERIES["count_entries"], asked)
+        first = (columns.integer(count[0]) if count else 0) - len(passages)
+        rows = tx.all(_QUERIES["read_entries"], {**asked, "after": first})
+        if first > 0 and [columns.text(row[2]) for row in rows] == list(passages):
+            return start, first, rows
+    # From the beginning, also when the index holds another text than it should.
+    return 0, 0, tx.all(_QUERIES["read_entries"], {**asked, "after": 0})
+
+
+def _index_passages(
+    tx: Transaction, block: Block, rows: Sequence[Row], passages: Sequence[str], first: int, at_ms: int, seq: int
+) -> None:
+    """Let `passages`, numbered from `first` + 1, take the place of `rows`."""
+    kept = _by_text(rows)
+    for number, text in enumerate(passages, start=first + 1):
+        item = str(number)
+        if same := kept.get(text):
+            entry, stored_item = same.pop()
+            if stored_item != item:
+                tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
+        else:
+            insert_passage(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
+    for leftovers in kept.values():
+        for entry, _ in leftovers:
+            tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def _index_log(tx: Transaction, block: Block, log: _Log, at_ms: int, seq: int) -> None:
+    """A log grows without bound, and only its newest entries can change."""
+    kept = _by_text(_newest(tx, block, log))
+    oldest_shown = 0
+    for number, text in enumerate(block_passages(log.text), start=1):
+        if same := kept.get(text):
+            entry, _ = same.pop()
+            oldest_shown = oldest_shown or entry
+        else:
+            # What is shown moves on with every entry, so its passages keep the number they were born with; those of a
+            # section are of one width, so that the newest are found by the order of the index.
+            item = f"{log.prefix}{seq:0{_DIGITS}}.{number:04}" if log.prefix else f"{seq}.{number}"
+            insert_passage(tx, "block", block.id, block.key.owner, item, text, at_ms, seq)
+    for leftovers in kept.values():
+        for entry, _ in leftovers:
+            if entry > oldest_shown > 0:
+                tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def _newest(tx: Transaction, block: Block, log: _Log) -> Sequence[Row]:
+    limit = log.shown * PASSAGES_OF_ENTRY
+    if not log.prefix:
+        newest: dict[str, SqlValue] = {"owner": block.key.owner, "source": block.id, "limit": limit}
+        return tx.all(_QUERIES["read_newest_entries"], newest)
+    upto = log.prefix[:-1] + chr(ord(log.prefix[-1]) + 1)
+    asked: dict[str, SqlValue] = {"source": block.id, "first": log.prefix, "upto": upto, "limit": limit}
+    return tx.all(_QUERIES["read_newest_of_section"], asked)
+
+
+def _by_text(rows: Sequence[Row]) -> dict[str, list[tuple[int, str]]]:
+    kept: dict[str, list[tuple[int, str]]] = {}
+    for row in rows:
+        kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
+    return kept
