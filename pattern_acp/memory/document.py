@@ -45,14 +45,15 @@ class BlockDocument:
     write would make documents twice as large and writes slower.
     """
 
-    __slots__ = ("_document", "_name", "_schema", "_shown", "_text")
+    __slots__ = ("_document", "_name", "_shown", "_text", "schema")
 
     def __init__(self, name: str, peer: int, schema: BlockSchema = TEXT) -> None:
         """An empty document; `name` is what errors call it."""
         self._name = name
-        self._schema = schema
-        self._shown: str | None = None
-        """What it reads, until the next change: a log or a tree takes a while to write out."""
+        self.schema = schema
+        """How it is read; a schema of the same containers may be put here, such as one that shows all of a log."""
+        self._shown: tuple[BlockSchema, str] | None = None
+        """What it reads by a schema, until the next change: a log or a tree takes a while to write out."""
         with _refusals(name):
             self._document = loro.LoroDoc()
             self._document.peer_id = peer
@@ -95,25 +96,21 @@ class BlockDocument:
     @property
     def text(self) -> str:
         """What it reads now."""
-        if self._shown is None:
+        if self._shown is None or self._shown[0] is not self.schema:
             with _refusals(self._name):
-                self._shown = _shown(self._document, self._schema)
-        return self._shown
-
-    def read_as(self, schema: BlockSchema) -> None:
-        """Read it from now on by another schema of the same containers, such as one whose logs show every entry."""
-        self._schema, self._shown = schema, None
+                self._shown = self.schema, _shown(self._document, self.schema)
+        return self._shown[1]
 
     @property
     def content(self) -> State:
         """What it holds now."""
         with _refusals(self._name):
-            return read_content(self._document, self._schema)
+            return read_content(self._document, self.schema)
 
     @property
     def is_text(self) -> bool:
         """Whether it is free text, so that places in the text mean something."""
-        return isinstance(self._schema, TextSchema)
+        return isinstance(self.schema, TextSchema)
 
     @property
     def frontiers(self) -> bytes:
@@ -130,7 +127,7 @@ class BlockDocument:
         """
         if isinstance(planned, PlannedEdit) and not self.is_text:
             # The edit is of what the content reads as.
-            planned = steps_between(self._schema, self.content, read(self._schema, planned.text))
+            planned = steps_between(self.schema, self.content, read(self.schema, planned.text))
         self._shown = None
         with _refusals(self._name):
             if not isinstance(planned, PlannedEdit):
@@ -210,7 +207,7 @@ class BlockDocument:
         with _refusals(self._name):
             # Not fork_at, which documents of a shallow snapshot refuse.
             self._document.checkout(loro.Frontiers.decode(frontiers))
-            text = _shown(self._document, self._schema)
+            text = _shown(self._document, self.schema)
             self._document.checkout_to_latest()
             return text
 

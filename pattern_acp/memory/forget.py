@@ -119,12 +119,12 @@ def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: in
     document, before = opened.document, opened.document.frontiers
     # Entries of a log that it shows no longer hold words, too.
     schema = unfolded(opened.block.schema)
-    document.read_as(schema)
+    document.schema = schema
     every, text = document.text, _without(document.text, wanted)
     if text != every:
         block = replace(opened.block, schema=schema, text=every, limit=max(1, len(every)))
         change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
-    document.read_as(opened.block.schema)
+    document.schema = opened.block.schema
     return ProposedForgetting(_change(opened.block, document, before, peer), forget_passage(wanted), whole=False)
 
 

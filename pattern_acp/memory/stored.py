@@ -87,7 +87,7 @@ def whole_block(tx: Transaction, key_row: Row) -> Block:
     """
     opened = open_block(tx, key_row, peer=_READING_PEER)
     schema = unfolded(opened.block.schema)
-    opened.document.read_as(schema)
+    opened.document.schema = schema
     return replace(opened.block, schema=schema, text=opened.document.text)
 
 
