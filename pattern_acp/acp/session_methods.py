@@ -14,6 +14,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.jsonrpc.messages import RequestId
+from pattern_acp.session.commands import more_commands
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
@@ -132,7 +133,7 @@ class SessionMethods:
         session, ticket = registered
         try:
             if session.session_id not in self._announced:
-                await self._client.view(session.session_id).show_commands(session.mcp.commands())
+                await self._client.view(session.session_id).show_commands(more_commands(session))
                 self._announced.add(session.session_id)
             parts = await checked_parts(request.prompt)
         except BaseException:
@@ -161,7 +162,7 @@ class SessionMethods:
 
     async def _show_commands(self, session: Session) -> None:
         if self._sessions.find(session.session_id) is session:
-            await self._client.view(session.session_id).show_commands(session.mcp.commands())
+            await self._client.view(session.session_id).show_commands(more_commands(session))
 
     def _forget(self, request: schema.SessionRequest) -> None:
         session_id = SessionId(request.session_id)

@@ -3,7 +3,10 @@
 Owns: putting together what several packages read of it. Must not know: who trusts it.
 """
 
+from dataclasses import replace
+
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.definitions.collection import find_definitions
 from pattern_acp.session.constellation import ProjectSettings
 
 
@@ -12,4 +15,6 @@ def read_project(process: Process, folder: str) -> ProjectSettings:
     loaded = process.load_project(folder)
     known = set(process.loaded.problems)
     problems = tuple(str(problem) for problem in loaded.problems if problem not in known)
-    return ProjectSettings(loaded.settings, problems, loaded.offer)
+    definitions = find_definitions(folder, process.loaded.paths.config)
+    offer = replace(loaded.offer, parts=(*loaded.offer.parts, *definitions.parts()))
+    return ProjectSettings(loaded.settings, (*problems, *definitions.problems), offer, definitions)

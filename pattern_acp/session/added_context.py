@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.context.history import add_context
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.messages import Message, Part, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted
@@ -29,6 +29,8 @@ class Addition:
     source: str
     path: str = ""
     """The file behind it, for the editor to open."""
+    parts: tuple[Part, ...] = ()
+    """What belongs to it besides the text, such as files that it mentions."""
 
 
 async def add_waiting(session: "Session", turn_id: TurnId) -> None:
@@ -42,12 +44,16 @@ async def add_waiting(session: "Session", turn_id: TurnId) -> None:
     if not waiting:
         return
     ids = session.constellation.ids
-    parts = tuple(TextPart(f'<context source="{each.source}">\n{each.text}\n</context>\n') for each in waiting)
+    parts = tuple(part for addition in waiting for part in (_text_of(addition), *addition.parts))
     message = Message(MessageId(ids.new("msg")), Role.USER, parts)
     facts = [fact for addition in waiting for fact in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
     added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
     await session.sink.record(*facts, Fact(added, Actor.SYSTEM, Origin.WORKSPACE))
     add_context(session.state.history, message)
+
+
+def _text_of(addition: Addition) -> TextPart:
+    return TextPart(f'<context source="{addition.source}">\n{addition.text}\n</context>\n')
 
 
 def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[Fact, Fact]:

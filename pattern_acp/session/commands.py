@@ -9,8 +9,10 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.conversation_commands import run_clear, run_diff, run_export
+from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.jobs import jobs_summary, run_jobs
+from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.trust_commands import run_trust
@@ -66,9 +68,9 @@ def command_of(message: Message) -> Command | None:
 
 async def run_help(session: "Session", argument: str) -> str:
     """List the commands."""
-    del session, argument
+    del argument
     lines = ["| Command | What it does |", "| --- | --- |"]
-    for spec in COMMANDS.values():
+    for spec in (*COMMANDS.values(), *more_commands(session)):
         usage = f"/{spec.name} {spec.hint}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
         lines.append(f"| `{usage}` | {spec.description} |")
     return "\n".join(lines)
@@ -172,6 +174,11 @@ def one_line(text: str, limit: int = 240) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
+    """The commands beside ours: those that the person and the project wrote, and prompts of MCP servers."""
+    return (*written_commands(session.trust.definitions, tuple(COMMANDS)), *session.mcp.commands())
+
+
 COMMANDS: dict[str, CommandSpec] = {
     spec.name: spec
     for spec in (
@@ -188,6 +195,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("export", "Write the conversation as Markdown", "[--overwrite] [PATH]", run_export),
         CommandSpec("jobs", "Background commands: list, stop", "[stop ID]", run_jobs),
         CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
+        CommandSpec("skills", "The skills there are, and what each is for", "", run_skills),
         CommandSpec("trust", "What this folder would run, and whether it may", "[list | revoke]", run_trust),
         CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),
     )

@@ -11,6 +11,7 @@ from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Database
+from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -51,6 +52,8 @@ class ProjectSettings:
     problems: tuple[str, ...] = ()
     offer: ProjectOffer = NOTHING
     """What the project would run once the person trusts the folder."""
+    definitions: Definitions = NO_DEFINITIONS
+    """The commands and skills of the person and of the project."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -32,7 +33,9 @@ from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
+from pattern_acp.session.definitions import clashes
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
@@ -74,6 +77,7 @@ class Place:
     settings: Settings
     problems: tuple[str, ...] = ()
     offer: ProjectOffer = NOTHING
+    definitions: Definitions = NO_DEFINITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         settings=place.settings,
         notices=[*place.problems, *notices],
     )
-    return _session(shared, client, state, opening, await open_trust(shared.database, place.cwd, place.offer))
+    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
+    return _session(shared, client, state, opening, trust)
 
 
 async def reopen_session(
@@ -157,7 +162,7 @@ async def reopen_session(
         cost=cost_of_session(events),
         notices=[*place.problems, *notices, *lost_notices(jobs)],
     )
-    trust = await open_trust(shared.database, place.cwd, place.offer)
+    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
     return _session(shared, client, state, opening, trust, jobs), events
 
 
@@ -256,7 +261,8 @@ def _look_at(shared: Constellation, opening: Opening) -> Place:
     project = project_key(git.common_dir, roots[0])
     own = shared.settings_for(opening.cwd) if shared.settings_for is not None else ProjectSettings(shared.settings)
     folders = (opening.cwd, opening.additional_directories, roots)
-    return Place(*folders, git, project, own.settings, own.problems, own.offer)
+    problems = (*own.problems, *clashes(own.definitions, tuple(COMMANDS)))
+    return Place(*folders, git, project, own.settings, problems, own.offer, own.definitions)
 
 
 def is_folder(path: str) -> bool:

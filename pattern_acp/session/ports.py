@@ -7,6 +7,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import Event
 from pattern_acp.policy.approver import Approver
+from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option
 from pattern_acp.turn.events import Transient
 from pattern_acp.workspace.files import FileSystem
@@ -26,6 +27,10 @@ class SessionView(Protocol):
 
     async def show_options(self, options: Sequence[Option]) -> None:
         """Show the complete options after the agent changed one."""
+        ...
+
+    async def show_commands(self, more: Sequence[ServerCommand] = ()) -> None:
+        """Show the slash commands: ours, and `more` of the person, the project and MCP servers."""
         ...
 
     async def close_calls(self) -> None:

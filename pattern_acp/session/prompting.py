@@ -22,7 +22,8 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
-from pattern_acp.session.commands import COMMANDS, Command
+from pattern_acp.session.commands import COMMANDS, Command, more_commands
+from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
@@ -70,7 +71,11 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
         CredentialsError: the key is missing or was refused; editors then offer to sign in.
     """
     await exchange_files(session)
+    commands = more_commands(session)
     await ensure_trust(session, turn_id)
+    if more_commands(session) != commands:
+        await session.view.show_commands(more_commands(session))
+    fix_skills(session)
     session.state.notices.extend(await session.mcp.get_ready())
     await show_notices(session, turn_id)
     refused = await before_prompt(session, turn_id)
@@ -115,14 +120,13 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
-    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
-    tools = (*shared.tools, *session.mcp.toolbox.callable())
-    context = tool_context(session, turn_id)
-    checks = ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
-    hooks = SessionToolHooks(session)
-    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
-
+    tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
+    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools))
+    if refused is not None:
+        return refused
+    allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
+    runner = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed])
     recalled = await _before_turn(session, turn_id)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
@@ -155,6 +159,21 @@ def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
     own = session.state.settings.checks
     names = {check.name for check in own}
     return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
+
+
+def runner_of(session: "Session", turn_id: TurnId, tools: Sequence[Tool]) -> ToolRunner:
+    """What runs calls of `tools` in this turn: policy, checks and hooks apply to each."""
+    shared = session.constellation
+    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
+    context = tool_context(session, turn_id)
+    checks = ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
+    hooks = SessionToolHooks(session)
+    return ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
+
+
+def skill_tools(session: "Session") -> tuple[Tool, ...]:
+    """The tool that loads skills, when there are any."""
+    return (session.state.skill_tool,) if session.state.skill_tool is not None else ()
 
 
 async def _until_hooks_agree(session: "Session", turn_id: TurnId, loop: TurnLoop) -> TurnEnd:
@@ -231,6 +250,7 @@ async def _build(
         notes=(
             *mode_notes(session.state.policy.mode),
             *session.mcp.toolbox.notes(),
+            *(session.state.skill_tool.notes() if session.state.skill_tool is not None else ()),
             *await job_notes(session.jobs, turn_id),
         ),
         max_output_tokens=session.state.settings.turn.max_output_tokens,
@@ -249,7 +269,7 @@ def offered_tools(session: "Session") -> tuple[Tool, ...]:
     plan = session.state.policy.mode is Mode.PLAN
     left_out = edit_tool_left_out(session.state.settings.edit_tool, session.state.model)
     own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-    return (*own, *session.mcp.toolbox.offered(mode_is_plan=plan))
+    return (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan))
 
 
 def stable_part(session: "Session") -> Stable:

@@ -36,6 +36,7 @@ from pattern_acp.session.recorded import Conversation, read_conversation
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.tools.memory_access import ConstellationMemory
+from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
@@ -90,6 +91,8 @@ class SessionState:
     notices: list[str] = field(default_factory=list[str])
     waiting: list[Addition] = field(default_factory=list[Addition])
     """What the model is told with the next request (session/added_context.py)."""
+    skill_tool: LoadSkill | None = None
+    """The tool that loads skills, once a prompt has fixed what it lists."""
     unfinished: bool = False
     """Whether a turn's end could not be recorded."""
     shown: MemoryShown | None = None

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
@@ -61,6 +62,8 @@ class FolderTrust:
     root: str
     """The session's folder with symbolic links followed: an alias of a folder is the same folder."""
     offer: ProjectOffer = NOTHING
+    definitions: Definitions = NO_DEFINITIONS
+    """Commands and skills; those of the project are part of the offer."""
     granted: bool = False
     """Whether all of `offer` is trusted as it is now. What reads the offer asks this first."""
     answered: dict[str, bool] | None = None
@@ -99,9 +102,11 @@ class FolderTrust:
         self.answered = {**(self.answered or {}), digest: trusted}
 
 
-async def open_trust(database: Database, cwd: str, offer: ProjectOffer) -> FolderTrust:
+async def open_trust(
+    database: Database, cwd: str, offer: ProjectOffer, definitions: Definitions = NO_DEFINITIONS
+) -> FolderTrust:
     """The trust of a session that begins: granted when the person agreed to exactly this before."""
-    trust = FolderTrust(resolve_path(cwd), offer)
+    trust = FolderTrust(resolve_path(cwd), offer, definitions)
     if offer.parts:
         trust.granted = trust.judge(await _agreement(database, trust.root)) is True
     return trust
@@ -137,7 +142,7 @@ async def _look_again(session: "Session") -> None:
     settings_for = session.constellation.settings_for
     if settings_for is not None:
         found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
-        session.trust.offer = found.offer
+        session.trust.offer, session.trust.definitions = found.offer, found.definitions
 
 
 async def _agreement(database: Database, root: str) -> Agreement | None:

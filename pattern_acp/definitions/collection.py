@@ -1,0 +1,76 @@
+"""All commands and skills that hold in one folder.
+
+Owns: the places they are looked for in, and which of two by one name counts. Must not know: what is trusted; those of a
+project are parts that the person is asked about.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pattern_acp.definitions.commands import CommandDefinition, find_commands, inline_commands
+from pattern_acp.definitions.files import Reading
+from pattern_acp.definitions.skills import SkillDefinition, find_skills
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.project_parts import PartKind, ProjectPart
+
+COMMANDS = "commands"
+SKILLS = "skills"
+PROJECT_FOLDERS = (".pattern", ".claude")
+"""Folders of a project that hold commands and skills; of two by one name the first counts."""
+
+_Named = TypeVar("_Named", CommandDefinition, SkillDefinition)
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Commands and skills by name, the person's own before the project's, and what could not be used."""
+
+    commands: tuple[CommandDefinition, ...] = ()
+    skills: tuple[SkillDefinition, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def parts(self) -> Iterator[ProjectPart]:
+        """What a project brings of them."""
+        for command in self.commands:
+            if command.of_project:
+                runs = "".join(f"\nruns: {line}" for line in inline_commands(command.body))
+                yield ProjectPart(PartKind.COMMAND, f"/{command.name}", command.body + runs, _digest(command.body))
+        for skill in self.skills:
+            if skill.of_project:
+                files = f"\nfiles: {', '.join(skill.files)}" if skill.files else ""
+                yield ProjectPart(PartKind.SKILL, skill.name, skill.description + files, skill.digest)
+
+
+NO_DEFINITIONS = Definitions()
+"""Neither commands nor skills."""
+
+
+def find_definitions(project: str, own: Path) -> Definitions:
+    """All for a session in the folder `project`; `own` is the folder of the person's config.toml. Reads files."""
+    reading = Reading()
+    root = Path(project)
+    commands: list[CommandDefinition] = []
+    skills: list[SkillDefinition] = []
+    # The person may keep their own behind links, wherever they like.
+    anywhere = Path(own.anchor)
+    commands += find_commands(own / COMMANDS, anywhere, reading)
+    skills += find_skills(own / SKILLS, anywhere, reading)
+    for name in PROJECT_FOLDERS:
+        narrows = name != ".claude"
+        place = root / name
+        commands += find_commands(place / COMMANDS, root, reading, of_project=True, narrows=narrows)
+        skills += find_skills(place / SKILLS, root, reading, of_project=True)
+    return Definitions(_first(commands), _first(skills), tuple(reading.problems))
+
+
+def _first(found: Iterable[_Named]) -> tuple[_Named, ...]:
+    chosen: dict[str, _Named] = {}
+    for each in found:
+        chosen.setdefault(each.name, each)
+    return tuple(chosen.values())
+
+
+def _digest(text: str) -> str:
+    return sha256_hex(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,101 @@
+"""Slash commands from Markdown files.
+
+Owns: their names, their heads, and what their text becomes with arguments. Must not know: who runs the commands that
+stand in it, or what is built in.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pattern_acp.definitions.files import Reading, files_below, read_text
+from pattern_acp.definitions.frontmatter import read_document
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
+_PLACE = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
+_INLINE = re.compile(r"!`([^`\n]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDefinition:
+    """A command as its file has it. `name` holds a colon for each folder it lies in."""
+
+    name: str
+    description: str
+    hint: str
+    body: str
+    path: str
+    of_project: bool = False
+    tools: tuple[str, ...] = ()
+    """The only tools that its turn may use; none: all of them."""
+
+
+def find_commands(
+    folder: Path, boundary: Path, reading: Reading, *, of_project: bool = False, narrows: bool = True
+) -> Iterator[CommandDefinition]:
+    """The commands below `folder`; what cannot be used is reported.
+
+    With `narrows` false, `allowed-tools` is left out: where Claude Code reads the file it grants, which nothing here
+    does.
+    """
+    for path in files_below(folder, boundary, reading):
+        if path.suffix != ".md":
+            continue
+        text = read_text(path, reading)
+        name = ":".join(path.relative_to(folder).with_suffix("").parts)
+        if text is None:
+            continue
+        if not _NAME.fullmatch(name):
+            reading.problems.append(f"{path} cannot be a command: use letters, digits, - and _ in its name.")
+            continue
+        document = read_document(text)
+        if document.problem:
+            reading.problems.append(f"{path}: {document.problem}; the command is there without it.")
+        first = next((line.lstrip("# ") for line in document.body.splitlines() if line.strip()), "")
+        yield CommandDefinition(
+            name,
+            (document.text("description") or first or name)[:200],
+            (document.text("argument-hint") or ("ARGUMENTS" if _PLACE.search(document.body) else ""))[:100],
+            document.body,
+            str(path),
+            of_project,
+            document.items("allowed-tools") if narrows else (),
+        )
+
+
+def inline_commands(body: str, typed: str = "") -> dict[str, str]:
+    """The shell lines that stand in a text as !`line`, each with what was typed filled in."""
+    return {match.strip(): _filled(match.strip(), typed) for match in _INLINE.findall(body)}
+
+
+def expanded(body: str, typed: str, outputs: Mapping[str, str]) -> str:
+    """The text with `$ARGUMENTS` and `$1` to `$9` filled in; without such a place, what was typed stands at the end.
+
+    Each !`line` is replaced by its output in `outputs`, by the line as the file has it. What was typed, and what a line
+    printed, is put in once and is not looked at again: it can neither name a place nor become a line.
+    """
+    pieces = _INLINE.split(body)
+    lines = [outputs.get(line.strip(), "") for line in pieces[1::2]]
+    texts = [_filled(text, typed) for text in pieces[::2]]
+    text = "".join(text + line for text, line in zip(texts, [*lines, ""], strict=True))
+    return f"{text}\n\nArguments: {typed}" if typed and not _PLACE.search(body) else text
+
+
+def _filled(text: str, typed: str) -> str:
+    words = _words(typed)
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return typed
+        return words[int(match[1]) - 1] if int(match[1]) <= len(words) else ""
+
+    return _PLACE.sub(fill, text)
+
+
+def _words(typed: str) -> list[str]:
+    try:
+        return shlex.split(typed)
+    except ValueError:
+        return typed.split()

@@ -1,0 +1,140 @@
+"""The commands and skills that people write, in one session.
+
+Owns: which of them may be used now, how they are shown, and a command's way to the model. Must not know: their files
+(`definitions/`). What is built in wins over a definition by the same name.
+"""
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from pattern_acp.definitions.collection import Definitions
+from pattern_acp.definitions.commands import CommandDefinition, expanded, inline_commands
+from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.hooks.names import matches
+from pattern_acp.journal.events import PromptRefused
+from pattern_acp.session.added_context import Addition
+from pattern_acp.session.given import with_files
+from pattern_acp.session.mcp import ServerCommand
+from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust
+from pattern_acp.tools.skill import LoadSkill
+from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import ToolRunner
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+_TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
+
+
+def clashes(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[str, ...]:
+    """Sentences about commands that have the name of a built-in one."""
+    return tuple(
+        f"The command /{command.name} of {command.path} has the name of a built-in one, which counts; rename the file."
+        for command in definitions.commands
+        if command.name in built_in
+    )
+
+
+def written_commands(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[ServerCommand, ...]:
+    """The commands as they are advertised."""
+    return tuple(
+        ServerCommand(command.name, command.description, command.hint)
+        for command in definitions.commands
+        if command.name not in built_in
+    )
+
+
+def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
+    """The person's skills, and those of a project that they trust."""
+    granted = session.trust.granted
+    return tuple(skill for skill in session.trust.definitions.skills if granted or not skill.of_project)
+
+
+def fix_skills(session: "Session") -> None:
+    """Decide once a session's process whether the prompt offers skills, and which it lists."""
+    if session.state.skill_tool is None and usable_skills(session):
+        session.state.skill_tool = LoadSkill(lambda: usable_skills(session))
+
+
+async def run_skills(session: "Session", argument: str) -> str:
+    """List the skills."""
+    del argument
+    skills = session.trust.definitions.skills
+    if not skills:
+        return "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project."
+    usable = usable_skills(session)
+    lines = ["| Skill | What it is for | Where |", "| --- | --- | --- |"]
+    for skill in skills:
+        where = f"`{skill.folder}`" + ("" if skill in usable else " (not trusted: /trust)")
+        about = " ".join(skill.description.split())[:300].replace("|", "\\|")
+        lines.append(f"| `{skill.name}` | {about} | {where} |")
+    return "\n".join(lines)
+
+
+def command_typed(session: "Session", message: Message) -> tuple[CommandDefinition, str] | None:
+    """The written command that the last text of a message names, with what was typed behind it."""
+    typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
+    match = _TYPED.fullmatch(typed.strip())
+    if match is None:
+        return None
+    found = next((each for each in session.trust.definitions.commands if each.name == match[1]), None)
+    return (found, (match[2] or "").strip()) if found is not None else None
+
+
+async def expand_command(session: "Session", turn_id: TurnId, runner: ToolRunner) -> TurnEnd | None:
+    """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
+
+    Raises:
+        DatabaseError: something could not be recorded; the turn stops.
+    """
+    prompt = session.state.history[-1]
+    typed = command_typed(session, prompt)
+    if typed is None:
+        return None
+    command, arguments = typed
+    if command.of_project and not await ensure_trust(session, turn_id, used=True):
+        session.state.history.remove(prompt)
+        sentence = f"/{command.name} is a command of this project, and the folder is not trusted. {HOW_TO_TRUST}"
+        await session.sink.record(Fact(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
+        return TurnEnd(StopReason.END_TURN, sentence)
+    lines = inline_commands(command.body, arguments)
+    outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
+    text = expanded(command.body, arguments, outputs)
+    # What a line printed may look like a mention; only the file and the person name files.
+    named = expanded(command.body, arguments, {})
+    seen = await with_files(session, Message(MessageId("command"), Role.USER, (TextPart(named),)))
+    session.state.waiting.append(
+        Addition(
+            "command",
+            f"Command /{command.name}",
+            f"The person typed /{command.name}, which stands for this:\n\n{text}",
+            f"command /{command.name}",
+            command.path,
+            seen.parts[1:],
+        )
+    )
+    return None
+
+
+def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[str, ...]":
+    """Of the tools `names`, those that the command of this turn leaves; it narrows and never grants."""
+    typed = command_typed(session, session.state.history[-1]) if session.state.history else None
+    if typed is None or not typed[0].tools:
+        return names
+    # `Bash(git log:*)` means the tool; which lines it may run is for policy to say.
+    patterns = [re.escape(tool.partition("(")[0].strip()) for tool in typed[0].tools]
+    return tuple(name for name in names if any(matches(pattern, name) for pattern in patterns))
+
+
+async def _output(session: "Session", turn_id: TurnId, runner: ToolRunner, line: str) -> str:
+    """What a line of a command's file gives, run like any command of the model: policy, questions and hooks apply."""
+    call_id = ToolCallId(session.constellation.ids.new("call"))
+    arguments = json.dumps({"command": line, "description": "Part of a slash command"})
+    (result,) = await runner.run(turn_id, [ToolCallPart(call_id, "run_command", arguments)])
+    return result.text

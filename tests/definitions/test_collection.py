@@ -1,0 +1,97 @@
+"""Finding commands and skills, and what a command's text becomes."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.definitions import files
+from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.definitions.commands import expanded, inline_commands
+from pattern_acp.definitions.skills import read_skill_file
+from pattern_acp.domain.project_parts import digest_of_parts
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_commands_of_the_person_count_before_those_of_the_project(tmp_path: Path):
+    own, project = tmp_path / "own", tmp_path / "project"
+    write(own / "commands" / "review.md", "Mine.")
+    write(own / "commands" / "git" / "tidy.md", "---\ndescription: Tidy up\nargument-hint: '[REF]'\n---\nTidy $1.")
+    write(project / ".pattern" / "commands" / "review.md", "Theirs.")
+    write(project / ".pattern" / "commands" / "ship.md", "---\nallowed-tools: [Bash]\n---\nShip $ARGUMENTS.")
+    write(project / ".claude" / "commands" / "ship.md", "Never seen.")
+    write(project / ".claude" / "commands" / "plan.md", "---\nallowed-tools: Bash(git:*)\n---\nPlan.")
+    write(project / ".claude" / "commands" / "notes.txt", "No command.")
+    found = {command.name: command for command in find_definitions(str(project), own).commands}
+    assert set(found) == {"review", "git:tidy", "ship", "plan"}
+    assert (found["review"].body, found["review"].description) == ("Mine.", "Mine.")
+    assert (found["git:tidy"].description, found["git:tidy"].hint) == ("Tidy up", "[REF]")
+    assert (found["ship"].tools, found["ship"].hint) == (("Bash",), "ARGUMENTS")
+    assert found["plan"].tools == ()
+    parts = list(find_definitions(str(project), own).parts())
+    assert [part.name for part in parts] == ["/ship", "/plan"]
+
+
+def test_a_skill_is_its_folder_and_any_changed_file_of_it_counts(tmp_path: Path):
+    place = tmp_path / ".claude" / "skills" / "pdf"
+    write(place / "SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nRun scripts/read.py.")
+    write(place / "scripts" / "read.py", "print(1)")
+    (skill,) = find_definitions(str(tmp_path), tmp_path / "own").skills
+    assert (skill.name, skill.description, skill.files) == ("pdf", "Reads PDFs", ("scripts/read.py",))
+    assert read_skill_file(skill, "scripts/read.py") == "print(1)"
+    assert read_skill_file(skill, "../../../secret") is None
+    before = digest_of_parts(find_definitions(str(tmp_path), tmp_path / "own").parts())
+    write(place / "scripts" / "read.py", "print(2)")
+    assert digest_of_parts(find_definitions(str(tmp_path), tmp_path / "own").parts()) != before
+
+
+def test_what_cannot_be_used_is_named_and_stops_nothing(tmp_path: Path):
+    outside = tmp_path / "outside.md"
+    write(outside, "Secret.")
+    project = tmp_path / "project"
+    commands, skills = project / ".pattern" / "commands", project / ".pattern" / "skills"
+    write(commands / "a b.md", "x")
+    write(commands / "head.md", "---\nx\n---\nBody.")
+    (commands / "link.md").symlink_to(outside)
+    (commands / "bytes.md").write_bytes(b"\xff\xfe")
+    write(commands / "large.md", "x" * (files.FILE_BYTES + 1))
+    write(skills / "bare" / "SKILL.md", "No head.")
+    write(skills / "none" / "README.md", "No skill.")
+    found = find_definitions(str(project), tmp_path / "own")
+    assert [command.name for command in found.commands] == ["head"]
+    assert found.skills == ()
+    told = "\n".join(found.problems)
+    for words in ("a b.md cannot be", "line 2 of its head", "leads out of", "as text", "larger than", "needs a name"):
+        assert words in told
+    assert len(found.problems) == 6
+
+
+def test_only_so_many_files_are_looked_at(tmp_path: Path):
+    for number in range(files.MOST_FILES + 3):
+        write(tmp_path / ".pattern" / "commands" / f"c{number}.md", "x")
+    found = find_definitions(str(tmp_path), tmp_path / "own")
+    assert len(found.commands) == files.MOST_FILES
+    assert "the rest is not looked at" in found.problems[0]
+
+
+def test_arguments_are_filled_in():
+    assert expanded("Fix $1 in $2 ($ARGUMENTS). $10 $3", "'a b' c", {}) == "Fix a b in c ('a b' c). $10 "
+    assert expanded("Fix it.", "now", {}) == "Fix it.\n\nArguments: now"
+    assert expanded("Fix it.", "", {}) == "Fix it."
+    assert expanded("Say $1", "it's", {}) == "Say it's"
+
+
+def test_lines_run_with_arguments_and_give_way_to_what_they_printed():
+    body = "Log: !`git log $1`\nAgain: !`git log $1` $ARGUMENTS"
+    assert inline_commands(body, "x") == {"git log $1": "git log x"}
+    assert expanded(body, "x", {"git log $1": "out $1 !`ls`"}) == "Log: out $1 !`ls`\nAgain: out $1 !`ls` x"
+
+
+@given(st.text())
+def test_what_was_typed_never_becomes_a_line_or_a_place(typed: str):
+    assert inline_commands("Do: $ARGUMENTS", typed) == {}
+    assert expanded("Do: $ARGUMENTS", typed, {}) == f"Do: {typed}"

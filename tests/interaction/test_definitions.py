@@ -1,0 +1,177 @@
+"""Commands and skills that people wrote, through a whole agent."""
+
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.bootstrap.project import read_project
+from pattern_acp.config.settings import Flags
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import ProjectSettings
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import PermissionAnswer, choose
+from pattern_acp.testing.scripts import calls, says
+
+
+def settings_of(folder: str) -> ProjectSettings:
+    return read_project(start_process(Flags(), {"PATTERN_ACP_HOME": f"{folder}/.home"}), folder)
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def write_own(folder: Path, name: str, text: str) -> None:
+    config = start_process(Flags(), {"PATTERN_ACP_HOME": f"{folder}/.home"}).loaded.paths.config
+    write(config, name, text)
+
+
+@asynccontextmanager
+async def agent_with(
+    model: ScriptedProvider, *, permission: PermissionAnswer | None = None, database: Path | None = None
+):
+    async with running_agent(model, permission=permission, database=database) as agent:
+        agent.sessions.constellation.settings_for = settings_of
+        yield agent
+
+
+def texts(request: ProviderRequest) -> str:
+    return "\n".join(str(part) for message in request.messages for part in message.parts)
+
+
+def advertised(agent: RunningAgent) -> dict[str, str]:
+    commands = agent.editor.of_kind("available_commands_update")[-1]["availableCommands"]
+    return {command["name"]: command["input"]["hint"] if command.get("input") else "" for command in commands}
+
+
+async def test_a_command_of_the_person_is_advertised_and_filled_in(tmp_path: Path):
+    write(tmp_path, "notes.txt", "the notes\n")
+    body = "---\ndescription: Look\nargument-hint: FILE\n---\nLook at $1 with care. @notes.txt"
+    write_own(tmp_path, "commands/look.md", body)
+    model = ScriptedProvider([says("Done."), says("More.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/look a.py")
+        assert advertised(agent)["look"] == "FILE"
+        sent = texts(model.requests[0])
+        assert "The person typed /look, which stands for this:\\n\\nLook at a.py with care." in sent
+        assert "the notes" in sent
+        assert agent.editor.asked == []
+        assert [call["title"] for call in agent.editor.of_kind("tool_call")] == ["Command /look"]
+        await agent.editor.prompt(session, "/help")
+        assert "| `/look FILE` | Look |" in agent.editor.said()
+
+
+async def test_a_new_file_is_a_command_at_the_next_prompt(tmp_path: Path):
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        write_own(tmp_path, "commands/late.md", "Be late.")
+        await agent.editor.prompt(session, "/late")
+        assert "late" in advertised(agent)
+        assert "Be late." in texts(model.requests[1])
+
+
+async def test_a_projects_command_asks_for_trust_when_it_is_used_and_not_before(tmp_path: Path):
+    write(tmp_path, ".claude/commands/ship.md", "Ship it: !`echo ahoy`")
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with agent_with(model, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        assert agent.editor.asked == []
+        await agent.editor.prompt(session, "/ship")
+        (asked,) = agent.editor.asked
+        assert "runs: echo ahoy" in json.dumps(asked["toolCall"]["content"])
+        assert "the folder is not trusted" in agent.editor.said()
+        assert len(model.requests) == 1
+        agent.editor.permission = choose("allow_once")
+        await agent.editor.prompt(session, "/trust")
+        await agent.editor.prompt(session, "/ship")
+        titles = [asked["toolCall"]["title"] for asked in agent.editor.asked]
+        assert "ahoy" in titles[-1]
+        assert "Ship it: " in texts(model.requests[1])
+        assert "!`echo ahoy`" not in texts(model.requests[1])
+
+
+async def test_a_commands_tools_narrow_its_turn_and_no_other(tmp_path: Path):
+    write_own(tmp_path, "commands/look.md", "---\nallowed-tools: Read, Bash(git:*)\n---\nLook.")
+    write(tmp_path, "a.txt", "x\n")
+    listing, reading = calls("list_directory"), calls("read_file", path="a.txt")
+    model = ScriptedProvider([listing + reading, says("Done."), listing, says("Done.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/look")
+        sent = texts(model.requests[1])
+        assert "There is no tool named 'list_directory'; the tools are read_file, run_command." in sent
+        await agent.editor.prompt(session, "List.")
+        assert "There is no tool" not in str(model.requests[3].messages[-1])
+
+
+async def test_a_command_by_a_built_in_name_is_said_and_does_not_count(tmp_path: Path):
+    write_own(tmp_path, "commands/help.md", "Mine.")
+    async with agent_with(ScriptedProvider([says("Hello.")])) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        assert "has the name of a built-in one" in agent.editor.said()
+        assert list(advertised(agent)).count("help") == 1
+
+
+async def test_a_skill_is_listed_loaded_and_kept_in_the_conversation(tmp_path: Path):
+    write_own(tmp_path, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse extract.py.")
+    write_own(tmp_path, "skills/pdf/extract.py", "print('pages')")
+    model = ScriptedProvider(
+        [
+            calls("skill", name="pdf") + calls("skill", name="pdf", file="extract.py") + calls("skill", name="xls"),
+            says("Done."),
+            says("More."),
+        ]
+    )
+    database = tmp_path / "c.db"
+    async with agent_with(model, database=database) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Read it.")
+        (tool,) = [tool for tool in model.requests[0].tools if tool.name == "skill"]
+        assert "- pdf: Reads PDFs" in tool.description
+        sent = texts(model.requests[1])
+        for words in ("Use extract.py.", "print('pages')", "There is no skill named 'xls'; there are pdf."):
+            assert words in sent
+        assert agent.editor.asked == []
+        await agent.editor.prompt(session, "/skills")
+        assert "| `pdf` | Reads PDFs |" in agent.editor.said()
+    async with agent_with(model, database=database) as agent:
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        await agent.editor.prompt(session, "Go on.")
+        assert "Use extract.py." in texts(model.requests[2])
+
+
+async def test_a_projects_skill_is_there_once_the_folder_is_trusted(tmp_path: Path):
+    write(tmp_path, ".claude/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse it.")
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with agent_with(model, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        assert "skill" not in [tool.name for tool in model.requests[0].tools]
+        await agent.editor.prompt(session, "/skills")
+        assert "(not trusted: /trust)" in agent.editor.said()
+    async with agent_with(model, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        assert "skill" in [tool.name for tool in model.requests[1].tools]
+
+
+async def test_a_skill_that_comes_later_is_told_and_the_prefix_stays(tmp_path: Path):
+    write_own(tmp_path, "skills/one/SKILL.md", "---\nname: one\ndescription: First\n---\nA.")
+    model = ScriptedProvider([says("One."), calls("skill", name="two"), says("Two.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        write_own(tmp_path, "skills/two/SKILL.md", "---\nname: two\ndescription: Second\n---\nB of two.")
+        await agent.editor.prompt(session, "Again.")
+        assert model.requests[1].tools == model.requests[0].tools
+        assert "There is a new skill, two: Second" in model.requests[1].volatile
+        assert "B of two." in texts(model.requests[2])
