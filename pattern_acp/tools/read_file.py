@@ -1,6 +1,5 @@
 """The tool read_file."""
 
-import base64
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +9,16 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.read_pdf import pdf_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_line, plural
+from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import PathFacts, inspect_path
 
 WINDOW_LINES = 2_000
@@ -26,9 +26,6 @@ WINDOW_LINES = 2_000
 
 LINE_LIMIT = 2_000
 """Characters of one line; longer ones are minified or data."""
-
-IMAGE_LIMIT = 5_000_000
-"""Bytes of an image that is handed on; the Anthropic API takes no larger one."""
 
 FOOTER_ROOM = 200
 """Characters kept free for saying what is left."""
@@ -40,14 +37,15 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(min_length=1)]
     start_line: Annotated[int, Meta(ge=1)] = 1
     line_count: Annotated[int, Meta(ge=1)] = WINDOW_LINES
+    pages: Annotated[str, Meta(description='Of a PDF: "3" or "2-5".')] = ""
 
 
 class ReadFile:
-    """Reads a window of a text file, or shows an image."""
+    """Reads a window of a text file or pages of a PDF, or shows an image."""
 
     spec = ToolSpec(
         "read_file",
-        "Read a text file (numbered lines; 2,000 unless line_count says otherwise) or look at an image.",
+        "Read a text file (numbered lines; 2,000 unless line_count says otherwise) or a PDF, or look at an image.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ
@@ -66,6 +64,8 @@ class ReadFile:
 
 
 def _title(target: Target, asked: ReadFileArguments) -> str:
+    if asked.pages:
+        return f"Read {target.shown} (pages {one_line(asked.pages, 20)})"
     if asked.start_line == 1 and asked.line_count == WINDOW_LINES:
         return f"Read {target.shown}"
     return f"Read {target.shown} (lines {asked.start_line}-{asked.start_line + asked.line_count - 1})"
@@ -78,21 +78,24 @@ async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _
         raise ToolFailedError(f"{target.shown} is a folder; use list_directory.")
     if facts.kind == "image":
         return await _image(target, facts)
+    if facts.media_type == "application/pdf":
+        return await pdf_outcome(target, asked.pages, context)
     if facts.kind == "binary":
         return _binary(target, facts)
     return await _text(asked, target, context)
 
 
 async def _image(target: Target, facts: PathFacts) -> ToolOutcome:
-    if facts.size > IMAGE_LIMIT:
+    if facts.size > GIVEN_BYTES:
         raise ToolFailedError(
-            f"{target.shown} is an image of {facts.size:,} bytes; at most {IMAGE_LIMIT:,} can be looked at."
+            f"{target.shown} is an image of {facts.size:,} bytes; at most {GIVEN_BYTES:,} can be looked at."
         )
-    data = base64.b64encode(await anyio.to_thread.run_sync(Path(target.path).read_bytes)).decode("ascii")
+    image = await image_of(await anyio.to_thread.run_sync(Path(target.path).read_bytes), target.shown)
     return ToolOutcome(
-        f"{target.shown} is an image ({facts.media_type}, {facts.size:,} bytes); it is attached.",
-        content=(ImageContent(facts.media_type, data),),
-        images=(ImagePart(facts.media_type, data),),
+        f"{target.shown} is an image ({facts.media_type}, {facts.size:,} bytes); it is attached, "
+        f"{image.width:,} x {image.height:,} pixels.",
+        content=(ImageContent(image.media_type, image.data),),
+        images=(image,),
     )
 
 

@@ -15,7 +15,7 @@ PACKAGE = Path(pattern_acp.__file__).parent
 
 LATE_FOR_INITIALIZE = {
     "PIL", "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "json", "loro", "platformdirs", "pydantic",
-    "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
+    "pypdf", "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
 }  # fmt: skip
 """Nothing on the way to the answer to initialize may import these."""
 

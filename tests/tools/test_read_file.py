@@ -1,7 +1,10 @@
+import base64
+import io
 import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
@@ -9,6 +12,7 @@ from pattern_acp.policy.access import ReadPath
 from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.files import fingerprint
 from pattern_acp.workspace.paths import resolve_path
 
@@ -83,18 +87,39 @@ async def test_an_unsaved_buffer_is_what_is_read(tmp_path: Path):
     assert (await bench.call(ReadFile(), path="new")).text == "1\tnowhere on disk"
 
 
-async def test_an_image_is_attached(tmp_path: Path):
-    (tmp_path / "a.png").write_bytes(PNG)
+def image_bytes(width: int, height: int, kind: str) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), "red").save(file, kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+async def test_an_image_is_attached(tmp_path: Path, kind: str):
+    data = image_bytes(40, 30, kind)
+    (tmp_path / "a.bin").write_bytes(data)
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.bin")
+    media_type = f"image/{kind.lower()}"
+    told = f"a.bin is an image ({media_type}, {len(data):,} bytes); it is attached, 40 x 30 pixels."
+    assert outcome.text == told
+    (image,) = outcome.images
+    assert base64.b64decode(image.data) == data
+    assert outcome.content == (ImageContent(media_type, image.data),)
+
+
+async def test_a_large_image_is_scaled_down(tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(image_bytes(4_000, 1_000, "PNG"))
     outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.png")
-    assert outcome.text == "a.png is an image (image/png, 28 bytes); it is attached."
-    assert [image.media_type for image in outcome.images] == ["image/png"]
-    assert outcome.content == (ImageContent("image/png", outcome.images[0].data),)
+    (image,) = outcome.images
+    assert (image.width, image.height) == (1_568, 392)
+    assert outcome.text.endswith("it is attached, 1,568 x 392 pixels.")
 
 
-async def test_an_image_that_is_too_large_is_refused(tmp_path: Path):
+async def test_an_image_that_is_too_large_or_damaged_is_refused(tmp_path: Path):
     (tmp_path / "a.png").write_bytes(PNG)
-    os.truncate(tmp_path / "a.png", 5_000_001)
-    with pytest.raises(ToolFailedError, match="5,000,001 bytes; at most 5,000,000"):
+    with pytest.raises(ImageError, match=r"The image a\.png is damaged"):
+        await tool_bench(tmp_path).call(ReadFile(), path="a.png")
+    os.truncate(tmp_path / "a.png", 30_000_001)
+    with pytest.raises(ToolFailedError, match="30,000,001 bytes; at most 30,000,000"):
         await tool_bench(tmp_path).call(ReadFile(), path="a.png")
 
 

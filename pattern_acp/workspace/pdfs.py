@@ -1,0 +1,89 @@
+"""The text of PDF files, page by page.
+
+Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages a model wants, or what
+it is told. A PDF is a program of sorts: a small one can keep a reader busy for hours, and only a process can be ended.
+pypdf is imported there, and nowhere else.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+
+import anyio
+import anyio.to_process
+from anyio import BrokenWorkerProcess
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+PDF_BYTES = 50_000_000
+"""Most bytes of a PDF that is read."""
+
+PDF_SECONDS = 30.0
+"""Longest that reading some pages may take."""
+
+PAGE_CHARACTERS = 200_000
+"""Characters of one page that are kept; a printed page has 3,000."""
+
+_DAMAGE = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    struct.error, zlib.error,
+)  # fmt: skip
+"""What pypdf raises for a damaged file besides its own errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class PdfPages:
+    """How many pages there are, and the text of those that were asked for, in their order."""
+
+    count: int
+    texts: tuple[str, ...]
+
+
+async def read_pdf(path: str, first: int, last: int) -> PdfPages:
+    """The text of pages `first` to `last` (1-based, both included), as far as there are such pages.
+
+    Raises:
+        WorkspaceError: it is too large, damaged, needs a password, or takes too long.
+    """
+    size = (await anyio.Path(path).stat()).st_size
+    if size > PDF_BYTES:
+        raise WorkspaceError(f"{path} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
+    try:
+        with anyio.fail_after(PDF_SECONDS):
+            found = await anyio.to_process.run_sync(_pages, path, first, last, cancellable=True)
+    except TimeoutError as error:
+        raise WorkspaceError(f"{path} took longer than {PDF_SECONDS:g} s to read; ask for fewer pages.") from error
+    except BrokenWorkerProcess as error:
+        raise WorkspaceError(f"{path} could not be read: its reader ended; the file may be damaged.") from error
+    if isinstance(found, str):
+        raise WorkspaceError(f"{path} {found}")
+    return found
+
+
+def _pages(path: str, first: int, last: int) -> PdfPages | str:
+    """Runs in the other process; the end of a sentence when the file cannot be read."""
+    import logging
+
+    from pypdf import PdfReader
+    from pypdf.errors import DependencyError, PyPdfError
+
+    # Its warnings about files that others wrote badly are nobody's concern here.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    try:
+        with Path(path).open("rb") as file:
+            reader = PdfReader(file)
+            # Many files are encrypted with an empty password, only to forbid printing.
+            if reader.is_encrypted and not reader.decrypt(""):
+                return "needs a password, so it cannot be read."
+            count = len(reader.pages)
+            wanted = range(first - 1, min(last, count))
+            return PdfPages(count, tuple(reader.pages[at].extract_text()[:PAGE_CHARACTERS] for at in wanted))
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}."
+    except MemoryError:
+        return "is too large to be read."
+    except DependencyError:
+        return "is encrypted with AES, which cannot be read here; save it without encryption."
+    except (PyPdfError, *_DAMAGE) as error:
+        return f"is a damaged PDF and cannot be read ({type(error).__name__})."

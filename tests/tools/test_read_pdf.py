@@ -1,0 +1,108 @@
+import io
+from pathlib import Path
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.tool_calls import TextContent
+from pattern_acp.testing.tools import tool_bench
+from pattern_acp.tools.base import ToolFailedError, ToolInputError
+from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.read_pdf import pages_asked
+
+
+def pdf(*texts: str) -> bytes:
+    """A PDF with one page for each text."""
+    objects: list[str] = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
+    kids: list[str] = []
+    for text in texts:
+        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else ""
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+        content = len(objects)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {content} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        kids.append(f"{len(objects)} 0 R")
+    objects[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
+    data, offsets = "%PDF-1.4\n", list[int]()
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(data))
+        data += f"{number} 0 obj\n{body}\nendobj\n"
+    start = len(data)
+    data += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n" + "".join(f"{at:010} 00000 n \n" for at in offsets)
+    return f"{data}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n".encode()
+
+
+def locked(data: bytes, password: str) -> bytes:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(data)))
+    writer.encrypt(password, algorithm="RC4-128")
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+async def test_the_pages_of_a_pdf_are_read_as_text(tmp_path: Path):
+    (tmp_path / "a.pdf").write_bytes(pdf("Hello", "", "World"))
+    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")
+    assert outcome.text == (
+        "Pages 1-3 of 3.\n[page 1]\nHello\n[page 2]\n(no text on this page; it may be a picture or a scan)\n"
+        "[page 3]\nWorld"
+    )
+    assert outcome.content == (TextContent("Pages 1-3 of 3."),)
+
+
+async def test_a_range_of_pages_says_what_is_left(tmp_path: Path):
+    (tmp_path / "a.pdf").write_bytes(pdf(*(f"Number {number}" for number in range(1, 31))))
+    bench = tool_bench(tmp_path)
+    prepared = await bench.prepare(ReadFile(), path="a.pdf", pages="2-3")
+    assert prepared.title == "Read a.pdf (pages 2-3)"
+    outcome = await prepared.run(bench.progress)
+    assert outcome.text == (
+        'Pages 2-3 of 30.\n[page 2]\nNumber 2\n[page 3]\nNumber 3\n[27 pages left; continue with pages="4-"]'
+    )
+    assert 'continue with pages="21-"' in (await bench.call(ReadFile(), path="a.pdf")).text
+    with pytest.raises(ToolFailedError, match="has only 30 pages"):
+        await bench.call(ReadFile(), path="a.pdf", pages="31")
+
+
+async def test_pages_that_do_not_fit_into_the_result_are_left_for_the_next_read(tmp_path: Path):
+    (tmp_path / "a.pdf").write_bytes(pdf("a" * 500, "b" * 500, "c" * 2_000))
+    bench = tool_bench(tmp_path).with_limit(900)
+    assert "Pages 1-1 of 3" in (await bench.call(ReadFile(), path="a.pdf")).text
+    last = (await bench.call(ReadFile(), path="a.pdf", pages="3")).text
+    assert "bytes cut" in last
+    assert len(last) <= 900
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"%PDF-1.4\nnothing", "is a damaged PDF and cannot be read"),
+        (locked(pdf("Hush"), "secret"), "needs a password"),
+    ],
+)
+async def test_a_pdf_that_cannot_be_read_is_a_sentence(tmp_path: Path, data: bytes, sentence: str):
+    (tmp_path / "a.pdf").write_bytes(data)
+    with pytest.raises(WorkspaceError, match=sentence):
+        await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")
+
+
+async def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path):
+    (tmp_path / "a.pdf").write_bytes(locked(pdf("Open"), ""))
+    assert "Open" in (await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")).text
+
+
+@pytest.mark.parametrize(
+    ("pages", "range_"), [("", (1, 20)), ("3", (3, 3)), (" 2 - 5 ", (2, 5)), ("7-", (7, 26)), ("1-99", (1, 20))]
+)
+def test_a_range_has_at_most_twenty_pages(pages: str, range_: tuple[int, int]):
+    assert pages_asked(pages) == range_
+
+
+@pytest.mark.parametrize("pages", ["0", "5-2", "a", "1,2", "-3"])
+def test_what_is_no_range_is_said(pages: str):
+    with pytest.raises(ToolInputError, match="`pages` must be"):
+        pages_asked(pages)
