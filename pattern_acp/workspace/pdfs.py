@@ -1,6 +1,6 @@
 """The text of PDF files, page by page.
 
-Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages a model wants, or what
+Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages are wanted, or what
 it is told. A PDF is a program of sorts: a small one can keep a reader busy for hours, and only a process can be ended.
 pypdf is imported there, and nowhere else.
 """
