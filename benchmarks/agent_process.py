@@ -38,6 +38,7 @@ class AgentProcess:
         self,
         home: Path,
         *,
+        command: Sequence[str] = COMMAND,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
@@ -49,7 +50,7 @@ class AgentProcess:
         self._next_id = 0
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
-            (*COMMAND, *arguments),
+            (*command, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=bare_environment(home, environment or {}),

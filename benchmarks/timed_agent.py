@@ -1,0 +1,37 @@
+"""The agent, which also notes how long each of its writes waited for other processes: `timed_agent.py FILE ARGUMENTS`.
+
+For benchmarks alone: it wraps a function of the program, which the program itself offers no way to do.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pattern_acp.cli.main import run
+from pattern_acp.db.queue import WriteQueue
+
+
+def main() -> int:
+    waits: list[float] = []
+    in_turn = WriteQueue.in_turn
+
+    def timed(
+        queue: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
+    ) -> bool:
+        asked = time.perf_counter()
+        try:
+            return in_turn(queue, attempt, seconds=seconds, is_stopped=is_stopped)
+        finally:
+            waits.append((time.perf_counter() - asked) * 1000)
+
+    WriteQueue.in_turn = timed
+    try:
+        return run(sys.argv[2:])
+    finally:
+        Path(sys.argv[1]).write_text(json.dumps(waits), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
