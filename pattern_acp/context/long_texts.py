@@ -31,7 +31,11 @@ def long_text(messages: Iterable[Message], text_id: str) -> str | None:
 
 
 def _shortened(message: Message) -> Message:
-    if all(len(_text_of(part) or "") <= WHOLE_CHARACTERS for part in message.parts):
+    # A plain loop: it sees every prompt of the session with every request.
+    for part in message.parts:
+        if isinstance(part, TextPart | ResourcePart) and len(part.text or "") > WHOLE_CHARACTERS:
+            break
+    else:
         return message
     parts = tuple(_short(part, f"{message.message_id}.{number}") for number, part in enumerate(message.parts))
     return replace(message, parts=parts)

@@ -171,7 +171,16 @@ def with_unique_calls(message: Message, history: Sequence[Message], ids: IdFacto
     Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
     that are unique in a session. An id that is not short and printable is replaced too: it goes into many lines.
     """
-    seen = {call.call_id for earlier in history for call in earlier.tool_calls}
+    if not any(isinstance(part, ToolCallPart) for part in message.parts):
+        return message
+    # By hand: of all that a turn does, this is one of few things that grow with the session.
+    seen = {
+        part.call_id
+        for earlier in history
+        if earlier.role is Role.ASSISTANT
+        for part in earlier.parts
+        if isinstance(part, ToolCallPart)
+    }
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolCallPart):
