@@ -20,6 +20,8 @@ from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.codemap.grammars import absent_grammars
+from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.settings import McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.integrity import quick_check
@@ -73,7 +75,15 @@ class Diagnosis:
 
 async def diagnose(process: Process, database: Database | None = None, indexer: Indexer | None = None) -> Diagnosis:
     """Look at everything. `database` is the open one, if there is one, and `indexer` what embeds for it."""
-    findings = [*_versions(), *_files(process), *_settings(process), _persona(process), _grammar(), _ripgrep()]
+    findings = [
+        *_versions(),
+        *_files(process),
+        *_settings(process),
+        _persona(process),
+        _grammar(),
+        _code_grammars(),
+        _ripgrep(),
+    ]
     findings += await _database_findings(process, database)
     findings.append(await _meaning(process, indexer))
     findings += await anyio.to_thread.run_sync(_servers, process)
@@ -178,6 +188,16 @@ def _grammar() -> Finding:
         "tree-sitter-bash does not load, so every command asks.",
         "pip install --force-reinstall tree-sitter tree-sitter-bash",
     )
+
+
+def _code_grammars() -> Finding:
+    """The grammars of the code map. A language without one is found by its file names only."""
+    absent = absent_grammars()
+    if not absent:
+        return Finding("Code map", Health.OK, f"{len(LANGUAGES)} languages can be read")
+    packages = sorted({package.replace("_", "-") for package in absent.values()})
+    detail = f"No grammar for {', '.join(sorted(absent))}; their files are found by name only."
+    return Finding("Code map", Health.NOTE, detail, f"pip install {' '.join(packages)}")
 
 
 def _ripgrep() -> Finding:

@@ -12,6 +12,7 @@ import anyio
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
@@ -71,6 +72,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)
+            shared.code = ServedCode(tasks, process.loaded.paths.cache, means.environment, shared.clock)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")

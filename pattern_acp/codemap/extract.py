@@ -180,7 +180,7 @@ def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -
     events += [(start, 0, use) for start, use in matches.uses.items() if start not in names]
     events.sort(key=lambda event: event[:2])
     stack: list[_Enclosing] = []
-    known: dict[tuple[str, str, int | None], FoundReference] = {}
+    known: dict[tuple[str, str, str, int | None], FoundReference] = {}
     for start, _, event in events:
         while stack and stack[-1].end <= start:
             stack.pop()
@@ -196,16 +196,16 @@ def _innermost(stack: list[_Enclosing]) -> int | None:
 
 
 def _add_use(
-    use: _Use, symbol: int | None, source: bytes, known: dict[tuple[str, str, int | None], FoundReference]
+    use: _Use, symbol: int | None, source: bytes, known: dict[tuple[str, str, str, int | None], FoundReference]
 ) -> None:
     receiver = "" if use.receiver is None else _one_line(_text(use.receiver, source))
     path, name = _split_name(_text(use.node, source))
-    key = (name, use.kind, symbol)
+    receiver = (receiver or ".".join(path))[:_RECEIVER_CHARACTERS]
+    key = (name, receiver, use.kind, symbol)
     if key in known:
         known[key].count += 1
     elif name:
         line, column = _position(use.node, source)
-        receiver = (receiver or ".".join(path))[:_RECEIVER_CHARACTERS]
         known[key] = FoundReference(name[:_NAME_CHARACTERS], receiver, use.kind, line, column, symbol)
 
 

@@ -116,7 +116,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a name is used. One for each name, kind and enclosing symbol of a file: the first place, and how many."""
+    """Where a name is used.
+
+    One for each name, receiver, kind and enclosing symbol of a file: the first place, and how many.
+    """
 
     path: str
     name: str

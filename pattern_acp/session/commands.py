@@ -8,6 +8,7 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.session.code_commands import run_code
 from pattern_acp.session.conversation_commands import run_clear, run_diff, run_export
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
@@ -189,6 +190,7 @@ COMMANDS: dict[str, CommandSpec] = {
         ),
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
+        CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
         CommandSpec("diff", "What this session changed in files", "[PATH]", run_diff),

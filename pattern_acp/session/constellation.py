@@ -21,6 +21,7 @@ from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
+from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.workspace.git_status import GitStatus
 
 
@@ -92,6 +93,8 @@ class Constellation:
     """Runs what outlives a turn: background commands; None: there are none."""
     hooks: HookRunner | None = None
     """Runs the commands of hooks; None: none run."""
+    code: CodeAccess | None = None
+    """The code maps of workspaces; None: there are none."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -22,6 +22,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
+from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
@@ -42,6 +43,7 @@ from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
+from pattern_acp.workspace.noted_files import NotedFiles
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -268,6 +270,8 @@ def offered_tools(session: "Session") -> tuple[Tool, ...]:
     """The tools of this session's mode, those of MCP servers last."""
     plan = session.state.policy.mode is Mode.PLAN
     left_out = edit_tool_left_out(session.state.settings.edit_tool, session.state.model)
+    if code_of(session) is None:
+        left_out = (*left_out, CODE_TOOL)
     own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
     return (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan))
 
@@ -279,12 +283,13 @@ def stable_part(session: "Session") -> Stable:
 
 def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
     """What tools of this turn may use."""
+    code, files = code_of(session), session.workbench.files
     return ToolContext(
         session_id=session.session_id,
         turn_id=turn_id,
         cwd=session.state.cwd,
         roots=session.state.policy.roots,
-        files=session.workbench.files,
+        files=NotedFiles(files, code.note_changed) if code is not None else files,
         terminal=session.workbench.terminal,
         memory=session.memory,
         history=agent_history(session, turn_id),
@@ -292,6 +297,9 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         jobs=session.jobs,
         keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
         result_limit=session.state.settings.turn.tool_result_chars,
+        command_ended=code.note_command_ended if code is not None else lambda: None,
+        code=code,
+        may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: _long_text(session, text_id),
     )
 

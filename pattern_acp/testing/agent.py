@@ -15,6 +15,7 @@ from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Database, open_database
@@ -130,7 +131,8 @@ async def running_agent(
 
     `database` lets two agents share a constellation, one after or beside the other.
     """
-    with temporary_folder() as folder:
+    # Beside the session's folder, or the index of code would find itself there.
+    with temporary_folder() as folder, temporary_folder() as cache:
         path = database or folder / "constellation" / "constellation.db"
         models = FakeModels({"scripted": model, **(others or {})})
         async with open_database(path, clock=SystemClock()) as opened:
@@ -147,6 +149,7 @@ async def running_agent(
                 shared.hooks = HookRunner(
                     means.environment, partial(shell_command, environment=means.environment), end_group
                 )
+                shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)

@@ -119,7 +119,13 @@ class FakeMemory:
         """See `MemoryAccess.search`. Ranks by the share of words that a passage holds; knows blocks alone."""
         terms = query_terms(query)
         hits = [
-            MemoryHit(f"memory block {block.label}", excerpt(passage, terms), block.updated_at_ms, score)
+            MemoryHit(
+                f"memory block {block.label}",
+                excerpt(passage, terms),
+                block.updated_at_ms,
+                score,
+                words=tuple(term for term in terms if term in query_terms(passage)),
+            )
             for block in self._blocks.values()
             if narrowing.scope in {"", block.scope} and (not narrowing.kinds or "block" in narrowing.kinds)
             for passage in block_passages(block.text)

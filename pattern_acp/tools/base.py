@@ -18,13 +18,21 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
 from pattern_acp.policy.access import Access, WriteMemory
+from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pattern_acp.tools.code_access import CodeAccess
     from pattern_acp.tools.memory_takeback import AgentHistory
     from pattern_acp.workspace.jobs import Jobs
+
+
+def looks_readable(path: str) -> bool:
+    """Whether the path itself gives no reason to ask before it is read."""
+    guard = protection(path, ())
+    return guard is None or not guard.for_reading
 
 
 class ToolInputError(PatternError):
@@ -103,6 +111,10 @@ class ToolContext:
     """Whether a command at its time limit goes on in the background instead of being ended."""
     command_ended: Callable[[], None] = lambda: None
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
+    code: "CodeAccess | None" = None
+    """The code map; None where there is none."""
+    may_read: Callable[[str], bool] = looks_readable
+    """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
 
 
 @dataclass(frozen=True, slots=True)

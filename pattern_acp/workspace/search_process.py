@@ -4,7 +4,7 @@ Owns: starting it, feeding it, stopping it early, and never leaving it behind. M
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from subprocess import DEVNULL, PIPE
 
 import anyio
@@ -28,8 +28,17 @@ class ProcessEnd:
     stderr: str = ""
 
 
-async def run_lines(command: Sequence[str], cwd: str, stdin: bytes | None, take: Callable[[bytes], bool]) -> ProcessEnd:
+async def run_lines(
+    command: Sequence[str],
+    cwd: str,
+    stdin: bytes | None,
+    take: Callable[[bytes], bool],
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> ProcessEnd:
     """Run `command` and hand every line of its output to `take`, until that says False.
+
+    It runs in this process's environment unless another is given.
 
     Raises:
         WorkspaceError: the program could not be started.
@@ -39,6 +48,7 @@ async def run_lines(command: Sequence[str], cwd: str, stdin: bytes | None, take:
             command,
             stdin=DEVNULL if stdin is None else PIPE,
             cwd=cwd if await anyio.Path(cwd).is_dir() else None,
+            env=environment,
             creationflags=quiet_creation_flags(),
         )
     except OSError as error:

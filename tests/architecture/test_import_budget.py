@@ -47,6 +47,11 @@ def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
     assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FOR_SESSIONS == set()
 
 
+def test_the_way_to_the_first_session_does_without_the_code_map():
+    loaded = modules_after("import pattern_acp.bootstrap.sessions")
+    assert [name for name in sorted(loaded) if name.startswith("pattern_acp.codemap")] == []
+
+
 def test_values_that_a_start_defines_compile_no_methods():
     late = {PACKAGE / "testing", PACKAGE / "cli" / "chat", PACKAGE / "domain" / "lazy_dataclass.py"}
     defined_early = {path for path in PACKAGE.rglob("*.py") if not late & {path, *path.parents}}

@@ -1,0 +1,255 @@
+"""The files that one would open first for a topic.
+
+Owns: which files those are, in which order, and why each is among them. Must not know: what memory has on the topic,
+or how an answer is worded.
+
+The topic's words are looked for in names of files and symbols. A word that few files have counts more than one that
+many have. Tests are at most a quarter, and how much a file is used only breaks ties.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+
+from pattern_acp.codemap import lookups
+from pattern_acp.codemap.model import FileRecord, Symbol
+from pattern_acp.codemap.naming import fold, words_of
+from pattern_acp.codemap.paths import stem_of
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+MOST_FILES = 12
+"""Files of a brief (issue 4, section 2); at most a quarter of them are tests."""
+
+MOST_NEIGHBOURS = 2
+"""Files that are in only because those found import them."""
+
+MOST_OTHER_TEXTS = 2
+"""Files that are no source, such as documents."""
+
+NEIGHBOUR_SHARE = 0.3
+"""Part of a file's importers that must be among those found."""
+
+SYMBOLS_SHOWN = 4
+"""Symbols of one file that are named."""
+
+RELEVANT, RELEVANT_OF_FEW, FEW_FILES = 0.2, 0.08, 6
+"""Part of the best file's score that a file needs to be among them; less where few files would be."""
+
+EMPTY = 0.5
+"""What the score of a file counts that defines nothing, such as an `__init__.py`."""
+
+STEM_WEIGHT, FOLDER_WEIGHT, IMPORT_WEIGHT = 4.0, 1.2, 1.2
+"""What a word counts in a file's own name, in its folder's, and in the name of something that the file imports."""
+
+SPREAD = 0.6
+"""What the score of a file counts that has the topic among very much else."""
+
+_KIND_WEIGHT = {"class": 2.0, "interface": 2.0, "type": 2.0, "enum": 2.0, "function": 2.0, "method": 1.0}
+_BEGINS = 0.6
+"""What a word counts that the topic's word only begins."""
+
+_NOT_TELLING = frozenset(
+    {
+        "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "get", "how", "i", "in",
+        "into", "is", "it", "its", "of", "on", "or", "the", "this", "to", "what", "when", "where", "which",
+        "who", "why", "with", "code", "file", "files", "function", "class", "handle", "handled", "handling",
+        "work", "works", "used", "use",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BriefFile:
+    """A file of a brief: its matching symbols, best first, and why it is in."""
+
+    file: FileRecord
+    symbols: tuple[Symbol, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The files for a topic, best first; `more` others had to do with it, too."""
+
+    files: tuple[BriefFile, ...]
+    more: int = 0
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What speaks for one file, by words of the topic."""
+
+    weights: dict[str, float] = field(default_factory=dict[str, float])
+    symbols: dict[int, tuple[float, Symbol]] = field(default_factory=dict[int, tuple[float, Symbol]])
+    named: list[str] = field(default_factory=list[str])
+    """Parts of the path that match."""
+    imported: list[str] = field(default_factory=list[str])
+
+    def add(self, word: str, weight: float) -> None:
+        """More evidence for a word: the best counts whole, the rest a little, so that many weak ones do not win."""
+        best = self.weights.get(word, 0.0)
+        self.weights[word] = max(best, weight) + 0.1 * min(best, weight)
+
+
+def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Brief:
+    """The files for a topic: a few words, a name or a question."""
+    words = topic_words(topic)
+    paths = lookups.paths_and_tests(tx)
+    found: dict[str, _Evidence] = defaultdict(_Evidence)
+    for word in words:
+        _look_at_paths(paths, word, found)
+        _look_at_symbols(tx, word, found)
+        _look_at_imports(tx, word, found)
+    scores = _scores(found, words, len(paths))
+    sizes = lookups.symbol_counts(tx, scores)
+    for path in scores:
+        # A file that is all about the topic comes before one that has a little of everything.
+        share = min(len(found[path].symbols) / sizes[path], 1.0) if path in sizes else 0.0
+        scores[path] *= SPREAD + (1 - SPREAD) * share if path in sizes else EMPTY
+    least = _least(scores, paths)
+    wanted = fold(topic)
+    relevant = {path: score for path, score in scores.items() if score >= least and may_show(path)}
+    defining = {path for path in relevant if _defines(path, found[path], wanted)}
+    used = lookups.importer_counts(tx, relevant)
+    ranked = sorted(
+        relevant, key=lambda path: (path not in defining, -round(relevant[path], 3), -used.get(path, 0), path)
+    )
+    files = lookups.files_named(tx, ranked)
+    chosen = _within_limits([files[path] for path in ranked])
+    entries = [BriefFile(file, _best_symbols(found[file.path]), _why(found[file.path])) for file in chosen]
+    if 0 < len(entries) < MOST_FILES:
+        entries += _neighbours(tx, entries, may_show)[: MOST_FILES - len(entries)]
+    return Brief(tuple(entries), len(relevant) - len(chosen))
+
+
+def _least(scores: Mapping[str, float], tests: Mapping[str, bool]) -> float:
+    """The score that a file needs."""
+    best = max(scores.values(), default=0.0)
+    source = sum(1 for path, score in scores.items() if score >= RELEVANT * best and not tests[path])
+    return best * (RELEVANT if source >= FEW_FILES else RELEVANT_OF_FEW)
+
+
+def topic_words(topic: str) -> tuple[str, ...]:
+    """The words that a topic is looked for by: in lower case, without endings, without those that tell nothing."""
+    words = [word for part in re.split(r"\s+", topic) for word in words_of(part)]
+    telling = [word for word in words if word not in _NOT_TELLING] or words
+    return tuple(dict.fromkeys(_stem(word) for word in telling))
+
+
+def _stem(word: str) -> str:
+    for ending, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4)):
+        if word.endswith(ending) and len(word) >= least and not word.endswith("ss"):
+            stem = word[: -len(ending)]
+            return stem[:-1] if ending in {"ing", "ed"} and stem[-1] == stem[-2] else stem
+    return word
+
+
+def _alike(stem: str, word: str) -> float:
+    """What `word` counts for a topic's word: 1 when it is the same but for its ending, less when it only begins so."""
+    if word == stem or _stem(word) == stem:
+        return 1.0
+    return _BEGINS if word.startswith(stem) and len(stem) >= 3 else 0.0
+
+
+def _best_alike(stem: str, words: Iterable[str]) -> float:
+    return max((_alike(stem, word) for word in words), default=0.0)
+
+
+def _look_at_paths(paths: Iterable[str], word: str, evidence: dict[str, _Evidence]) -> None:
+    for path in paths:
+        if word not in path.lower():
+            continue
+        *folders, stem = stem_of(path, whole=True)
+        if alike := _best_alike(word, words_of(stem)):
+            evidence[path].add(word, STEM_WEIGHT * alike)
+            evidence[path].named.append(stem)
+        folder = next((part for part in reversed(folders) if _best_alike(word, words_of(part))), "")
+        if folder:
+            evidence[path].add(word, FOLDER_WEIGHT)
+            evidence[path].named.append(f"{folder}/")
+
+
+def _look_at_symbols(tx: Transaction, word: str, evidence: dict[str, _Evidence]) -> None:
+    for symbol in lookups.symbols_with_word(tx, word):
+        alike = _best_alike(word, words_of(symbol.name))
+        weight = _KIND_WEIGHT.get(symbol.kind, 0.7) * alike * (1.0 if symbol.exported else 0.6)
+        if not weight:
+            continue
+        item = evidence[symbol.path]
+        item.add(word, weight)
+        before = item.symbols.get(symbol.id, (0.0, symbol))[0]
+        item.symbols[symbol.id] = (before + weight, symbol)
+
+
+def _look_at_imports(tx: Transaction, word: str, evidence: dict[str, _Evidence]) -> None:
+    for imported in lookups.imports_with_word(tx, word):
+        if _best_alike(word, words_of(imported.name)):
+            evidence[imported.path].add(word, IMPORT_WEIGHT)
+            evidence[imported.path].imported.append(imported.name)
+
+
+def _scores(evidence: dict[str, _Evidence], words: Sequence[str], total: int) -> dict[str, float]:
+    having = {word: sum(1 for item in evidence.values() if item.weights.get(word, 0) >= 1) for word in words}
+    rarity = {word: math.log(1 + total / (1 + having[word])) for word in words}
+    scores: dict[str, float] = {}
+    for path, item in evidence.items():
+        score = sum(rarity[word] * weight for word, weight in item.weights.items())
+        coverage = sum(rarity[word] for word in item.weights) / (sum(rarity.values()) or 1)
+        scores[path] = score * coverage
+    return scores
+
+
+def _defines(path: str, item: _Evidence, wanted: str) -> bool:
+    """Whether the topic is the name of the file, or of something that it defines."""
+    return fold(stem_of(path)[-1]) == wanted or any(fold(symbol.name) == wanted for _, symbol in item.symbols.values())
+
+
+def _within_limits(files: Sequence[FileRecord]) -> list[FileRecord]:
+    """The best files, so that at most a quarter are tests and few are no source."""
+    tests = [file for file in files if file.is_test]
+    others = [file for file in files if not file.is_test and not file.language][:MOST_OTHER_TEXTS]
+    source = [file for file in files if not file.is_test and file.language]
+    plain = {file.path for file in (*source, *others)}
+    kept = [file for file in files if file.path in plain][:MOST_FILES]
+    # Nothing but tests is still an answer, of the number that would stand beside others.
+    room = min(MOST_FILES // 4, len(kept) // 3) if kept else MOST_FILES // 4
+    kept = kept[: MOST_FILES - min(room, len(tests))]
+    return [*kept, *tests[:room]]
+
+
+def _best_symbols(item: _Evidence) -> tuple[Symbol, ...]:
+    best = sorted(item.symbols.values(), key=lambda pair: (-pair[0], pair[1].line))[:SYMBOLS_SHOWN]
+    return tuple(symbol for _, symbol in best)
+
+
+def _why(item: _Evidence) -> str:
+    reasons: list[str] = []
+    if item.named:
+        reasons.append("named " + ", ".join(dict.fromkeys(item.named)))
+    if item.symbols:
+        best = _best_symbols(item)
+        more = len(item.symbols) - len(best)
+        names = ", ".join(f"{symbol.qualified_name}:{symbol.line}" for symbol in best)
+        reasons.append(f"defines {names}" + (f" and {more} more" if more else ""))
+    elif item.imported:
+        reasons.append("imports " + ", ".join(list(dict.fromkeys(item.imported))[:SYMBOLS_SHOWN]))
+    return "; ".join(reasons)
+
+
+def _neighbours(tx: Transaction, entries: Sequence[BriefFile], may_show: Callable[[str], bool]) -> list[BriefFile]:
+    """Files that several of those found import and few others do."""
+    shown = {entry.file.path for entry in entries}
+    by: dict[str, set[str]] = defaultdict(set)
+    for imported in lookups.imports_in(tx, (entry.file.path for entry in entries[:5] if not entry.file.is_test)):
+        target = imported.resolved_path
+        if target is not None and target not in shown:
+            by[target].add(imported.path)
+    used = lookups.importer_counts(tx, by)
+    shares = {path: len(by[path]) / max(used.get(path, 1), 1) for path in by if len(by[path]) >= 2 and may_show(path)}
+    files = lookups.files_named(tx, shares)
+    close = [path for path in files if shares[path] >= NEIGHBOUR_SHARE and not files[path].is_test]
+    close.sort(key=lambda path: (-len(by[path]), -shares[path], path))
+    return [BriefFile(files[path], (), f"imported by {len(by[path])} of these") for path in close[:MOST_NEIGHBOURS]]

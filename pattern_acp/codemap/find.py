@@ -1,0 +1,220 @@
+"""Finding a symbol or file by name.
+
+Owns: what a query may look like, and the order of what is found: exact names, then paths, then what is merely alike.
+Must not know: how an answer is worded, or who may see which file beyond the test that it is handed.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+
+from pattern_acp.codemap import lookups, store
+from pattern_acp.codemap.model import Symbol
+from pattern_acp.codemap.naming import fold, words_of
+from pattern_acp.codemap.paths import is_path_like, qualified_parts, stem_of
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+CANDIDATES = 2_000
+"""Symbols that one way of matching brings in at most; beyond it, the number of what is left out is not exact."""
+
+FUZZY_BESIDE_EXACT = 5
+"""Merely alike symbols that are shown when there are exact ones: more would bury them."""
+
+TYPO_CUTOFF = 0.75
+"""How alike (difflib's ratio) a name must be to count as a slip of the keys."""
+
+FILE_KIND = "file"
+"""The kind by which files can be asked for, beside `model.SymbolKind`."""
+
+_DEFINING = ("class", "interface", "function", "type", "enum", "macro", "module", "method", "constant")
+"""Kinds in the order in which a person looks for them; what is not named comes last."""
+
+
+class Match(IntEnum):
+    """How a query was met, best first."""
+
+    EXACT = 0
+    EXACT_BUT_CASE = 1
+    PATH = 2
+    START = 3
+    WORDS = 4
+    PART = 5
+    PATH_PART = 6
+    TYPO = 7
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the name itself was given."""
+        return self <= Match.EXACT_BUT_CASE
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Whether it is merely alike."""
+        return self >= Match.START
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing found: a symbol, or a file where `symbol` is None."""
+
+    match: Match
+    path: str
+    is_test: bool
+    symbol: Symbol | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindAnswer:
+    """What was found, best first, and how much more there is; `more_is_exact` is False when that is a lower bound."""
+
+    hits: tuple[Hit, ...]
+    more: int = 0
+    more_is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FindQuery:
+    """A query. `kinds` are of `model.SymbolKind` or `file`, none for all; `under` is a folder with a final slash."""
+
+    text: str
+    kinds: frozenset[str] = frozenset()
+    under: str = ""
+    limit: int = 20
+
+
+def find(tx: Transaction, query: FindQuery, *, may_show: Callable[[str], bool]) -> FindAnswer:
+    """What a query finds.
+
+    The query is a name (`serve`, `Session.prompt`, `read file`), a path or its end (`session/session.py`), or both
+    (`session.py:prompt`). Case and the way words are joined do not matter, but an exact spelling comes first.
+    """
+    best: dict[tuple[str, int], Hit] = {}
+    files = lookups.paths_and_tests(tx)
+    for match, symbol in _symbols(tx, query.text):
+        if not query.kinds or symbol.kind in query.kinds:
+            _keep(best, Hit(match, symbol.path, files.get(symbol.path, False), symbol))
+    if not query.kinds or FILE_KIND in query.kinds:
+        for match, path in _files(files, query.text):
+            _keep(best, Hit(match, path, files[path]))
+    hits = [hit for hit in best.values() if hit.path.startswith(query.under) and may_show(hit.path)]
+    if not hits:
+        slips = _slips(tx, query, files)
+        hits = [hit for hit in slips if hit.path.startswith(query.under) and may_show(hit.path)]
+    hits = _ordered(tx, hits, query.text)
+    shown = _cut(hits, query)
+    return FindAnswer(tuple(shown), len(hits) - len(shown), more_is_exact=len(best) < CANDIDATES)
+
+
+def _keep(best: dict[tuple[str, int], Hit], hit: Hit) -> None:
+    key = (hit.path, hit.symbol.id if hit.symbol is not None else 0)
+    if key not in best or hit.match < best[key].match:
+        best[key] = hit
+
+
+def _symbols(tx: Transaction, text: str) -> Iterable[tuple[Match, Symbol]]:
+    path, _, name = text.strip().rpartition(":")
+    if path and is_path_like(path):
+        # `path:name`: the file decides, so that nothing elsewhere is offered.
+        yield from ((match, symbol) for match, symbol in _symbols(tx, name) if _is_end_of_path(path, symbol.path))
+        return
+    parts = qualified_parts(text)
+    if len(parts) > 1:
+        yield from _qualified(tx, parts)
+    name = text.strip() if len(parts) != 1 else parts[0]
+    if fold(name) and not is_path_like(name):
+        yield from _by_name(tx, name)
+
+
+def _by_name(tx: Transaction, name: str) -> Iterable[tuple[Match, Symbol]]:
+    folded, words = fold(name), words_of(name)
+    for symbol in store.symbols_named(tx, name):
+        yield Match.EXACT, symbol
+    for symbol in lookups.symbols_alike(tx, folded, limit=CANDIDATES):
+        yield Match.EXACT_BUT_CASE, symbol
+    for symbol in store.symbols_folded(tx, folded, limit=CANDIDATES):
+        yield (Match.START if fold(symbol.name).startswith(folded) else Match.PART), symbol
+    if len(words) > 1:
+        for symbol in lookups.symbols_with_words(tx, words, limit=CANDIDATES):
+            yield Match.WORDS, symbol
+
+
+def _qualified(tx: Transaction, parts: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
+    """Symbols by `Class.method`; what stands in front may also be the module, as in `writer.append`."""
+    *outer, name = parts
+    for symbol in lookups.symbols_alike(tx, fold(name), limit=CANDIDATES):
+        around = [*stem_of(symbol.path, whole=True), *qualified_parts(symbol.qualified_name)[:-1]]
+        if [fold(part) for part in around[-len(outer) :]] == [fold(part) for part in outer]:
+            is_same = symbol.name == name and around[-len(outer) :] == outer
+            yield (Match.EXACT if is_same else Match.EXACT_BUT_CASE), symbol
+
+
+def _files(paths: Iterable[str], text: str) -> Iterable[tuple[Match, str]]:
+    wanted = text.strip().removeprefix("./").rstrip("/")
+    if not wanted or ":" in wanted:
+        return
+    words, folded = words_of(wanted), fold(wanted)
+    for path in paths:
+        if _is_end_of_path(wanted, path) or fold(stem_of(path)[-1]) == folded:
+            yield Match.PATH, path
+        elif words and all(word in path.lower() for word in words):
+            yield Match.PATH_PART, path
+
+
+def _is_end_of_path(end: str, path: str) -> bool:
+    return f"/{path}".lower().endswith(f"/{end.lower()}")
+
+
+def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list[Hit]:
+    """Symbols whose names are what was asked for but for a letter or two."""
+    parts = qualified_parts(query.text)
+    wanted = fold(parts[-1]) if parts else ""
+    if len(wanted) < 3:
+        return []
+    by_fold: dict[str, list[str]] = {}
+    for name in lookups.symbol_names(tx):
+        by_fold.setdefault(fold(name), []).append(name)
+    near = difflib.get_close_matches(wanted, list(by_fold), n=5, cutoff=TYPO_CUTOFF)
+    names = [name for folded in near for name in by_fold[folded]]
+    return [
+        Hit(Match.TYPO, symbol.path, files.get(symbol.path, False), symbol)
+        for symbol in lookups.symbols_among(tx, names)
+        if not query.kinds or symbol.kind in query.kinds
+    ]
+
+
+def _ordered(tx: Transaction, hits: list[Hit], text: str) -> list[Hit]:
+    """Best first. How many files import a file only breaks ties: what is used most is not what was asked for."""
+    used = lookups.importer_counts(tx, {hit.path for hit in hits if not hit.match.is_fuzzy})
+    wanted = fold(text)
+
+    def rank(hit: Hit) -> tuple[int, bool, bool, int, bool, int, int, str, int]:
+        symbol = hit.symbol
+        kind = _kind_rank(symbol)
+        return (
+            hit.match,
+            hit.is_test,
+            fold(stem_of(hit.path)[-1]) != wanted,
+            kind,
+            symbol is not None and not symbol.exported,
+            -used.get(hit.path, 0),
+            len(symbol.name) if symbol is not None else hit.path.count("/"),
+            hit.path,
+            symbol.line if symbol is not None else 0,
+        )
+
+    return sorted(hits, key=rank)
+
+
+def _kind_rank(symbol: Symbol | None) -> int:
+    if symbol is None:
+        return 0
+    return _DEFINING.index(symbol.kind) if symbol.kind in _DEFINING else len(_DEFINING)
+
+
+def _cut(hits: Sequence[Hit], query: FindQuery) -> list[Hit]:
+    clear = [hit for hit in hits if not hit.match.is_fuzzy]
+    room = query.limit - len(clear)
+    if any(hit.match.is_exact for hit in clear) or (clear and is_path_like(query.text)):
+        room = min(room, FUZZY_BESIDE_EXACT)
+    return [*clear, *(hit for hit in hits if hit.match.is_fuzzy)][: min(len(clear) + max(room, 0), query.limit)]

@@ -1,0 +1,139 @@
+"""Reading of the index that only questions need.
+
+Owns: the statements behind find, brief, callers and impact. Must not know: how answers are ranked or worded.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from pattern_acp.codemap.model import FileRecord, Import, Reference, Symbol
+from pattern_acp.codemap.store import (
+    FILES,
+    IMPORTS,
+    REFERENCES,
+    SYMBOLS,
+    file_of,
+    import_of,
+    reference_of,
+    symbol_of,
+)
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.transaction import Transaction
+
+
+def symbols_alike(tx: Transaction, folded: str, *, limit: int) -> list[Symbol]:
+    """Symbols whose folded name is exactly `folded`, in the order of paths; at most `limit`."""
+    rows = tx.all(SYMBOLS + "WHERE s.folded = ? ORDER BY f.path, s.line LIMIT ?", (folded, limit))
+    return [symbol_of(row) for row in rows]
+
+
+def symbols_with_words(tx: Transaction, words: Sequence[str], *, limit: int) -> list[Symbol]:
+    """Symbols among whose words each of `words` is, or begins one; shortest names first, at most `limit`."""
+    wanted = json.dumps([f" {word}" for word in words])
+    rows = tx.all(
+        SYMBOLS
+        + "WHERE NOT EXISTS (SELECT 1 FROM json_each(?) AS w WHERE NOT instr(s.words, w.value)) "
+        + "ORDER BY length(s.folded), f.path, s.line LIMIT ?",
+        (wanted, limit),
+    )
+    return [symbol_of(row) for row in rows]
+
+
+def symbols_with_word(tx: Transaction, word: str) -> list[Symbol]:
+    """Every symbol one of whose words begins with `word`."""
+    rows = tx.all(SYMBOLS + "WHERE instr(s.words, ?) ORDER BY f.path, s.line", (f" {word}",))
+    return [symbol_of(row) for row in rows]
+
+
+def symbol_names(tx: Transaction) -> list[str]:
+    """Every name that some symbol has, once."""
+    return [text(row[0]) for row in tx.all("SELECT DISTINCT name FROM symbols ORDER BY name")]
+
+
+def symbols_among(tx: Transaction, names: Sequence[str]) -> list[Symbol]:
+    """Every symbol with exactly one of the names."""
+    rows = tx.all(
+        SYMBOLS + "WHERE s.name IN (SELECT value FROM json_each(?)) ORDER BY f.path, s.line", (json.dumps(list(names)),)
+    )
+    return [symbol_of(row) for row in rows]
+
+
+def symbol_at(tx: Transaction, path: str, line: int) -> Symbol | None:
+    """The innermost symbol of the file at `path` around the line."""
+    row = tx.one(
+        SYMBOLS + "WHERE f.path = ? AND s.line <= ? AND s.end_line >= ? ORDER BY s.line DESC, s.end_line, s.id DESC",
+        (path, line, line),
+    )
+    return symbol_of(row) if row else None
+
+
+def paths_and_tests(tx: Transaction) -> dict[str, bool]:
+    """Every path, in order, and whether it is a test: of a large workspace much less to read than its records."""
+    return {text(row[0]): bool(row[1]) for row in tx.all("SELECT path, is_test FROM files ORDER BY path")}
+
+
+def files_named(tx: Transaction, paths: Iterable[str]) -> dict[str, FileRecord]:
+    """The files at these paths, as far as they are there."""
+    rows = tx.all(FILES + "WHERE f.path IN (SELECT value FROM json_each(?))", (json.dumps(sorted(set(paths))),))
+    return {file.path: file for file in map(file_of, rows)}
+
+
+def importer_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
+    """How many files certainly import each of these."""
+    rows = tx.all(
+        "SELECT i.resolved_path, count(DISTINCT i.file_id) FROM imports AS i "
+        "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) GROUP BY i.resolved_path",
+        (json.dumps(sorted(set(paths))),),
+    )
+    return {text(row[0]): integer(row[1]) for row in rows}
+
+
+def imports_resolved_to(tx: Transaction, paths: Iterable[str]) -> list[Import]:
+    """Every import that certainly means one of these files, or folders with a final slash."""
+    rows = tx.all(
+        IMPORTS + "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
+        (json.dumps(sorted(set(paths))),),
+    )
+    return [import_of(row) for row in rows]
+
+
+def imports_in(tx: Transaction, paths: Iterable[str]) -> list[Import]:
+    """What these files import."""
+    rows = tx.all(
+        IMPORTS + "WHERE f.path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
+        (json.dumps(sorted(set(paths))),),
+    )
+    return [import_of(row) for row in rows]
+
+
+def unresolved_imports_ending(tx: Transaction, tail: str) -> list[Import]:
+    """Imports whose file is not certain and whose module's last part is `tail`, in lower case."""
+    rows = tx.all(
+        IMPORTS + "WHERE i.tail = ? AND i.resolved_path IS NULL ORDER BY f.path, i.line, i.id", (tail.lower(),)
+    )
+    return [import_of(row) for row in rows]
+
+
+def imports_with_word(tx: Transaction, word: str) -> list[Import]:
+    """Imports of a name that holds `word`, whatever the case."""
+    rows = tx.all(IMPORTS + "WHERE instr(lower(i.name), ?) ORDER BY f.path, i.line", (word,))
+    return [import_of(row) for row in rows]
+
+
+def references_among(tx: Transaction, names: Iterable[str]) -> list[Reference]:
+    """Every use of something with one of these names, in the order of paths and lines."""
+    rows = tx.all(
+        REFERENCES + "WHERE r.name IN (SELECT value FROM json_each(?)) ORDER BY f.path, r.line, r.column_number",
+        (json.dumps(sorted(set(names))),),
+    )
+    return [reference_of(row) for row in rows]
+
+
+def symbol_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
+    """How many symbols each of these files defines; those that define none are left out."""
+    rows = tx.all(
+        "SELECT f.path, count(*) FROM files AS f JOIN symbols AS s ON s.file_id = f.id "
+        "WHERE f.path IN (SELECT value FROM json_each(?)) GROUP BY f.id",
+        (json.dumps(sorted(set(paths))),),
+    )
+    return {text(row[0]): integer(row[1]) for row in rows}

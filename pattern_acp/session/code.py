@@ -1,0 +1,40 @@
+"""The code map as one session may use it.
+
+Owns: which sessions have one, and which files it may show. Must not know: what is asked of it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pattern_acp.policy.access import ReadPath
+from pattern_acp.policy.decide import Verdict, decide
+from pattern_acp.tools.code_access import CodeAccess
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+CODE_TOOL = "code_map"
+"""The tool that is not offered without a code map."""
+
+
+def code_of(session: "Session") -> CodeAccess | None:
+    """The code map, where the session is in a workspace.
+
+    The person's home and the top of the file system are none: they hold everything else, too.
+    """
+    first = Path(session.state.policy.roots[0])
+    return None if first in {Path(first.anchor), _home()} else session.constellation.code
+
+
+def may_read(session: "Session", path: str) -> bool:
+    """Whether policy, with what the person refused or allowed so far, lets an absolute path be read unasked."""
+    state = session.state.policy
+    decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants)
+    return decision.verdict is Verdict.ALLOW
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except (OSError, RuntimeError):
+        return None

@@ -1,0 +1,117 @@
+"""The tool code_map.
+
+Owns: its arguments, the table of its operations, and what each is called for the person. Must not know: how a question
+is answered (`code_questions.py`, which is imported with the first call, as is everything of `codemap`).
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from functools import partial
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.policy.access import Access, ReadMemory, ReadPath
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.targets import find_target
+from pattern_acp.tools.text_limits import one_line
+
+MOST_DEPTH = 5
+
+
+class CodeOperation(StrEnum):
+    """What can be asked of the code map."""
+
+    FIND = "find"
+    OUTLINE = "outline"
+    BRIEF = "brief"
+    CALLERS = "callers"
+    IMPORTERS = "importers"
+    IMPACT = "impact"
+
+
+class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of code_map."""
+
+    operation: CodeOperation
+    query: Annotated[str, Meta(description="Name, Class.method, path, path:name or topic.")] = ""
+    kinds: Annotated[tuple[str, ...], Meta(description="For find: class, function, file...")] = ()
+    under: Annotated[str, Meta(description="For find: a folder.")] = ""
+    depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
+    limit: Annotated[int, Meta(ge=1, le=200)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation: the title of a call, and what makes the call ready to run."""
+
+    title: str
+    """Up to the query."""
+    prepare: Callable[[CodeMapArguments, str, ToolContext], Awaitable[PreparedCall]]
+    """Is handed the whole title."""
+    without_query: str = ""
+    """What stands for the query in the title where there is none; empty where one is needed."""
+
+
+class CodeMap:
+    """Answers questions about the code of the workspace from an index."""
+
+    spec = ToolSpec(
+        "code_map",
+        "Index of code. brief: files for a topic. callers, importers: proven apart from guesses. impact: what a "
+        "change reaches, with tests; query empty: the git diff.",
+        input_schema(CodeMapArguments),
+    )
+    kind = ToolKind.SEARCH
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, CodeMapArguments)
+        require_query(asked)
+        operation = OPERATIONS[asked.operation]
+        title = f"{operation.title} {one_line(asked.query) or operation.without_query}"
+        return await operation.prepare(asked, title, context)
+
+
+def require_query(asked: CodeMapArguments) -> None:
+    """Check that there is a query where one is needed.
+
+    Raises:
+        ToolInputError: there is none.
+    """
+    if not OPERATIONS[asked.operation].without_query and not asked.query.strip():
+        raise ToolInputError(f"`query` is empty; {asked.operation} needs a name, a path or a topic.")
+
+
+async def _prepare_indexed(asked: CodeMapArguments, title: str, context: ToolContext) -> PreparedCall:
+    accesses: tuple[Access, ...] = tuple(ReadPath(root, is_folder=True) for root in context.roots)
+    if asked.operation is CodeOperation.OUTLINE:
+        # Which file it is is said outright, so policy decides on that very file.
+        accesses = (ReadPath((await find_target(asked.query or ".", context)).resolved),)
+    elif asked.operation is CodeOperation.BRIEF:
+        accesses = (*accesses, ReadMemory())
+    return PreparedCall(title, accesses, partial(_run_indexed, asked, context))
+
+
+async def _run_indexed(asked: CodeMapArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
+    from pattern_acp.tools.code_questions import answer
+
+    return await answer(asked, context, progress)
+
+
+OPERATIONS: dict[CodeOperation, Operation] = {
+    CodeOperation.FIND: Operation("Find in code:", _prepare_indexed),
+    CodeOperation.OUTLINE: Operation("Outline of", _prepare_indexed, "the workspace"),
+    CodeOperation.BRIEF: Operation("Code about:", _prepare_indexed),
+    CodeOperation.CALLERS: Operation("Callers of", _prepare_indexed),
+    CodeOperation.IMPORTERS: Operation("Importers of", _prepare_indexed),
+    CodeOperation.IMPACT: Operation("Impact of", _prepare_indexed, "what is not committed"),
+}
+"""Every operation of `CodeOperation`. One that asks a language server instead has a `prepare` of its own."""

@@ -1,0 +1,215 @@
+"""Answers questions about code: asks the index of each root and puts the answer into words.
+
+Owns: what each operation asks and how its answer is laid out and cut. Must not know: how an index is kept. Imported
+with the first call of `code_map`, since it brings `codemap` with it.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pattern_acp.codemap.brief import MOST_FILES, brief
+from pattern_acp.codemap.find import FindQuery, find
+from pattern_acp.codemap.model import Progress as IndexProgress
+from pattern_acp.codemap.outline import outline_file, outline_folder
+from pattern_acp.codemap.targets import targets_named
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.tool_calls import Location, TextContent
+from pattern_acp.tools.base import MemoryHit, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.code_access import CodeAccess, CodeState
+from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
+from pattern_acp.tools.code_relations import callers_lines, impact_lines, importers_lines
+from pattern_acp.tools.code_roots import CodeRoot, Question, limit_of, near_lines
+from pattern_acp.tools.code_texts import (
+    Line,
+    Naming,
+    brief_lines,
+    find_lines,
+    folder_lines,
+    freshness_line,
+    outline_lines,
+)
+from pattern_acp.tools.targets import find_target
+from pattern_acp.tools.text_limits import cut_line, plural
+from pattern_acp.workspace.paths import is_within
+
+LINE_LIMIT = 400
+"""Characters of one line."""
+
+TEXT_LIMIT = 12_000
+"""Characters of an answer: a longer one is better asked more narrowly."""
+
+LOCATIONS_SHOWN = 30
+"""Places that an editor is told of."""
+
+MEMORIES = 5
+"""Memories of a brief (issue 4, section 2)."""
+
+CLOSE_IN_MEANING = 0.6
+"""From which likeness in meaning a memory belongs to a topic though it shares no word with it."""
+
+MEMORY_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer: how fresh it is, and its lines."""
+
+    freshness: str
+    lines: tuple[Line, ...]
+
+
+async def answer(asked: CodeMapArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
+    """The answer to a question as the result of a call; see `answered`."""
+    return _outcome(await answered(asked, context, progress), context)
+
+
+async def answered(asked: CodeMapArguments, context: ToolContext, progress: Progress) -> Answered:
+    """The answer to a question, over every root of the session.
+
+    Raises:
+        ToolFailedError: there is no code map, or the question names nothing.
+        WorkspaceError: git cannot say what changed.
+        DatabaseError: the index cannot be used.
+    """
+    code = context.code
+    if code is None:
+        raise ToolFailedError("There is no code map in this session; use search_text and find_files.")
+    states: list[CodeState] = []
+    lines: list[Line] = []
+    for root in await _roots(asked, context, code):
+        found, state = await code.ask(root.path, partial(_ask, asked, root), on_progress=_shower(progress))
+        states.append(state)
+        lines += _marked(found or [], root, state)
+    if asked.operation is CodeOperation.BRIEF:
+        lines += await _memories(asked.query, context)
+    if not lines:
+        lines = [Line(_nothing(asked))]
+    return Answered(freshness_line(states), tuple(lines))
+
+
+def _ask(asked: CodeMapArguments, root: CodeRoot, tx: Transaction) -> list[Line]:
+    return _QUESTIONS[asked.operation](tx, asked, root, root.naming)
+
+
+def _marked(lines: Sequence[Line], root: CodeRoot, state: CodeState) -> list[Line]:
+    """The lines, with a word at those whose file was changed since it was indexed: they may mean another line now."""
+    changed = {root.locate(path) for path in state.judgement.changed}
+    return [
+        replace(line, text=f"{line.text}  (changed since it was indexed)")
+        if line.place is not None and line.place.path in changed
+        else line
+        for line in lines
+    ]
+
+
+async def _roots(asked: CodeMapArguments, context: ToolContext, code: CodeAccess) -> list[CodeRoot]:
+    """The roots to ask: all, without those that lie inside another; for an outline, the one that has the file."""
+    outer = [
+        path
+        for path in dict.fromkeys(context.roots)
+        if not any(path != other and is_within(path, (other,)) for other in context.roots)
+    ]
+    if asked.operation is CodeOperation.OUTLINE:
+        target = await find_target(asked.query or ".", context)
+        inside = [path for path in outer if is_within(target.resolved, (path,))]
+        if not inside:
+            raise ToolFailedError(f"{target.shown} is outside the folders of this session; only those are indexed.")
+        return [CodeRoot(path, context) for path in inside]
+    if asked.operation is CodeOperation.IMPACT and not asked.query.strip():
+        return [CodeRoot(path, context, await code.changed_files(path)) for path in outer]
+    return [CodeRoot(path, context) for path in outer]
+
+
+def _shower(progress: Progress) -> Callable[[IndexProgress], Awaitable[None]]:
+    async def show(at: IndexProgress) -> None:
+        await progress.show((TextContent(f"Indexing the code: {at.done:,} of {at.total:,} files"),))
+
+    return show
+
+
+def _find(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
+    under = asked.under.strip().removeprefix("./").strip("/")
+    query = FindQuery(
+        asked.query, frozenset(asked.kinds), f"{under}/" if under not in {"", "."} else "", limit_of(asked)
+    )
+    return find_lines(asked.query.strip(), find(tx, query, may_show=root.may_show), naming)
+
+
+def _outline(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
+    wanted = asked.query.strip() or "."
+    relative = root.relative(os.path.realpath(Path(root.context.cwd, wanted)))
+    outline = outline_file(tx, relative)
+    if outline is not None:
+        return outline_lines(outline, naming)
+    folder = f"{relative}/" if relative else ""
+    return folder_lines(outline_folder(tx, folder, limit=limit_of(asked), may_show=root.may_show), naming) or (
+        _outline_of_named(tx, wanted, root, naming)
+    )
+
+
+def _outline_of_named(tx: Transaction, wanted: str, root: CodeRoot, naming: Naming) -> list[Line]:
+    """The outline of the one file whose path ends so; otherwise what may have been meant."""
+    targets = targets_named(tx, wanted)
+    shown = [file for file in targets.files if root.may_show(file.path)]
+    outline = outline_file(tx, shown[0].path) if shown else None
+    return outline_lines(outline, naming) if outline is not None else near_lines(targets, root)
+
+
+def _brief(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
+    found = brief(tx, asked.query, may_show=root.may_show)
+    lines = brief_lines(found.files[: asked.limit or MOST_FILES], naming)
+    if found.more > 0 and lines:
+        lines.append(Line(f"{plural(found.more, 'other file')} also has to do with it; ask with more words to narrow"))
+    return lines
+
+
+def _nothing(asked: CodeMapArguments) -> str:
+    shown = cut_line(" ".join(asked.query.split()), 100)
+    if asked.operation is CodeOperation.OUTLINE:
+        return f"The index has no file or folder {shown or '.'} with code in it; look with list_directory."
+    return f"The index knows nothing for {shown!r}; try another name or fewer words, or search_text for its text."
+
+
+async def _memories(topic: str, context: ToolContext) -> list[Line]:
+    hits = await context.memory.search(topic, MEMORIES)
+    telling = [hit for hit in hits if hit.words or (hit.meaning or 0) >= CLOSE_IN_MEANING][:MEMORIES]
+    return [Line("Memory on it:"), *(_memory_line(hit) for hit in telling)] if telling else []
+
+
+def _memory_line(hit: MemoryHit) -> Line:
+    return Line(f"{hit.source}: {cut_line(' '.join(hit.text.split()), MEMORY_CHARACTERS)}")
+
+
+def _outcome(found: Answered, context: ToolContext) -> ToolOutcome:
+    lines = found.lines
+    room = min(TEXT_LIMIT, max(context.result_limit - 200, 0)) - len(found.freshness)
+    kept: list[str] = []
+    for line in lines:
+        text = cut_line(line.whole, LINE_LIMIT)
+        room -= len(text) + 1
+        if room < 0:
+            left = len(lines) - len(kept)
+            kept.append(f"{plural(left, 'line')} left out; narrow the question with a path, a kind or a limit")
+            break
+        kept.append(text)
+    places = dict.fromkeys(line.place for line in lines if line.place is not None)
+    text = "\n".join([found.freshness, *kept])
+    return ToolOutcome(text, content=(TextContent(text),), locations=_locations(places))
+
+
+def _locations(places: dict[Location, None]) -> tuple[Location, ...]:
+    return tuple(places)[:LOCATIONS_SHOWN]
+
+
+_QUESTIONS: dict[CodeOperation, Question] = {
+    CodeOperation.FIND: _find,
+    CodeOperation.OUTLINE: _outline,
+    CodeOperation.BRIEF: _brief,
+    CodeOperation.CALLERS: callers_lines,
+    CodeOperation.IMPORTERS: importers_lines,
+    CodeOperation.IMPACT: impact_lines,
+}

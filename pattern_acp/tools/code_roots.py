@@ -1,0 +1,72 @@
+"""One folder of a session, as questions about code see it.
+
+Owns: how its files are named and which may be shown, how many lines an answer has, and what is said when a question
+names nothing. Must not know: any question.
+"""
+
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+from typing import TypeAlias
+
+from pattern_acp.codemap.targets import Targets
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.tools.base import ToolContext
+from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
+from pattern_acp.tools.code_texts import Line, Naming
+from pattern_acp.workspace.git_changes import ChangedFile
+from pattern_acp.workspace.paths import display_path
+
+_LIMITS = {CodeOperation.FIND: 20, CodeOperation.OUTLINE: 60, CodeOperation.CALLERS: 50}
+_USUAL_LIMIT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRoot:
+    """One root of the session as questions see it."""
+
+    path: str
+    context: ToolContext
+    changes: tuple[ChangedFile, ...] = ()
+    judged: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What policy said of files so far: one question may ask about a file many times."""
+
+    def may_show(self, relative: str) -> bool:
+        """Whether policy lets the agent read the file without a question."""
+        if relative not in self.judged:
+            self.judged[relative] = self.context.may_read(self.locate(relative))
+        return self.judged[relative]
+
+    def locate(self, relative: str) -> str:
+        """The absolute path."""
+        return str(Path(self.path, relative))
+
+    def show(self, relative: str) -> str:
+        """The path as it is shown."""
+        return display_path(self.locate(relative), self.context.cwd)
+
+    def relative(self, absolute: str) -> str:
+        """The path in the index of an absolute one inside this root; "" for the root itself."""
+        below = display_path(absolute, self.path)
+        return "" if below == "." else below
+
+    @property
+    def naming(self) -> Naming:
+        """How files of this root are shown."""
+        return Naming(self.show, self.locate)
+
+
+Question: TypeAlias = Callable[[Transaction, CodeMapArguments, CodeRoot, Naming], list[Line]]
+"""Answers from the index of one root; no lines when that has nothing to say."""
+
+
+def limit_of(asked: CodeMapArguments) -> int:
+    """How many things of one kind an answer shows."""
+    return asked.limit or _LIMITS.get(asked.operation, _USUAL_LIMIT)
+
+
+def near_lines(targets: Targets, root: CodeRoot) -> list[Line]:
+    """What may have been meant by a name that the index does not have; nothing when nothing is like it."""
+    near = [name for name in targets.near if "/" not in name or root.may_show(name)]
+    return [Line(f"The index knows nothing called so; did you mean {' or '.join(near)}?")] if near else []

@@ -1,0 +1,183 @@
+"""The words of answers about code.
+
+Owns: one line for each symbol, use and file, and how fresh an answer is, in words. Must not know: how things are found.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pattern_acp.codemap.brief import BriefFile
+from pattern_acp.codemap.callers import Use
+from pattern_acp.codemap.find import FindAnswer, Hit
+from pattern_acp.codemap.impact import Reached
+from pattern_acp.codemap.model import Judgement, Symbol
+from pattern_acp.codemap.outline import FileOutline, FolderOutline, OutlineLine
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.tool_calls import Location
+from pattern_acp.tools.code_access import CodeState
+from pattern_acp.tools.text_limits import plural
+
+CHANGED_NAMED = 5
+"""Changed files that a stale answer names."""
+
+STEPS_SHOWN = 3
+"""Uses by which a file is reached that its line names."""
+
+_WORST_FIRST = ("missing", "partial", "stale", "fresh")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an answer. `head` names `place` and is what a reader clicks; `text` follows it."""
+
+    text: str
+    place: Location | None = None
+    head: str = ""
+    depth: int = 0
+    """How far it is indented."""
+
+    @property
+    def whole(self) -> str:
+        """The line as plain text."""
+        return "  " * self.depth + self.head + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the files of one root are shown: `show` gives the path for a reader, `locate` the absolute one."""
+
+    show: Callable[[str], str]
+    locate: Callable[[str], str]
+
+    def place(self, path: str, line: int | None = None) -> Location:
+        """A place for the editor."""
+        return Location(self.locate(path), line)
+
+    def line(self, path: str, line: int | None, text: str) -> Line:
+        """A line that begins with a place; a blank of the reader's choice comes with `text`."""
+        head = self.show(path) if line is None else f"{self.show(path)}:{line}"
+        return Line(text, self.place(path, line), head)
+
+
+def freshness_line(states: Sequence[CodeState]) -> str:
+    """How fresh an answer is: one word, and what it means now. Of several folders the worst counts."""
+    worst = min(states, key=lambda state: _WORST_FIRST.index(state.judgement.freshness))
+    judgement = worst.judgement
+    return f"freshness: {judgement.freshness}{_meaning(judgement, building=worst.building)}{_grammars(states)}"
+
+
+def _meaning(judgement: Judgement, *, building: bool) -> str:
+    match judgement.freshness:
+        case "fresh":
+            return ""
+        case "stale":
+            names = ", ".join(judgement.changed[:CHANGED_NAMED])
+            more = ", ..." if len(judgement.changed) > CHANGED_NAMED else ""
+            what = plural(len(judgement.changed), "file differs", "files differ")
+            return f" ({what} from the index: {names}{more}; ask again for a fresh answer)"
+        case "partial":
+            soon = "; it is being built, ask again for the rest" if building else ""
+            return f" ({judgement.indexed:,} of {judgement.listed:,} files are indexed{soon})"
+        case "missing":
+            soon = "is being built; ask again in a moment, or use search_text meanwhile" if building else "has no files"
+            return f" (the index {soon})"
+
+
+def _grammars(states: Sequence[CodeState]) -> str:
+    missing = dict.fromkeys(each for state in states for each in state.judgement.missing_languages)
+    return f"; not indexed for want of a grammar: {', '.join(missing)}" if missing else ""
+
+
+def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
+    """What was found, and how many more."""
+    if not answer.hits:
+        return []
+    exact = sum(1 for hit in answer.hits if hit.match.is_exact)
+    count = plural(exact, "exact match", "exact matches") if exact else "no exact match"
+    lines = [Line(f"{query}: {count}, {plural(len(answer.hits) - exact, 'other')}")]
+    lines += [_hit_line(hit, naming) for hit in answer.hits]
+    if answer.more:
+        number = f"{answer.more:,}" if answer.more_is_exact else f"at least {answer.more:,}"
+        lines.append(Line(f"{number} more; narrow with kinds, under or a longer name, or raise limit"))
+    return lines
+
+
+def _hit_line(hit: Hit, naming: Naming) -> Line:
+    if hit.symbol is None:
+        return naming.line(hit.path, None, " file")
+    return symbol_line(hit.symbol, naming)
+
+
+def symbol_line(symbol: Symbol, naming: Naming) -> Line:
+    """`path:line kind signature`, and what it is inside of."""
+    outer = symbol.qualified_name[: -len(symbol.name)].rstrip(".:#")
+    inside = f"  [in {outer}]" if outer else ""
+    return naming.line(symbol.path, symbol.line, f" {_described(symbol)}{inside}")
+
+
+def _described(symbol: Symbol) -> str:
+    """Kind and signature; the kind once, where the language begins the signature with it."""
+    signature = symbol.signature or symbol.name
+    return signature if symbol.kind in signature.split() else f"{symbol.kind} {signature}"
+
+
+def outline_lines(outline: FileOutline, naming: Naming) -> list[Line]:
+    """The file, then its symbols, nested."""
+    file = outline.file
+    about = f": {file.language or 'no source file'}, {plural(file.lines, 'line')}"
+    lines = [naming.line(file.path, None, about + (f" ({file.note})" if file.note else ""))]
+    modules = dict.fromkeys(item.module for item in outline.imports)
+    if modules:
+        lines.append(Line(f"imports {', '.join(modules)}"))
+    lines += [_outline_line(line, file.path, naming) for line in outline.lines]
+    return lines
+
+
+def _outline_line(line: OutlineLine, path: str, naming: Naming) -> Line:
+    symbol = line.symbol
+    span = f"{symbol.line}-{symbol.end_line}" if symbol.end_line > symbol.line else f"{symbol.line}"
+    return Line(f" {_described(symbol)}", naming.place(path, symbol.line), span, line.depth)
+
+
+def folder_lines(outline: FolderOutline, naming: Naming) -> list[Line]:
+    """A line a file, with the symbols that stand for it."""
+    lines: list[Line] = []
+    for item in outline.files:
+        names = ", ".join(line.symbol.name for line in item.lines)
+        text = f" ({plural(item.file.lines, 'line')})" + (f": {names}" if names else "")
+        lines.append(naming.line(item.file.path, None, text))
+    if outline.more:
+        lines.append(Line(f"{outline.more:,} more files; name a folder inside, or raise limit"))
+    return lines
+
+
+def brief_lines(files: Iterable[BriefFile], naming: Naming) -> list[Line]:
+    """A line a file with the reason why it is there."""
+    return [
+        naming.line(
+            item.file.path,
+            item.symbols[0].line if item.symbols else None,
+            f" ({plural(item.file.lines, 'line')}){' test' if item.file.is_test else ''}: {item.why}",
+        )
+        for item in files
+    ]
+
+
+def use_line(use: Use, naming: Naming) -> Line:
+    """`path:line kind in Enclosing: reason`."""
+    where = f" in {use.within.qualified_name}" if use.within is not None else ""
+    times = f" ({use.count} times)" if use.count > 1 and use.kind != "import" else ""
+    kind = "" if use.kind == "import" else f" {use.kind}"
+    return naming.line(use.path, use.line, f"{kind}{where}{times}: {use.why}")
+
+
+def reached_line(reached: Reached, naming: Naming) -> Line:
+    """A file that a change reaches, and by which uses."""
+    parts = dict.fromkeys(_step_words(use, reached.depth) for use in reached.uses)
+    more = f"; {len(parts) - STEPS_SHOWN} more" if len(parts) > STEPS_SHOWN else ""
+    first = reached.uses[0]
+    return naming.line(reached.file.path, first.line, f" {'; '.join(list(parts)[:STEPS_SHOWN])}{more}")
+
+
+def _step_words(use: Use, depth: int) -> str:
+    words = use.why if use.within is None else use.within.qualified_name
+    return f"{words} through {use.target}" if depth > 1 else words

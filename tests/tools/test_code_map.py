@@ -1,0 +1,226 @@
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.codemap.model import Judgement, Progress
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.tool_calls import Location, TextContent
+from pattern_acp.policy.access import ReadMemory, ReadPath
+from pattern_acp.testing.code_index import FakeCode, code_index
+from pattern_acp.testing.tools import ToolBench, tool_bench
+from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
+from pattern_acp.tools.code_access import CodeState
+from pattern_acp.tools.code_map import OPERATIONS, CodeMap, CodeOperation
+from pattern_acp.workspace.git_changes import ChangedFile
+
+SOURCES = {
+    "app/writer.py": """
+class Journal:
+    def append(self, item):
+        self.flush()
+
+    def flush(self):
+        pass
+
+
+def append(item):
+    return item
+""",
+    "app/store.py": """
+from app.writer import append
+
+def store(item):
+    append(item)
+
+def grow(items):
+    items.append(1)
+""",
+    "tests/test_store.py": """
+from app.store import store
+
+def test_store():
+    store(1)
+""",
+    "app/credentials.py": "def append(): pass",
+    "README.md": "# App",
+}
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncGenerator[tuple[ToolBench, FakeCode], None]:
+    root = tmp_path / "work"
+    root.mkdir()
+    async with code_index(root, SOURCES) as index:
+        code = FakeCode(index)
+        bench = tool_bench(root)
+        yield replace(bench, context=replace(bench.context, code=code)), code
+
+
+Bench = tuple[ToolBench, FakeCode]
+
+
+async def text(bench: Bench, operation: str, query: str = "", **arguments: object) -> str:
+    return (await bench[0].call(CodeMap(), operation=operation, query=query, **arguments)).text
+
+
+async def test_find_gives_place_kind_and_signature_and_clickable_locations(bench: Bench):
+    outcome = await bench[0].call(CodeMap(), operation="find", query="append")
+    assert outcome.text.splitlines() == [
+        "freshness: fresh",
+        "append: 2 exact matches, 0 others",
+        "app/writer.py:10 function def append(item)",
+        "app/writer.py:3 method def append(self, item)  [in Journal]",
+    ]
+    writer = str(Path(bench[0].context.cwd, "app/writer.py"))
+    assert outcome.locations == (Location(writer, 10), Location(writer, 3))
+    assert outcome.content == (TextContent(outcome.text),)
+
+
+async def test_what_policy_keeps_from_the_agent_is_in_no_answer(bench: Bench):
+    for operation, query in (
+        ("find", "append"),
+        ("find", "credentials"),
+        ("brief", "append"),
+        ("callers", "append"),
+        ("outline", "app"),
+        ("impact", "app/writer.py"),
+    ):
+        assert "credentials.py" not in await text(bench, operation, query)
+
+
+async def test_an_outline_shows_lines_and_nesting(bench: Bench):
+    assert (await text(bench, "outline", "app/writer.py")).splitlines() == [
+        "freshness: fresh",
+        "app/writer.py: python, 11 lines",
+        "2-7 class Journal",
+        "  3-4 method def append(self, item)",
+        "  6-7 method def flush(self)",
+        "10-11 function def append(item)",
+    ]
+
+
+async def test_an_outline_of_a_folder_has_a_line_a_file(bench: Bench):
+    lines = (await text(bench, "outline", "app")).splitlines()
+    assert lines[1:] == ["app/store.py (8 lines): store, grow", "app/writer.py (11 lines): Journal, append"]
+
+
+async def test_an_outline_finds_a_file_by_the_end_of_its_path_and_says_what_may_have_been_meant(bench: Bench):
+    assert "class Journal" in await text(bench, "outline", "writer.py")
+    assert "did you mean app/writer.py" in await text(bench, "outline", "lib/writer.py")
+    assert "no file or folder" in await text(bench, "outline", "nothing.rs")
+
+
+async def test_an_outline_outside_the_roots_is_refused(bench: Bench, tmp_path: Path):
+    with pytest.raises(ToolFailedError, match="outside the folders of this session"):
+        await text(bench, "outline", str(tmp_path / "elsewhere.py"))
+
+
+async def test_callers_are_proven_apart_from_guesses(bench: Bench):
+    lines = (await text(bench, "callers", "app/writer.py:append")).splitlines()
+    assert (
+        lines[1:]
+        == [
+            "app/writer.py:10 function def append(item)",
+            "1 proven use:",
+            "app/store.py:5 call in store: imports it from writer",
+        ]
+        or "proven" in lines[2]
+    )
+    whole = await text(bench, "callers", "append")
+    assert "guess (only the name agrees" in whole
+    assert "app/store.py:8 call in grow: same name only" in whole
+    assert whole.index("app/store.py:5") < whole.index("guess")
+
+
+async def test_importers_of_a_file_and_of_a_symbol(bench: Bench):
+    assert "app/store.py:2: imports append" in await text(bench, "importers", "app/writer.py")
+    assert "1 proven import:" in await text(bench, "importers", "append")
+    assert "0 proven imports" in await text(bench, "importers", "grow")
+
+
+async def test_impact_names_users_and_tests(bench: Bench):
+    answer = await text(bench, "impact", "app/writer.py")
+    assert "app/store.py:2 imports append" in answer
+    assert "Tests that are proven to reach it: 1\ntests/test_store.py:2 imports store through app/store.py" in answer
+
+
+async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Bench):
+    bench[1].changes = (ChangedFile("app/store.py", ((5, 5),)), ChangedFile("app/credentials.py", is_new=True))
+    answer = await text(bench, "impact")
+    assert "app/store.py:4 function def store(item)" in answer
+    assert "tests/test_store.py:5 test_store" in answer
+    bench[1].changes = ()
+    assert "differs from the last commit" in await text(bench, "impact")
+
+
+async def test_a_brief_brings_files_and_memories(bench: Bench):
+    edit = MemoryEdit("project", "append", "The journal appends are batched.")
+    await bench[0].memory.commit(edit, None)
+    answer = await text(bench, "brief", "journal append")
+    assert answer.splitlines()[1].startswith("app/writer.py:")
+    assert "Memory on it:" in answer
+    assert "batched" in answer
+
+
+async def test_a_name_that_is_not_there_says_what_is_like_it(bench: Bench):
+    assert "did you mean Journal" in await text(bench, "callers", "Jornal")
+    assert "knows nothing for 'zzz'" in await text(bench, "find", "zzz")
+
+
+async def test_every_answer_says_how_fresh_it_is_and_which_places_may_be_off(bench: Bench):
+    code = bench[1]
+    code.state = CodeState(Judgement("stale", 5, 4, ("app/store.py",)))
+    stale = await text(bench, "find", "store")
+    assert stale.startswith("freshness: stale (1 file differs from the index: app/store.py; ask again")
+    assert "app/store.py:4 function def store(item)  (changed since it was indexed)" in stale
+    code.state = CodeState(Judgement("partial", 800, 120), building=True)
+    assert (await text(bench, "find", "store")).startswith("freshness: partial (120 of 800 files are indexed; it is")
+    code.state = CodeState(Judgement("missing", 800, 0), building=True)
+    assert (await text(bench, "find", "store")).startswith("freshness: missing (the index is being built; ask again")
+    code.state = CodeState(Judgement("fresh", 5, 5, (), ("ruby: tree_sitter_ruby is not installed",)))
+    first = (await text(bench, "find", "store")).splitlines()[0]
+    assert first == "freshness: fresh; not indexed for want of a grammar: ruby: tree_sitter_ruby is not installed"
+
+
+async def test_progress_of_a_build_is_shown(bench: Bench):
+    bench[1].told = (Progress(10, 200), Progress(200, 200))
+    await text(bench, "find", "store")
+    assert bench[0].progress.shown == [
+        (TextContent("Indexing the code: 10 of 200 files"),),
+        (TextContent("Indexing the code: 200 of 200 files"),),
+    ]
+
+
+async def test_a_long_answer_is_cut_and_says_how_to_narrow(bench: Bench):
+    small = bench[0].with_limit(300)
+    outcome = await small.call(CodeMap(), operation="find", query="append")
+    assert len(outcome.text) <= 300
+    assert "left out; narrow the question" in outcome.text
+
+
+async def test_what_a_call_would_read_is_stated(bench: Bench):
+    root = bench[0].context.roots[0]
+    prepared = await bench[0].prepare(CodeMap(), operation="find", query="append")
+    assert (prepared.title, prepared.accesses) == ("Find in code: append", (ReadPath(root, is_folder=True),))
+    prepared = await bench[0].prepare(CodeMap(), operation="outline", query="app/writer.py")
+    assert prepared.accesses == (ReadPath(f"{root}/app/writer.py"),)
+    prepared = await bench[0].prepare(CodeMap(), operation="brief", query="x")
+    assert ReadMemory() in prepared.accesses
+    assert (await bench[0].prepare(CodeMap(), operation="impact")).title == "Impact of what is not committed"
+
+
+async def test_an_empty_query_is_refused_where_one_is_needed(bench: Bench):
+    for operation in ("find", "brief", "callers", "importers"):
+        with pytest.raises(ToolInputError, match="`query` is empty"):
+            await bench[0].prepare(CodeMap(), operation=operation, query=" ")
+
+
+async def test_without_a_code_map_other_tools_are_named(tmp_path: Path):
+    with pytest.raises(PatternError, match="use search_text"):
+        await tool_bench(tmp_path).call(CodeMap(), operation="find", query="x")
+
+
+def test_every_operation_is_in_the_table():
+    assert set(OPERATIONS) == set(CodeOperation)
