@@ -1,7 +1,7 @@
 """The heavy half: an open constellation, its sessions, and the tasks that serve them."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -68,7 +68,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.background = tasks
-            shared.git_status = _git_status(process)
+            shared.git_status = _git_status(server_means(means).environment)
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)
@@ -109,9 +109,9 @@ def hook_runner(means: LocalMeans) -> HookRunner:
     return HookRunner(environment, partial(shell_command, environment=environment), end_group)
 
 
-def _git_status(process: Process) -> Callable[[str, float], Awaitable[GitStatus | None]]:
+def _git_status(environment: Mapping[str, str]) -> Callable[[str, float], Awaitable[GitStatus | None]]:
     async def ask(cwd: str, seconds: float) -> GitStatus | None:
-        return await git_status(cwd, process.environ, seconds=seconds)
+        return await git_status(cwd, environment, seconds=seconds)
 
     return ask
 

@@ -17,7 +17,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolContent, ToolKind
-from pattern_acp.policy.access import Access, RunCommand
+from pattern_acp.policy.access import Access, NoEffect, RunCommand
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.job_results import SHOWN_LINE, job_list, job_outcome, job_sentence
@@ -88,7 +88,7 @@ class JobTool:
         if jobs is None:
             raise ToolFailedError("There are no background jobs here.")
         if asked.action is JobAction.LIST:
-            return PreparedCall("List background jobs", (), partial(_list, jobs))
+            return PreparedCall("List background jobs", (NoEffect(),), partial(_list, jobs))
         if asked.job is None:
             raise ToolInputError(f"Name the `job` to {asked.action}, as in job1; action list shows them.")
         job = jobs.get(asked.job)
@@ -96,9 +96,9 @@ class JobTool:
         match asked.action:
             case JobAction.READ:
                 run = partial(_read, jobs, job, asked.wait_seconds or 0, context.result_limit)
-                return PreparedCall(f"Read {shown}", (), run)
+                return PreparedCall(f"Read {shown}", (NoEffect(),), run)
             case JobAction.STOP:
-                return PreparedCall(f"Stop {shown}", (), partial(_stop, jobs, job, context.result_limit))
+                return PreparedCall(f"Stop {shown}", (NoEffect(),), partial(_stop, jobs, job, context.result_limit))
             case JobAction.WRITE:
                 return await _prepare_write(asked, jobs, job, context)
 
@@ -121,7 +121,7 @@ async def _prepare_write(asked: JobArguments, jobs: Jobs, job: Job, context: Too
 def input_accesses(asked: JobArguments, job: Job, folder: str) -> tuple[Access, ...]:
     """What policy decides on: nothing for a key that only ends something, else the text as commands."""
     if not asked.text and asked.key in {JobKey.CTRL_C, JobKey.CTRL_D}:
-        return ()
+        return (NoEffect(),)
     mark = "INPUT"
     while mark in asked.text:
         mark += "_"

@@ -90,4 +90,4 @@ def _shown(job: Job, sentence: str, text: str) -> tuple[ToolContent, ...]:
     if command is not None and command.client_owned and job.is_running:
         return (TerminalContent(command.terminal_id, job.line, job.cwd, client_owned=True), TextContent(sentence))
     tail = text[-SHOWN_TAIL:].strip("\n")
-    return (TextContent(f"{fenced(tail, 'console')}\n{sentence}" if tail else sentence),)
+    return (TextContent(fenced(tail, "console")), TextContent(sentence)) if tail else (TextContent(sentence),)

@@ -174,7 +174,9 @@ class Jobs:
         job.quiet_since = anyio.current_time()
         self._jobs[job.job_id] = job
         try:
-            await self._observer.started(job)
+            # Cancelled in the middle, it could be recorded without ever getting an end.
+            with anyio.CancelScope(shield=True):
+                await self._observer.started(job)
         except BaseException:
             del self._jobs[job.job_id]
             raise

@@ -14,7 +14,7 @@ import pytest
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import TerminalContent
-from pattern_acp.policy.access import Access
+from pattern_acp.policy.access import Access, NoEffect
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
@@ -185,8 +185,8 @@ async def test_what_is_written_is_decided_on_like_a_command(tmp_path: Path):
         RunCommandAccess("INPUT\nls", folder),
     )
     assert await write_accesses(tmp_path, "npm init", "") == (RunCommandAccess("npm init <<'INPUT'\n\nINPUT", folder),)
-    assert await write_accesses(tmp_path, "bash", "", "ctrl-c") == ()
-    assert await write_accesses(tmp_path, "bash", "exit", "ctrl-d") != ()
+    assert await write_accesses(tmp_path, "bash", "", "ctrl-c") == (NoEffect(),)
+    assert await write_accesses(tmp_path, "bash", "exit", "ctrl-d") != (NoEffect(),)
 
 
 def allow_prefix(folder: str, *words: str) -> Grant:
