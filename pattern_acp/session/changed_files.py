@@ -6,6 +6,7 @@ the disk.
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -18,22 +19,30 @@ MEMORY_TOOLS = "memory_"
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedFile:
-    """One file: its text before the session's first change of it (None: it was not there) and after the last."""
+class Passage:
+    """What became of a text: None before is a file that was not there. Of a large file it is one place."""
 
-    path: str
     before: str | None
     after: str
-    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One file and its changes in their order; edits that follow on each other are one passage."""
+
+    path: str
+    passages: tuple[Passage, ...]
+    edits: int
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was not there before."""
+        return self.passages[0].before is None
 
     def unified(self, shown: str) -> str:
-        """The unified diff under the path `shown`; empty when the text is again what it was."""
-        old, new = (self.before or "").splitlines(keepends=True), self.after.splitlines(keepends=True)
-        if len(old) + len(new) > DIFFED_LINES:
-            return f"({shown} is too long to compare: {len(old):,} lines before, {len(new):,} now)"
-        name_before = "/dev/null" if self.before is None else f"a/{shown}"
-        lines = difflib.unified_diff(old, new, name_before, f"b/{shown}")
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        """The unified diff under the path `shown`."""
+        head = f"--- {'/dev/null' if self.is_new else f'a/{shown}'}\n+++ b/{shown}\n"
+        return head + "".join(_hunks(passage, shown) for passage in self.passages)
 
 
 def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
@@ -49,6 +58,24 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
             continue
         for item in event.content:
             if isinstance(item, DiffContent):
-                known = files.get(item.path, ChangedFile(item.path, item.old_text, "", 0))
-                files[item.path] = ChangedFile(item.path, known.before, item.new_text, known.changes + 1)
-    return tuple(file for file in files.values() if file.before is None or file.before != file.after)
+                known = files.get(item.path, ChangedFile(item.path, (), 0))
+                files[item.path] = ChangedFile(item.path, _joined(known.passages, item), known.edits + 1)
+    changed = (
+        replace(file, passages=tuple(p for p in file.passages if p.before != p.after)) for file in files.values()
+    )
+    return tuple(file for file in changed if file.passages)
+
+
+def _joined(passages: tuple[Passage, ...], diff: DiffContent) -> tuple[Passage, ...]:
+    if passages and passages[-1].after == (diff.old_text or ""):
+        return (*passages[:-1], Passage(passages[-1].before, diff.new_text))
+    # Another place of a large file, or somebody else changed the file in between.
+    return (*passages, Passage(diff.old_text, diff.new_text))
+
+
+def _hunks(passage: Passage, shown: str) -> str:
+    old, new = (passage.before or "").splitlines(keepends=True), passage.after.splitlines(keepends=True)
+    if len(old) + len(new) > DIFFED_LINES:
+        return f"({shown} is too long to compare: {len(old):,} lines before, {len(new):,} after)\n"
+    lines = list(difflib.unified_diff(old, new))[2:]
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

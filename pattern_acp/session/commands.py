@@ -9,7 +9,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.code_commands import run_code
-from pattern_acp.session.conversation_commands import run_clear, run_diff, run_export
+from pattern_acp.session.conversation_commands import place_rows, run_clear, run_diff, run_export
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.jobs import jobs_summary, run_jobs
@@ -97,6 +97,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
+        *await place_rows(session),
         *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
         *((("Background jobs", f"{jobs_summary(session.jobs)} (/jobs)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),

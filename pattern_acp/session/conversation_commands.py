@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import HistoryCleared
+from pattern_acp.journal.events import HistoryCleared, UsageReported
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.errors import InvalidRequestError
@@ -33,6 +33,8 @@ FILES_SHOWN = 100
 
 FILES_NAMED = 40
 """Most files that git names beside the diffs."""
+
+MICRO = 1_000_000
 
 GIT_SECONDS = 2.0
 """Longest that /diff waits for git; the person asked for it."""
@@ -100,7 +102,7 @@ async def run_diff(session: "Session", argument: str) -> str:
 
 
 def _file_section(file: ChangedFile, shown: str, room: int) -> str:
-    what = "new" if file.before is None else plural(file.changes, "edit")
+    what = "new" if file.is_new else plural(file.edits, "edit")
     return f"**{shown}** ({what})\n{fenced(cut_middle(file.unified(shown).rstrip(), room).text, 'diff')}"
 
 
@@ -118,6 +120,20 @@ async def _other_files(session: "Session", known: set[str]) -> str:
     names = ", ".join(f"`{display_path(path, cwd)}`" for path in others[:FILES_NAMED])
     more = f" and {len(others) - FILES_NAMED} more" if len(others) > FILES_NAMED else ""
     return f"Git also names {names}{more}: changed by commands, by you, or before this session."
+
+
+async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
+    """Rows of /status: what is in the model's context, what the session cost, and the state of git."""
+    used = next((e.event for e in reversed(await _recorded(session)) if isinstance(e.event, UsageReported)), None)
+    ask = session.constellation.git_status
+    git = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+    rows: list[tuple[str, str]] = []
+    if used is not None:
+        cost = "" if used.cost is None else f", {used.cost.micro_units / MICRO:.4f} {used.cost.currency} so far"
+        rows.append(("Context", f"{used.used:,} of {used.size:,} tokens after the last request{cost}"))
+    if git is not None:
+        rows.append(("Git", git.sentence()))
+    return tuple(rows)
 
 
 async def _recorded(session: "Session") -> list[Recorded]:

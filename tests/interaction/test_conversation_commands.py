@@ -78,6 +78,9 @@ async def test_export_writes_prompts_answers_diffs_and_costs_and_overwrites_only
         assert "The conversation is in" in await answer(agent, session, "/export --overwrite talk.md")
         assert (agent.folder / "talk.md").read_text() != text
         assert f"pattern-acp-{session}.md" in await answer(agent, session, "/export")
+        status = await answer(agent, session, "/status")
+        assert "| Context | 15 of " in status
+        assert " tokens after the last request |" in status
         (agent.folder / "sub").mkdir()
         assert "sub is a folder" in await answer(agent, session, "/export sub")
 
@@ -129,3 +132,5 @@ async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_t
         await answer(agent, session, "Hello?")
         assert "<note>Git when this turn began: branch topic, 1 changed.</note>" in model.requests[1].volatile
         assert model.requests[0].system == model.requests[1].system
+        states.append(GitStatus("main", untracked=1, paths=("/a",)))
+        assert "| Git | branch main, 1 untracked |" in await answer(agent, session, "/status")

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
-from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files
 
 TURN = TurnId("turn_1")
 
@@ -21,7 +21,7 @@ def edit(call: str, diff: DiffContent, *, tool: str = "edit_file", failed: bool 
 def test_edits_of_one_file_are_one_change():
     events = edit("1", DiffContent("/w/a", "one\n", "two\n")) + edit("2", DiffContent("/w/a", "two\n", "three"))
     [file] = changed_files(events)
-    assert file == ChangedFile("/w/a", "one\n", "three", 2)
+    assert file == ChangedFile("/w/a", (Passage("one\n", "three"),), 2)
     assert file.unified("a") == "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+three\n\\ No newline at end of file\n"
 
 
@@ -35,6 +35,13 @@ def test_failed_calls_memory_and_what_was_changed_back_do_not_count():
     assert changed_files(events) == ()
 
 
+def test_places_of_a_large_file_are_shown_one_after_the_other():
+    events = edit("1", DiffContent("/w/a", "one\n", "two\n")) + edit("2", DiffContent("/w/a", "far\n", "near\n"))
+    [file] = changed_files(events)
+    assert file.unified("a").count("@@ -1 +1 @@") == 2
+    assert file.unified("a").count("+++") == 1
+
+
 def test_a_new_file_begins_at_nothing():
     [file] = changed_files(edit("1", DiffContent("/w/n", None, "x\n")))
     assert file.unified("n").startswith("--- /dev/null\n+++ b/n\n")
@@ -42,7 +49,7 @@ def test_a_new_file_begins_at_nothing():
 
 def test_a_very_long_file_is_not_compared():
     text = "x\n" * 30_000
-    assert "too long to compare" in ChangedFile("/w/a", text, text + "y", 1).unified("a")
+    assert "too long to compare" in ChangedFile("/w/a", (Passage(text, text + "y"),), 1).unified("a")
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.text(max_size=5)), max_size=10))
@@ -52,5 +59,5 @@ def test_before_is_the_first_text_and_after_the_last(writes: list[tuple[str, str
     for number, (path, text) in enumerate(writes):
         events += edit(str(number), DiffContent(path, now[path], text))
         now[path] = text
-    found = {file.path: (file.before, file.after) for file in changed_files(events)}
-    assert found == {path: ("start", text) for path, text in now.items() if text != "start"}
+    found = {file.path: file.passages for file in changed_files(events)}
+    assert found == {path: (Passage("start", text),) for path, text in now.items() if text != "start"}
