@@ -22,6 +22,7 @@ _ALLOWED = {
     "command": "text: a shell line; {files} in it stands for the changed files",
     "files": "a pattern or a list of patterns, such as *.py",
     "kind": "one of formatter, linter, test",
+    "when": "one of after_edit, on_stop",
     "feed": "one of on_failure, always",
     "timeout_seconds": f"a whole number from 1 to {MOST_SECONDS}",
 }
@@ -73,6 +74,7 @@ def _check(name: str, table: Mapping[str, object], source: str) -> CheckSettings
         str(table["command"]),
         patterns,
         "formatter" if table.get("kind") == "formatter" else "test" if table.get("kind") == "test" else "linter",
+        "on_stop" if table.get("when") == "on_stop" else "after_edit",
         "always" if table.get("feed") == "always" else "on_failure",
         cast("int", table.get("timeout_seconds", DEFAULT_SECONDS)),
         source,
@@ -88,6 +90,8 @@ def _is_usable(field_name: str, raw: object) -> bool:
             return bool(patterns) and all(isinstance(one, str) and one.strip() for one in patterns)
         case "kind":
             return raw in ("formatter", "linter", "test")
+        case "when":
+            return raw in ("after_edit", "on_stop")
         case "feed":
             return raw in ("on_failure", "always")
         case "timeout_seconds":

@@ -101,7 +101,15 @@ def _hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[Projec
 def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[ProjectPart]:
     for check in checks:
         text = f"{check.command}\nafter a change of {', '.join(check.files) or 'any file'}"
-        whole = [check.name, check.command, list(check.files), check.kind, check.feed, check.timeout_seconds]
+        whole = [
+            check.name,
+            check.command,
+            list(check.files),
+            check.kind,
+            check.when,
+            check.feed,
+            check.timeout_seconds,
+        ]
         digest = sha256_hex(canonical_json([*whole, _scripts(check.command, folder)]))
         yield ProjectPart(PartKind.CHECK, check.name, text, digest)
 

@@ -127,6 +127,8 @@ class CheckSettings:
     files: tuple[str, ...] = ()
     """Patterns of the files after whose change it runs; none for all files."""
     kind: Literal["formatter", "linter", "test"] = "linter"
+    when: Literal["after_edit", "on_stop"] = "after_edit"
+    """Behind every batch of edits, or once the model has answered and had edited something."""
     feed: Literal["on_failure", "always"] = "on_failure"
     """When the model reads what it printed."""
     timeout_seconds: int = 60

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pattern_acp.config.settings import CheckSettings
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.long_texts import long_text
 from pattern_acp.context.memory_notices import known_memory
@@ -22,6 +21,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
+from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
@@ -124,11 +124,11 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     session.state.model = info
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools))
+    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools)[0])
     if refused is not None:
         return refused
     allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
-    runner = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed])
+    runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed])
     recalled = await _before_turn(session, turn_id)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
@@ -150,27 +150,21 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         cost_so_far=session.state.cost,
     )
     try:
-        return await _until_hooks_agree(session, turn_id, loop)
+        return await _until_all_agree(session, turn_id, loop, checks)
     finally:
         session.state.cost = loop.cost
         session.state.notices.extend(session.workbench.take_warnings())
 
 
-def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
-    """The person's checks, and those of a project they trust; of two by one name the person's."""
-    own = session.state.settings.checks
-    names = {check.name for check in own}
-    return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
-
-
-def runner_of(session: "Session", turn_id: TurnId, tools: Sequence[Tool]) -> ToolRunner:
-    """What runs calls of `tools` in this turn: policy, checks and hooks apply to each."""
+def runner_of(session: "Session", turn_id: TurnId, tools: Sequence[Tool]) -> tuple[ToolRunner, ConfiguredChecks]:
+    """What runs calls of `tools` in this turn, policy, checks and hooks applied to each; and these checks."""
     shared = session.constellation
     gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
     context = tool_context(session, turn_id)
-    checks = ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
+    checks = checks_of(session, gate, context)
     hooks = SessionToolHooks(session)
-    return ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
+    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
+    return runner, checks
 
 
 def skill_tools(session: "Session") -> tuple[Tool, ...]:
@@ -178,15 +172,20 @@ def skill_tools(session: "Session") -> tuple[Tool, ...]:
     return (session.state.skill_tool,) if session.state.skill_tool is not None else ()
 
 
-async def _until_hooks_agree(session: "Session", turn_id: TurnId, loop: TurnLoop) -> TurnEnd:
-    """Run the loop, and again when a hook does not take the turn for finished; only so often."""
+async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, checks: ConfiguredChecks) -> TurnEnd:
+    """Run the loop, and again when a check fails or a hook does not take the turn for finished; only so often."""
     for continued in range(MOST_CONTINUATIONS + 1):
         end = await loop.run(turn_id, session.state.history)
         is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
-        if not is_answer or not await after_answer(session, turn_id, active=continued > 0):
+        if not is_answer:
+            return end
+        if await checks_want_more(session, turn_id, checks):
+            continue
+        if not await after_answer(session, turn_id, active=continued > 0):
             return end
     session.state.waiting.clear()
-    return TurnEnd(StopReason.END_TURN, f"Hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit.")
+    sentence = f"Checks and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit."
+    return TurnEnd(StopReason.END_TURN, sentence)
 
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The checks that run after edits: formatters, linters and tests that the person, or a project they trust, set up.
+"""The checks after edits and at a turn's end: formatters, linters, tests that the person or a trusted project set up.
 
 Owns: which checks a batch of edits calls for, that they run once a batch and in which order, and what the model reads
 of them. Must not know: where checks are configured, or how a command runs.
@@ -56,6 +56,14 @@ class _Run:
     line: str
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What checks found: the text for the model, and whether one failed."""
+
+    text: str = ""
+    failed: bool = False
+
+
 class ConfiguredChecks:
     """The checks of one turn."""
 
@@ -77,6 +85,7 @@ class ConfiguredChecks:
         self._clock = clock
         self._ids = ids
         self._tool = RunCommand()
+        self._since_stop: list[str] = []
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """Run every check that is for one of the `changed` files (absolute paths); what the model should read of them.
@@ -84,14 +93,30 @@ class ConfiguredChecks:
         Raises:
             DatabaseError: a check could not be recorded; the turn must stop.
         """
-        told: list[str] = []
-        for run in runs_for(self._checks, changed, self._context.cwd):
-            before = await self._texts(changed) if run.check.kind == "formatter" else {}
-            told.append(await self._run(turn_id, run))
-            told += await self._reformatted(run.check, before)
-        return "\n".join(text for text in told if text)
+        self._since_stop += changed
+        return (await self._run_all(turn_id, changed, "after_edit")).text
 
-    async def _run(self, turn_id: TurnId, run: _Run) -> str:
+    async def on_stop(self, turn_id: TurnId) -> Found:
+        """Run the checks of the turn's end for what was changed since they last ran; none when nothing was.
+
+        Raises:
+            DatabaseError: a check could not be recorded; the turn must stop.
+        """
+        changed, self._since_stop = self._since_stop, []
+        return await self._run_all(turn_id, changed, "on_stop")
+
+    async def _run_all(self, turn_id: TurnId, changed: Sequence[str], when: str) -> Found:
+        told: list[str] = []
+        failed = False
+        for run in runs_for([check for check in self._checks if check.when == when], changed, self._context.cwd):
+            before = await self._texts(changed) if run.check.kind == "formatter" else {}
+            text, passed = await self._run(turn_id, run)
+            told.append(text)
+            told += await self._reformatted(run.check, before)
+            failed = failed or not passed
+        return Found("\n".join(text for text in told if text), failed)
+
+    async def _run(self, turn_id: TurnId, run: _Run) -> tuple[str, bool]:
         call_id = ToolCallId(self._ids.new("call"))
         arguments = {"command": run.line, "timeout_seconds": run.check.timeout_seconds}
         title = one_line(f"Check {run.check.name}: {run.line}")
@@ -100,7 +125,7 @@ class ConfiguredChecks:
             prepared = await self._tool.prepare(arguments, call_id, self._context)
         except PatternError as error:
             # A line that no shell takes: it never was a call.
-            return f"The check {run.check.name} did not run: {error.sentence}"
+            return f"The check {run.check.name} did not run: {error.sentence}", False
         started = self._clock.monotonic()
         progress = CallProgress(call_id, self._sink)
         decision = self._gate.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
@@ -117,7 +142,7 @@ class ConfiguredChecks:
                 await self._finish(turn_id, call_id, cancelled, started, interrupted=True)
             raise
         await self._finish(turn_id, call_id, outcome, started)
-        return _told(run, outcome)
+        return _told(run, outcome), _passed(outcome)
 
     async def _finish(
         self, turn_id: TurnId, call_id: ToolCallId, outcome: ToolOutcome, started: float, *, interrupted: bool = False

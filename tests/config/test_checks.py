@@ -18,12 +18,12 @@ def read(text: str):
 
 def test_checks_are_read_in_their_order():
     checks, problems, values = read(
-        '[checks.tests]\ncommand = "pytest -q"\nkind = "test"\nfeed = "always"\ntimeout_seconds = 5\n'
+        '[checks.tests]\ncommand = "pytest -q"\nkind = "test"\nwhen = "on_stop"\nfeed = "always"\ntimeout_seconds = 5\n'
         '[checks.format]\ncommand = "ruff format {files}"\nfiles = ["*.py", "*.pyi"]\nkind = "formatter"\n'
         '[checks.lint]\ncommand = "eslint ."\nfiles = "*.js"\n'
     )
     assert checks == (
-        CheckSettings("tests", "pytest -q", (), "test", "always", 5, "config.toml"),
+        CheckSettings("tests", "pytest -q", (), "test", "on_stop", "always", 5, "config.toml"),
         CheckSettings("format", "ruff format {files}", ("*.py", "*.pyi"), "formatter", source="config.toml"),
         CheckSettings("lint", "eslint .", ("*.js",), source="config.toml"),
     )
@@ -43,7 +43,8 @@ def test_checks_are_read_in_their_order():
         ('command = "x"\nfeed = true', "one of on_failure, always, not a boolean"),
         ('command = "x"\ntimeout_seconds = 0', "a whole number from 1 to 1800"),
         ('command = "x"\ntimeout_seconds = true', "a whole number from 1 to 1800"),
-        ('command = "x"\nwhen = "later"', "there is no such key"),
+        ('command = "x"\nwhen = "later"', "one of after_edit, on_stop"),
+        ('command = "x"\nwho = "me"', "there is no such key"),
         ("", "needs a command"),
     ],
 )

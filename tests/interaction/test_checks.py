@@ -5,6 +5,7 @@ from pathlib import Path
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import CheckSettings, Flags, Settings
+from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
 from pattern_acp.testing.agent import FULL_CLIENT, running_agent
@@ -54,6 +55,43 @@ async def test_a_formatter_on_the_disk_is_what_the_model_and_the_editor_see():
         assert "+TWO" in results_of(model.requests[1])[0].text
         assert not last_result(model.requests[2]).is_error
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "ONE\nTHREE\n"
+
+
+async def test_a_check_that_fails_at_the_end_lets_the_model_go_on():
+    test = CheckSettings("tests", "grep -q good a.txt || { echo bad a.txt; exit 1; }", when="on_stop")
+    edit = calls("edit_file", path="a.txt", edits=[{"old_text": "bad", "new_text": "good"}])
+    write = calls("write_file", path="a.txt", content="bad\n")
+    model = ScriptedProvider([write, says("Done."), edit, says("Now it is."), says("Hello.")])
+    async with running_agent(model, settings=with_checks(test)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert len(model.requests) == 4
+        assert "Created a.txt" in last_result(model.requests[1]).text
+        told = model.requests[2].messages[-1]
+        assert told.role is Role.USER
+        assert 'context source="check"' in told.text
+        assert "The check tests (`grep" in told.text
+        assert "bad a.txt" in told.text
+        assert agent.editor.said().endswith("Now it is.")
+        await agent.editor.prompt(session, "Thanks.")
+        assert len(model.requests) == 5
+
+
+async def test_a_turn_without_edits_runs_no_check_and_one_that_never_passes_ends():
+    test = CheckSettings("tests", "echo still bad; exit 1", when="on_stop")
+
+    def write(number: int) -> Turn:
+        return calls("write_file", path=f"{number}.txt", content="x\n")
+
+    turns = [turn for number in range(6) for turn in (write(number), says(f"Try {number}."))]
+    model = ScriptedProvider([says("Hello."), *turns])
+    async with running_agent(model, settings=with_checks(test)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello.")
+        assert [call["title"] for call in agent.editor.of_kind("tool_call")] == []
+        await agent.editor.prompt(session, "Go.")
+        assert len(model.requests) == 13
+        assert "let this turn go on 5 times" in agent.editor.said()
 
 
 async def test_a_projects_checks_run_only_once_the_folder_is_trusted(tmp_path: Path):

@@ -1,0 +1,43 @@
+"""The checks of a session: those of the person, and those of the project while it is trusted.
+
+Owns: which are in force, and that what they find at the end of a turn lets it go on. Must not know: how a check runs
+(`turn/checks.py`).
+"""
+
+from typing import TYPE_CHECKING
+
+from pattern_acp.config.settings import CheckSettings
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.session.added_context import Addition
+from pattern_acp.tools.base import ToolContext
+from pattern_acp.turn.checks import ConfiguredChecks
+from pattern_acp.turn.gate import Gate
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
+    """The person's checks, and those of a project they trust; of two by one name the person's."""
+    own = session.state.settings.checks
+    names = {check.name for check in own}
+    return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
+
+
+def checks_of(session: "Session", gate: Gate, context: ToolContext) -> ConfiguredChecks:
+    """The checks of one turn."""
+    shared = session.constellation
+    return ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
+
+
+async def checks_want_more(session: "Session", turn_id: TurnId, checks: ConfiguredChecks) -> bool:
+    """Run the checks of the turn's end; whether one failed, so that the model should go on with what it found.
+
+    Raises:
+        DatabaseError: a check could not be recorded; the turn stops.
+    """
+    found = await checks.on_stop(turn_id)
+    if found.text:
+        title = "Checks failed after the last answer" if found.failed else "What checks found after the last answer"
+        session.state.waiting.append(Addition("check", title, found.text, "check"))
+    return found.failed
