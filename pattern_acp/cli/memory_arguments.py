@@ -27,6 +27,8 @@ VERBS: dict[str, tuple[str, int, int]] = {
     "delete": ("LABEL", 1, 1),
     "restore": ("LABEL", 1, 1),
     "edit": ("LABEL", 1, 1),
+    "archive": ("", 0, 0),
+    "verify": ("", 0, 0),
     "create": ("[LABEL [DESCRIPTION]]", 0, 1_000),
     "set": ("LABEL [SETTING VALUE]", 1, 1_000),
     "share": ("LABEL [persona:NAME|project:FOLDER [PERMISSION]]", 1, 3),

@@ -174,6 +174,16 @@ async def _restore(session: "Session", argument: str) -> str:
     return f"`{label}` is back with {len(block.text):,} characters and its whole history."
 
 
+async def _archive(session: "Session", argument: str) -> str:
+    del argument
+    return markdown.archive_table(await _history(session).archive(), now_ms=session.constellation.clock.now_ms())
+
+
+async def _verify(session: "Session", argument: str) -> str:
+    del argument
+    return markdown.verified_table(await _history(session).verify())
+
+
 async def _edit(session: "Session", argument: str) -> str:
     label, text = _label(argument, "edit")
     shown = await _history(session).show(label)
@@ -267,6 +277,8 @@ VERBS: dict[str, Verb] = {
         _set_up(share_block),
     ),
     "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", _set_up(unshare_block)),
+    "archive": Verb("", "List the facts that only search finds, and what superseded them", _archive),
+    "verify": Verb("", "Check that what is stored of each block agrees with itself", _verify),
     "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
     "help": Verb("", "This list", _help),
 }

@@ -11,9 +11,10 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
+from pattern_acp.memory.freshness import is_stale
 from pattern_acp.memory.history import Write
 from pattern_acp.tools.memory_forgetting import ForgottenReport
-from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 EXCERPT = 80
@@ -62,6 +63,41 @@ def list_table(
         parts.append(f"Shared, but not attached here: {names}; `/memory share shared/LABEL project:.` attaches one.")
     parts.append("`/memory help` tells what else can be done.")
     return "\n\n".join(parts)
+
+
+def archive_table(entries: Sequence[Archived], *, now_ms: int) -> str:
+    """The archival entries, newest first."""
+    rows = [
+        (
+            f"`{one.entry.id}`",
+            one.entry.scope.value,
+            when(one.entry.at_ms),
+            standing(one, now_ms=now_ms),
+            str(one.times),
+            cell(one.entry.text, 200),
+        )
+        for one in entries
+    ]
+    if not rows:
+        return "Nothing is archived here yet; the agent archives facts that only search should find."
+    return table(("Entry", "Of", "When (UTC)", "Standing", "Recalled", "Fact"), rows)
+
+
+def standing(archived: Archived, *, now_ms: int) -> str:
+    """Whether an archival entry is in force, superseded by which other, or stale."""
+    entry = archived.entry
+    if not entry.is_current:
+        return f"superseded by {entry.superseded_by}"
+    return "not checked for long" if is_stale(entry.verified_ms, now_ms=now_ms) else "in force"
+
+
+def verified_table(checked: Sequence[Verified]) -> str:
+    """The blocks that were checked, with what does not agree."""
+    rows = [(f"`{one.label}`", f"{one.writes:,}", "; ".join(one.problems) or "sound") for one in checked]
+    told = table(("Block", "Writes", "What is stored"), rows)
+    if any(one.problems for one in checked):
+        told += "\n\nTo list the blocks mends what can be mended, from the parts that are sound."
+    return told
 
 
 def whose(listed: Listed) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
 from pattern_acp.memory.deletion import list_deleted
-from pattern_acp.memory.errors import BlockMissingError
+from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
 from pattern_acp.memory.history import (
     StoredHistory,
     Write,
@@ -21,8 +22,13 @@ from pattern_acp.memory.history import (
     text_of_version,
 )
 from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.recalls import times_recalled
 from pattern_acp.memory.sharing import unattached, visible_blocks, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
+from pattern_acp.memory.verifying import problems_of
+
+ARCHIVE_LENGTH = 100
+"""Archival entries that are listed: more are looked for by search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,23 @@ class BlamedRange:
     write: Write
 
 
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """An archival entry, and how often it was recalled."""
+
+    entry: ArchivalEntry
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A block that was checked: its writes, and what does not agree, a clause each."""
+
+    label: str
+    writes: int
+    problems: tuple[str, ...]
+
+
 class MemoryHistory:
     """The history of the blocks that a scope sees."""
 
@@ -128,6 +151,36 @@ class MemoryHistory:
             DatabaseError: the constellation cannot be read.
         """
         return await self._database.read(lambda tx: unattached(tx, visible_rows(tx, self._owners)))
+
+    async def archive(self) -> tuple[Archived, ...]:
+        """The archival entries of the owners, newest first, at most `ARCHIVE_LENGTH`, superseded ones too.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+
+        def read(tx: Transaction) -> tuple[Archived, ...]:
+            found = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
+            times = times_recalled(tx, [entry.id for entry in found])
+            return tuple(Archived(entry, times.get(entry.id, 0)) for entry in found)
+
+        return await self._database.read(read)
+
+    async def verify(self) -> tuple[Verified, ...]:
+        """Every block in sight, with what does not agree in what is stored of it. Changes nothing.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        seen = await self._database.read(lambda tx: visible_rows(tx, self._owners))
+        checked: list[Verified] = []
+        for one in seen:
+            try:
+                problems = await run_on_history(self._database, one.block, problems_of)
+            except BlockCorruptError as error:
+                problems = (error.problem,)
+            checked.append(Verified(one.label, one.block.head_update, problems))
+        return tuple(checked)
 
     async def log(self, label: str, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:
         """The newest writes of a block, newest first: at most `limit`, those below the number `before`.

@@ -314,3 +314,17 @@ def test_a_block_is_made_set_up_and_shared_in_a_terminal(
     answer(home, folder, capsys, "unshare rules project:.")
     assert json.loads(answer(home, folder, capsys, "list --json"))["not_attached"] == ["shared/rules"]
     assert "not attached here shared/rules" in answer(home, folder, capsys, "list")
+
+
+def test_archive_and_verify_are_told_in_a_terminal(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert "Nothing is archived" in answer(remembered, folder, capsys, "archive")
+    rows = answer(remembered, folder, capsys, "verify").splitlines()
+    assert [row.split()[0] for row in rows] == ["BLOCK", "persona", "human", "project"]
+    assert all(row.endswith("sound") for row in rows[1:])
+    assert json.loads(answer(remembered, folder, capsys, "verify --json"))[1] == {
+        "label": "human",
+        "writes": 3,
+        "problems": [],
+    }

@@ -9,7 +9,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.memory_commands import VERBS, take_word
 from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import says
+from pattern_acp.testing.scripts import calls, says
 
 
 async def ask(agent: RunningAgent, session: str, text: str) -> str:
@@ -235,3 +235,42 @@ def test_words_are_taken_one_by_one_and_may_be_quoted(text: str, word: str, rest
 def test_cells_and_fences_hold_any_text():
     assert cell("a | b\nc", 50) == "a \\| b c"
     assert fence("```python\n```").startswith("````\n")
+
+
+async def test_the_archive_is_listed_with_what_superseded_what_and_how_often_it_was_recalled():
+    def write(operation: str, text: str, old: str = ""):
+        return calls("memory_write", label="archive", operation=operation, text=text, old_text=old)
+
+    model = ScriptedProvider(
+        [
+            write("append", "The zeppelin stands in Delft."),
+            write("replace", "The zeppelin stands in Gouda.", "The zeppelin stands in Delft."),
+            says("Noted."),
+        ]
+    )
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert "Nothing is archived" in await ask(agent, session, "/memory archive")
+        await ask(agent, session, "Note where the zeppelin stands.")
+        await ask(agent, session, "/recall zeppelin Gouda")
+        newer, older = (await ask(agent, session, "/memory archive")).splitlines()[2:]
+        assert "| in force | 1 | The zeppelin stands in Gouda. |" in newer
+        assert "| superseded by entry_" in older
+        assert older.endswith("| 0 | The zeppelin stands in Delft. |")
+
+
+async def test_verify_finds_what_does_not_agree():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        assert "| `human` | 4 | sound |" in await ask(agent, session, "/memory verify")
+
+        def damage(tx: Transaction) -> int:
+            human = "(SELECT id FROM blocks WHERE label = 'human')"
+            tx.execute(f"UPDATE block_archives SET snapshot = x'00' WHERE block_id = {human}")
+            return tx.execute(f"UPDATE block_updates SET data = x'00' WHERE number = 3 AND block_id = {human}")
+
+        await agent.database.write(damage)
+        said = await ask(agent, session, "/memory verify")
+        assert "its updates cannot be read" in said
+        assert "its archive cannot be read" in said
+        assert "| `persona` | 1 | sound |" in said

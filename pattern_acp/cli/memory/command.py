@@ -29,6 +29,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
+from pattern_acp.session.memory_markdown import archive_table, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
@@ -239,6 +240,19 @@ def _confirmed(arguments: Memory) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+async def _archive(desk: Desk) -> Answer:
+    await desk.memory.blocks()
+    entries, now_ms = await desk.history.archive(), SystemClock().now_ms()
+    told = archive_table(entries, now_ms=now_ms)
+    return Answer(pages.markdown_page(told), values.archive_value(entries))
+
+
+async def _verify(desk: Desk) -> Answer:
+    checked = await desk.history.verify()
+    code = EXIT_ERROR if any(one.problems for one in checked) else EXIT_OK
+    return Answer(pages.markdown_page(verified_table(checked)), values.verified_value(checked), code)
+
+
 def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Callable[[Desk], Awaitable[Answer]]:
     async def run(desk: Desk) -> Answer:
         # The default blocks are made when memory is first looked at.
@@ -266,6 +280,8 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "delete": _delete,
     "restore": _restore,
     "edit": _edit,
+    "archive": _archive,
+    "verify": _verify,
     "create": _set_up(create_block),
     "set": _set_up(set_up_block),
     "share": _set_up(share_block),
@@ -273,5 +289,5 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "forget": _forget,
 }
 
-_BEGINNING = frozenset({"edit", "create", "set", "share"})
-"""Verbs that may be the first ones ever: they make the constellation."""
+_BEGINNING = frozenset({"edit", "create", "set", "share", "archive", "verify"})
+"""Verbs that may be the first ones ever: they make the constellation, or need no block."""

@@ -11,7 +11,7 @@ from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import full_label
 from pattern_acp.tools.memory_forgetting import ForgottenReport
-from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 
@@ -37,6 +37,32 @@ def list_value(
         "healed": list(healed),
         "not_attached": [full_label(block) for block in elsewhere],
     }
+
+
+def archive_value(entries: Sequence[Archived]) -> Json:
+    """The archival entries, newest first."""
+    return [
+        {
+            "id": one.entry.id,
+            "scope": one.entry.scope.value,
+            "owner": one.entry.owner,
+            "text": one.entry.text,
+            "at_ms": one.entry.at_ms,
+            "actor": one.entry.actor.value,
+            "reason": one.entry.reason,
+            "supersedes": one.entry.supersedes,
+            "superseded_by": one.entry.superseded_by,
+            "verified_ms": one.entry.verified_ms,
+            "check_command": one.entry.check_command,
+            "recalled": one.times,
+        }
+        for one in entries
+    ]
+
+
+def verified_value(checked: Sequence[Verified]) -> Json:
+    """The blocks that were checked."""
+    return [{"label": one.label, "writes": one.writes, "problems": list(one.problems)} for one in checked]
 
 
 def version_value(version: Version) -> Json:
