@@ -32,13 +32,16 @@ PEER = IDS.peer()
 OWNERS = ((Scope.PERSONA, "tester"), (Scope.PROJECT, "/project"))
 
 NOT_HERE = {
-    5: "Nothing is compressed yet: the whole history goes to the model.",
-    6: "Nothing is compressed yet, so no budget of tokens decides what is left out.",
-    17: "There is no import of constellations yet; a constellation is one file that is copied whole.",
-    18: "There are no groups of agents.",
-    22: "Nothing is exported in content-addressed archives; every hash is SHA-256 and says so in its column.",
+    5: "It is of summaries of a conversation. Memory has none: a block is told whole or by what changed; nothing of "
+    "it is ever replaced by a summary.",
+    6: "It is of the budget of a conversation. What memory adds to a request is bounded by the limits of blocks and by "
+    "recall_tokens, and nothing of a block is left out to fit.",
+    17: "It is of ids that an import makes anew. A constellation is one file that is copied whole, so every id stays.",
+    18: "It is of groups of agents that answer together; here one persona answers in a session.",
+    22: "It is of hashes that name their algorithm in one place and use another. Here no hash is read from elsewhere: "
+    "each is made and checked by this program alone, SHA-256, as its column says.",
 }
-"""Defects that cannot come up, with the reason."""
+"""Defects of things that memory does not have, with the reason why they cannot come up in it."""
 
 CHECKED = {
     1: (

@@ -9,7 +9,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.memory_commands import VERBS, take_word
 from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.scripts import Turn, calls, says
 
 
 async def ask(agent: RunningAgent, session: str, text: str) -> str:
@@ -238,7 +238,7 @@ def test_cells_and_fences_hold_any_text():
 
 
 async def test_the_archive_is_listed_with_what_superseded_what_and_how_often_it_was_recalled():
-    def write(operation: str, text: str, old: str = ""):
+    def write(operation: str, text: str, old: str = "") -> Turn:
         return calls("memory_write", label="archive", operation=operation, text=text, old_text=old)
 
     model = ScriptedProvider(
@@ -265,9 +265,10 @@ async def test_verify_finds_what_does_not_agree():
         assert "| `human` | 4 | sound |" in await ask(agent, session, "/memory verify")
 
         def damage(tx: Transaction) -> int:
-            human = "(SELECT id FROM blocks WHERE label = 'human')"
-            tx.execute(f"UPDATE block_archives SET snapshot = x'00' WHERE block_id = {human}")
-            return tx.execute(f"UPDATE block_updates SET data = x'00' WHERE number = 3 AND block_id = {human}")
+            (row,) = tx.all("SELECT id FROM blocks WHERE label = 'human'")
+            human = {"id": row[0]}
+            tx.execute("UPDATE block_archives SET snapshot = x'00' WHERE block_id = :id", human)
+            return tx.execute("UPDATE block_updates SET data = x'00' WHERE block_id = :id AND number = 3", human)
 
         await agent.database.write(damage)
         said = await ask(agent, session, "/memory verify")
