@@ -4,18 +4,28 @@ Owns: what may be typed behind it, and its answer as Markdown with links that an
 question is answered.
 """
 
+import json
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.tool_calls import Location, ToolContent
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation, require_query
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
+from pattern_acp.tools.code_map import CodeMap, CodeMapArguments, CodeOperation, require_query
+from pattern_acp.tools.schema import parse_arguments
+from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.tools.code_questions import Answered
     from pattern_acp.tools.code_texts import Line
 
 LINES_SHOWN = 80
@@ -24,17 +34,30 @@ LINES_SHOWN = 80
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
 
-class _Unseen:
-    """`Progress` of a command, which has no call to show it in."""
+class _Question:
+    """The tool code_map, which keeps its answer for the message that follows the call.
 
-    async def show(self, content: tuple[ToolContent, ...]) -> None:
-        """See `Progress.show`."""
+    The call is there for its locations and progress: every client shows those, and few open links in a message.
+    """
 
-    async def terminal_output(self, terminal_id: str, data: str) -> None:
-        """See `Progress.terminal_output`."""
+    spec = CodeMap.spec
+    kind = CodeMap.kind
+    changes_things = False
 
-    async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
-        """See `Progress.terminal_exit`."""
+    def __init__(self) -> None:
+        self.answer: Answered | None = None
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, CodeMapArguments)
+        prepared = await CodeMap().prepare(arguments, call_id, context)
+        return replace(prepared, run=partial(self._run, asked, context))
+
+    async def _run(self, asked: CodeMapArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
+        from pattern_acp.tools.code_questions import answered, outcome_of
+
+        self.answer = await answered(asked, context, progress)
+        return replace(outcome_of(self.answer, context), content=(TextContent(self.answer.freshness),))
 
 
 async def run_code(session: "Session", argument: str) -> str:
@@ -44,22 +67,29 @@ async def run_code(session: "Session", argument: str) -> str:
         InvalidRequestError: nothing was asked.
         PatternError: the answer is a sentence about what is wrong with the question.
     """
+    # Late: it imports the table of commands, which imports this.
     from pattern_acp.session.prompting import tool_context
-    from pattern_acp.tools.code_questions import answered
 
-    context = tool_context(session, TurnId(""))
+    turn_id = session.memory.turn_id or TurnId("")
+    context = tool_context(session, turn_id)
     if context.code is None:
         raise WorkspaceError("There is no code map here: open a session in the folder of a project.")
-    asked = arguments_of(argument)
-    found = await answered(asked, context, _Unseen())
+    question, shared = _Question(), session.constellation
+    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
+    runner = ToolRunner((question,), context, gate, session.sink, clock=shared.clock)
+    call = ToolCallPart(ToolCallId(shared.ids.new("call")), question.spec.name, arguments_of(argument))
+    (result,) = await runner.run(turn_id, (call,))
+    found = question.answer
+    if found is None:
+        return result.text
     lines = [_markdown(line) for line in found.lines[:LINES_SHOWN]]
     if len(found.lines) > LINES_SHOWN:
         lines.append(f"- {len(found.lines) - LINES_SHOWN:,} more lines; ask more narrowly")
     return "\n".join([*lines, "", f"*{_escaped(found.freshness)}*"])
 
 
-def arguments_of(argument: str) -> CodeMapArguments:
-    """What `/code ARGUMENT` asks.
+def arguments_of(argument: str) -> str:
+    """What `/code ARGUMENT` asks, as the arguments of the tool.
 
     Raises:
         InvalidRequestError: nothing was asked.
@@ -71,11 +101,10 @@ def arguments_of(argument: str) -> CodeMapArguments:
         raise InvalidRequestError(
             f"Say what to look for: /code NAME, or one of {words} in front, as in /code brief TOPIC."
         )
-    if first in set(CodeOperation):
-        asked = CodeMapArguments(CodeOperation(first), rest.strip())
-        require_query(asked)
-        return asked
-    return CodeMapArguments(CodeOperation.FIND, argument)
+    operation = CodeOperation(first) if first in set(CodeOperation) else CodeOperation.FIND
+    asked = CodeMapArguments(operation, rest.strip() if first == operation else argument)
+    require_query(asked)
+    return json.dumps({"operation": asked.operation, "query": asked.query})
 
 
 def _markdown(line: "Line") -> str:

@@ -64,7 +64,7 @@ class Answered:
 
 async def answer(asked: CodeMapArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
     """The answer to a question as the result of a call; see `answered`."""
-    return _outcome(await answered(asked, context, progress), context)
+    return outcome_of(await answered(asked, context, progress), context)
 
 
 async def answered(asked: CodeMapArguments, context: ToolContext, progress: Progress) -> Answered:
@@ -184,7 +184,8 @@ def _memory_line(hit: MemoryHit) -> Line:
     return Line(f"{hit.source}: {cut_line(' '.join(hit.text.split()), MEMORY_CHARACTERS)}")
 
 
-def _outcome(found: Answered, context: ToolContext) -> ToolOutcome:
+def outcome_of(found: Answered, context: ToolContext) -> ToolOutcome:
+    """An answer as the result of a call: as much text as is worth reading, and the first places."""
     lines = found.lines
     room = min(TEXT_LIMIT, max(context.result_limit - 200, 0)) - len(found.freshness)
     kept: list[str] = []

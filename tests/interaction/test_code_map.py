@@ -90,6 +90,11 @@ async def test_the_command_answers_with_links():
         found = await answer(agent, session, "/code first")
         assert f"- [app/core.py:1]({place}#L1) function def first()" in found
         assert "*freshness: fresh*" in found
+        (call,) = agent.editor.of_kind("tool_call")
+        assert (call["title"], call["kind"]) == ("Find in code: first", "search")
+        ended = agent.editor.of_kind("tool_call_update")[-1]
+        assert ended["status"] == "completed"
+        assert ended["locations"] == [{"path": str(agent.folder / "app" / "core.py"), "line": 1}]
         assert f"[1-2]({place}#L1)" in await answer(agent, session, "/code outline app/core.py")
         assert re.search(r"knows nothing for 'zzz'", await answer(agent, session, "/code zzz"))
 
@@ -101,3 +106,12 @@ async def test_the_command_says_what_it_needs():
         assert "needs a name" in await answer(agent, session, "/code callers")
         home = await agent.editor.open_session(str(Path.home()))
         assert "no code map here" in await answer(agent, home, "/code first")
+
+
+async def test_the_model_does_not_see_what_the_command_found():
+    model = ScriptedProvider([says("Hello.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/code first")
+        await agent.editor.prompt(session, "Hi.")
+        assert "core.py" not in str(model.requests[0].messages)

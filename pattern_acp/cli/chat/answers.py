@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Markdown, MarkdownElement, TableElement
 from rich.table import Table
 
+from pattern_acp.cli.chat.file_links import shortened_links
 from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
 from pattern_acp.cli.chat.screen import Screen, Trimmed
 from pattern_acp.cli.output import OutputClosed, printable
@@ -152,4 +153,4 @@ class _WholeMarkdown(Markdown):
 
 def rendered(markdown: str) -> Trimmed:
     """Markdown that hides nothing: links show where they lead, and long words in tables are folded."""
-    return Trimmed(_WholeMarkdown(markdown, hyperlinks=False, code_theme=CODE_THEME))
+    return Trimmed(_WholeMarkdown(shortened_links(markdown), hyperlinks=False, code_theme=CODE_THEME))
