@@ -11,6 +11,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 TOOL_NAMES: Mapping[str, str] = {
     "run_command": "Bash",
     "edit_file": "Edit",
+    "apply_patch": "Edit",
     "write_file": "Write",
     "read_file": "Read",
     "search_text": "Grep",

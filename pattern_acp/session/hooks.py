@@ -14,7 +14,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.domain.tool_calls import DiffContent, ToolCallView
 from pattern_acp.hooks.answers import Opinion, Verdict, together
 from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
 from pattern_acp.journal.events import PromptRefused
@@ -151,32 +151,56 @@ class SessionToolHooks:
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
         """See `ToolHooks.before`."""
+        heard: list[Opinion] = []
+        for told in self._inputs(call):
+            payload: dict[str, Json] = {"tool_name": theirs(call.name), "tool_input": told, "tool_use_id": call.call_id}
+            opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=call.name)
+            _wait_with(self._session, "PreToolUse", opinion)
+            updated = opinion.updated_input
+            if opinion.stop:
+                self.stop = opinion.stop
+                return Opinion(Verdict.DENY, opinion.stop)
+            if opinion.verdict is Verdict.DENY:
+                return Opinion(opinion.verdict, opinion.reason)
+            if updated is not None:
+                updated = input_from_hook(call.name, call.raw_input, told, updated)
+            heard.append(Opinion(opinion.verdict, opinion.reason, updated_input=updated))
+        return of_all_files(heard)
+
+    def _inputs(self, call: ToolCallView) -> list[dict[str, Json]]:
+        """What hooks are told of the arguments: of a patch once for each file, since scripts look at one path."""
         told = input_for_hook(call.name, call.raw_input, self._session.state.cwd)
-        payload: dict[str, Json] = {"tool_name": theirs(call.name), "tool_input": told, "tool_use_id": call.call_id}
-        opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=call.name)
-        _wait_with(self._session, "PreToolUse", opinion)
-        updated = opinion.updated_input
-        if opinion.stop:
-            self.stop = opinion.stop
-            return Opinion(Verdict.DENY, opinion.stop)
-        if updated is not None:
-            updated = input_from_hook(call.name, call.raw_input, told, updated)
-        return Opinion(opinion.verdict, opinion.reason, updated_input=updated)
+        paths = dict.fromkeys(item.path for item in call.content if isinstance(item, DiffContent))
+        if call.name != "apply_patch" or not paths:
+            return [told]
+        return [{**told, "file_path": path} for path in paths]
 
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
-        payload: dict[str, Json] = {
-            "tool_name": theirs(call.name),
-            "tool_input": input_for_hook(call.name, call.raw_input, self._session.state.cwd),
-            "tool_response": response_for_hook(call, outcome),
-            "tool_use_id": call.call_id,
-        }
-        opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=call.name)
-        self.stop = self.stop or opinion.stop
-        said = list(opinion.contexts)
-        if opinion.verdict is Verdict.DENY and opinion.reason:
-            said.insert(0, opinion.reason)
+        said: list[str] = []
+        for told in self._inputs(call):
+            payload: dict[str, Json] = {
+                "tool_name": theirs(call.name),
+                "tool_input": told,
+                "tool_response": response_for_hook(call, outcome),
+                "tool_use_id": call.call_id,
+            }
+            opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=call.name)
+            self.stop = self.stop or opinion.stop
+            if opinion.verdict is Verdict.DENY and opinion.reason:
+                said.append(opinion.reason)
+            said += opinion.contexts
         return "".join(f"\n\n[A hook says after this call: {text}]" for text in said)
+
+
+def of_all_files(heard: list[Opinion]) -> Opinion:
+    """One opinion of those on each file of a call, none of which refuses it: allowed is what all allow."""
+    strictest = next((opinion for opinion in heard if opinion.verdict is Verdict.ASK), heard[0])
+    updated = [opinion.updated_input for opinion in heard if opinion.updated_input is not None]
+    verdict = strictest.verdict
+    if verdict is Verdict.ALLOW and any(opinion.verdict is not Verdict.ALLOW for opinion in heard):
+        verdict = Verdict.NONE
+    return Opinion(verdict, strictest.reason, updated_input=updated[-1] if updated else None)
 
 
 def response_for_hook(call: ToolCallView, outcome: ToolOutcome) -> dict[str, Json]:

@@ -48,6 +48,32 @@ async def test_a_hook_refuses_a_command_with_its_reason(tmp_path: Path):
         assert await decisions(agent, session) == [("deny", "hook", "A hook refused it: no deleting here")]
 
 
+PATCH = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: locked.txt\n+b\n*** End Patch"
+
+
+async def test_a_hook_that_guards_a_file_is_asked_about_every_file_of_a_patch(tmp_path: Path):
+    found = 'grep -q "\\"file_path\\": \\"$CLAUDE_PROJECT_DIR/locked.txt\\""'
+    script = f'{found} && {{ echo "it is locked" >&2; exit 2; }}; exit 0'
+    hook = HookSettings("PreToolUse", script, "Edit|Write")
+    model = ScriptedProvider([calls("apply_patch", input=PATCH), says("Understood.")])
+    async with running_agent(model, settings=hooked(hook), permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Go.")
+        assert "it is locked" in texts(model.requests[1])
+        assert not (tmp_path / "a.txt").exists()
+
+
+async def test_a_hook_that_allows_one_file_of_a_patch_does_not_allow_the_others(tmp_path: Path):
+    script = """grep -q '"file_path": "[^"]*/a.txt"' && echo '{"decision": "approve"}'; exit 0"""
+    hook = HookSettings("PreToolUse", script, "Edit")
+    model = ScriptedProvider([calls("apply_patch", input=PATCH), says("Done.")])
+    async with running_agent(model, settings=hooked(hook), permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Go.")
+        assert len(agent.editor.asked) == 1
+        assert not (tmp_path / "a.txt").exists()
+
+
 async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(tmp_path: Path):
     hook = HookSettings("PreToolUse", """echo '{"decision": "approve", "reason": "known to be safe"}'""")
     write = calls("write_file", path="a", content="x")
