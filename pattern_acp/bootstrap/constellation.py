@@ -10,6 +10,7 @@ import anyio
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
+from pattern_acp.context.instruction_files import NAMES
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
@@ -68,6 +69,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
             problems=tuple(problems),
             settings_for=partial(read_project, process),
             indexer=Indexer(database, chosen.embedder, clock),
+            own_instructions=paths.config / NAMES[0],
             template_folder=paths.config / TEMPLATES,
             platform=f"{platform.system()} {platform.release()}",
             notices=problems,

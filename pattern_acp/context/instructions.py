@@ -1,13 +1,10 @@
-"""The system prompt: persona, working rules, environment, and the project's AGENTS.md."""
+"""The system prompt: persona, working rules, environment, and the instruction files that hold from the start."""
 
 from pathlib import Path
 
+from pattern_acp.context.instruction_files import ProjectInstruction, within_total
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
-
-AGENTS_FILE = "AGENTS.md"
-AGENTS_LIMIT = 32_768
-"""Most bytes of one AGENTS.md (issue 2, section 5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +18,6 @@ class Persona:
     def identity(self) -> str:
         """SHA-256 of the prompt's text."""
         return sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectInstruction:
-    """One instruction file. `cut` is the number of bytes left out."""
-
-    path: str
-    text: str
-    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +43,10 @@ def load_persona(name: str, folder: Path) -> Persona:
     return Persona(name, template.replace("{persona}", shown).strip())
 
 
-def project_instructions(cwd: str, repository: str | None) -> tuple[ProjectInstruction, ...]:
-    """AGENTS.md of `cwd` and of its parents up to the repository's root, nearest first.
-
-    Outside a repository only the one in `cwd` counts, so that a stray file in the home folder never instructs.
-    """
-    found: list[ProjectInstruction] = []
-    folder = Path(cwd)
-    top = Path(repository) if repository else folder
-    for place in (folder, *folder.parents):
-        instruction = _read_instruction(place / AGENTS_FILE)
-        if instruction is not None:
-            found.append(instruction)
-        if place == top:
-            break
-    return tuple(found)
-
-
-def _read_instruction(path: Path) -> ProjectInstruction | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(AGENTS_LIMIT + 1)
-        size = path.stat().st_size
-    except OSError:
-        return None
-    cut = max(0, size - AGENTS_LIMIT)
-    text = data[:AGENTS_LIMIT].decode("utf-8", "replace").strip()
-    return ProjectInstruction(str(path), text, cut) if text else None
-
-
 def system_prompt(persona: Persona, environment: Environment, instructions: tuple[ProjectInstruction, ...]) -> str:
     """The whole system prompt."""
     sections = [persona.prompt, _environment_section(environment)]
-    sections += [_instruction_section(instruction) for instruction in instructions]
+    sections += [_instruction_section(instruction) for instruction in within_total(instructions)]
     return "\n\n".join(sections)
 
 
@@ -109,7 +68,9 @@ def _environment_section(environment: Environment) -> str:
 
 
 def _instruction_section(instruction: ProjectInstruction) -> str:
-    note = f"\n[{instruction.cut} bytes of this file were left out.]" if instruction.cut else ""
-    return (
-        f"Project instructions from {instruction.path} (nearer files win over farther ones)\n{instruction.text}{note}"
-    )
+    if instruction.of_person:
+        head = f"Instructions of the person from {instruction.path}, for every project (the project's win over them)"
+    else:
+        head = f"Project instructions from {instruction.path} (nearer files win over farther ones)"
+    body = f"[{instruction.problem}]" if instruction.problem else instruction.text
+    return "\n".join((head, body, *instruction.notes))

@@ -9,10 +9,15 @@ from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.folder_events import (
+    ContextAdded,
+    FolderTrustDecided,
+    InstructionsCompiled,
+    PromptRefused,
+)
 from pattern_acp.journal.memory_events import (
     BlockCommitted,
     BlockConfigured,
@@ -74,14 +79,6 @@ class SessionDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionsCompiled:
-    """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix."""
-
-    system: str
-    identity: str
-
-
-@dataclass(frozen=True, slots=True)
 class TurnStarted:
     """The person sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
 
@@ -115,27 +112,6 @@ class MemoryShown:
     turn_id: TurnId
     text: str
     blocks: tuple[ShownBlock, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ContextAdded:
-    """The model is told something that the person did not write: what hooks say, instructions of a folder in hand.
-
-    It stands before the turn's prompt while nothing was answered yet, else at the end of the conversation. `sources`
-    names where each part came from.
-    """
-
-    turn_id: TurnId
-    message: Message
-    sources: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PromptRefused:
-    """A hook refused the turn's prompt; the model never sees it."""
-
-    turn_id: TurnId
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,20 +282,6 @@ class ServerToolsPinned:
     server: str
     identity: str
     tools: tuple[PinnedTool, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FolderTrustDecided:
-    """The person decided on what a project's folder brings along.
-
-    `decision` is `trusted`, `session`, `refused` or `revoked`; `root` is the folder with symbolic links followed,
-    `digest` that of all `parts`.
-    """
-
-    root: str
-    decision: str
-    digest: str = ""
-    parts: tuple[ProjectPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

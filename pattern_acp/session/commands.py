@@ -12,6 +12,7 @@ from pattern_acp.session.code_commands import run_code
 from pattern_acp.session.conversation_commands import place_rows, run_clear, run_diff, run_export
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.memory_commands import run_memory
@@ -98,6 +99,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
         *await place_rows(session),
+        *((("Instructions", instructions_summary(session)),) if instructions_summary(session) else ()),
         *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
         *((("Background jobs", f"{jobs_summary(session.jobs)} (/jobs)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),

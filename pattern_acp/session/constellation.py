@@ -83,6 +83,8 @@ class Constellation:
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
+    own_instructions: Path | None = None
+    """The person's own AGENTS.md, which holds in every project."""
     template_folder: Path | None = None
     """The person's own templates of memory blocks."""
     servers: ServerHost | None = None

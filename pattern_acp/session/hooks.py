@@ -20,6 +20,7 @@ from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, th
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.policy.decide import Mode
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.instructions import note_files_in_hand
 from pattern_acp.tools.base import ToolOutcome
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact
@@ -143,7 +144,7 @@ async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> 
 
 
 class SessionToolHooks:
-    """`turn.tool_hooks.ToolHooks` of one turn."""
+    """`turn.tool_hooks.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
     def __init__(self, session: "Session") -> None:
         self.stop = ""
@@ -177,6 +178,7 @@ class SessionToolHooks:
 
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
+        await note_files_in_hand(self._session, call.kind, (*call.locations, *outcome.locations))
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {

@@ -10,7 +10,8 @@ import anyio
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
 from pattern_acp.context.history import history_of
-from pattern_acp.context.instructions import Environment, project_instructions, system_prompt
+from pattern_acp.context.instruction_files import own_instructions, project_instructions, within_total
+from pattern_acp.context.instructions import Environment, system_prompt
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
@@ -20,7 +21,14 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.events import Event, InstructionsCompiled, SessionCreated, SessionOpened, UsageReported
+from pattern_acp.journal.events import (
+    Event,
+    InstructionsCompiled,
+    SessionCreated,
+    SessionOpened,
+    UsageReported,
+)
+from pattern_acp.journal.folder_events import InstructionFile
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import read_stream
@@ -93,7 +101,7 @@ class _Reopened:
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
     place = await look_at(shared, opening)
-    system = await anyio.to_thread.run_sync(compile_system, shared, client, place)
+    compiled = await anyio.to_thread.run_sync(compile_system, shared, client, place)
     session_id = SessionId(shared.ids.new("ses"))
     mode = Mode(place.settings.mode)
     model, notices = model_of_place(shared, place)
@@ -114,7 +122,6 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             mode=mode,
         )
         sessions.create_session(tx, new, seq=first.seq, at_ms=now)
-        compiled = InstructionsCompiled(system, shared.persona.identity)
         append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
         leases.acquire(tx, session_id, shared.holder, now)
 
@@ -128,7 +135,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         model=model,
         thought_level=ThoughtLevel.OFF,
         policy=PolicyState(mode, place.roots),
-        system=system,
+        system=compiled.system,
+        instructions=in_force(compiled),
         settings=place.settings,
         notices=[*place.problems, *notices],
     )
@@ -146,6 +154,7 @@ async def reopen_session(
     model, notices = model_of(shared, found.model)
     reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
     row, events, jobs = reopened.row, reopened.events, known_jobs(reopened.jobs, reopened.lost)
+    compiled = await _compiled_before(shared, client, events, place)
     state = SessionState(
         row.session_id,
         place.cwd,
@@ -155,7 +164,8 @@ async def reopen_session(
         model=model,
         thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
         policy=PolicyState(Mode(row.mode), place.roots, list(reopened.grants)),
-        system=await _system_of(shared, client, events, place),
+        system=compiled.system,
+        instructions=in_force(compiled),
         settings=place.settings,
         history=history_of(events),
         shown=last_shown(events),
@@ -279,8 +289,8 @@ def shown(path: str) -> str:
     return repr(path if len(path) <= SHOWN_PATH else path[:SHOWN_PATH] + "…")
 
 
-def compile_system(shared: Constellation, client: Client, place: Place) -> str:
-    """The session's system prompt. Reads AGENTS.md files, so it runs in a worker thread."""
+def compile_system(shared: Constellation, client: Client, place: Place) -> InstructionsCompiled:
+    """The session's system prompt. Reads instruction files, so it runs in a worker thread."""
     description = client.description
     environment = Environment(
         cwd=place.cwd,
@@ -291,13 +301,22 @@ def compile_system(shared: Constellation, client: Client, place: Place) -> str:
         editor=description.name,
         capabilities=description.capabilities,
     )
-    return system_prompt(shared.persona, environment, project_instructions(place.cwd, place.git.root))
+    found = (*project_instructions(place.cwd, place.git.root), *own_instructions(shared.own_instructions))
+    files = tuple(InstructionFile(each.path, each.size) for each in within_total(found) if each.text)
+    return InstructionsCompiled(system_prompt(shared.persona, environment, found), shared.persona.identity, files)
 
 
-async def _system_of(shared: Constellation, client: Client, events: Sequence[Event], place: Place) -> str:
+def in_force(compiled: InstructionsCompiled) -> tuple[tuple[str, int], ...]:
+    """The instruction files of a system prompt, with their sizes."""
+    return tuple((file.path, file.size) for file in compiled.files)
+
+
+async def _compiled_before(
+    shared: Constellation, client: Client, events: Sequence[Event], place: Place
+) -> InstructionsCompiled:
     for event in reversed(events):
         if isinstance(event, InstructionsCompiled):
-            return event.system
+            return event
     return await anyio.to_thread.run_sync(compile_system, shared, client, place)
 
 

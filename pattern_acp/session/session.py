@@ -85,6 +85,8 @@ class SessionState:
     policy: PolicyState
     system: str
     settings: Settings
+    instructions: tuple[tuple[str, int], ...] = ()
+    """Files whose instructions are part of `system`, with their bytes."""
     history: list[Message] = field(default_factory=list[Message])
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None

@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
-from pattern_acp.context.instructions import (
-    AGENTS_LIMIT,
-    Environment,
+from pattern_acp.context.instruction_files import (
+    FILE_LIMIT,
+    TOTAL_LIMIT,
     ProjectInstruction,
-    load_persona,
+    nested_instructions,
+    own_instructions,
     project_instructions,
+    within_total,
+)
+from pattern_acp.context.instructions import (
+    Environment,
+    load_persona,
     system_prompt,
 )
 
@@ -48,9 +54,9 @@ def test_outside_a_repository_only_the_folder_itself_counts(tmp_path: Path):
 
 
 def test_a_long_file_is_cut_and_the_model_is_told(tmp_path: Path):
-    write(tmp_path / "AGENTS.md", "x" * (AGENTS_LIMIT + 5))
+    write(tmp_path / "AGENTS.md", "x" * (FILE_LIMIT + 5))
     (found,) = project_instructions(str(tmp_path), None)
-    assert (len(found.text), found.cut) == (AGENTS_LIMIT, 5)
+    assert (len(found.text), found.cut) == (FILE_LIMIT, 5)
     assert "[5 bytes of this file were left out.]" in system_prompt(load_persona("default", NOWHERE), PLACE, (found,))
 
 
@@ -86,3 +92,66 @@ def test_the_environment_is_told_as_far_as_it_is_known():
     bare = system_prompt(load_persona("default", NOWHERE), PLACE, ())
     assert "Git branch" not in bare
     assert "Editor" not in bare.partition("Environment\n")[2]
+
+
+def test_other_names_count_where_a_folder_has_no_agents_file(tmp_path: Path):
+    write(tmp_path / "repo" / ".github" / "copilot-instructions.md", "Copilot.")
+    write(tmp_path / "repo" / "a" / "GEMINI.md", "Gemini.")
+    write(tmp_path / "repo" / "a" / "CLAUDE.md", "Claude.")
+    write(tmp_path / "repo" / "a" / "b" / ".cursorrules", "Cursor.")
+    write(tmp_path / "repo" / "a" / "b" / "AGENTS.md", "Agents.")
+    found = project_instructions(str(tmp_path / "repo" / "a" / "b"), str(tmp_path / "repo"))
+    assert [item.text for item in found] == ["Agents.", "Claude.", "Copilot."]
+
+
+def test_a_link_out_of_the_project_is_refused_and_one_inside_is_followed(tmp_path: Path):
+    write(tmp_path / "secret.md", "Secret.")
+    write(tmp_path / "repo" / "docs" / "rules.md", "Rules.")
+    (tmp_path / "repo" / "a").mkdir()
+    (tmp_path / "repo" / "AGENTS.md").symlink_to(tmp_path / "secret.md")
+    (tmp_path / "repo" / "a" / "AGENTS.md").symlink_to(tmp_path / "repo" / "docs" / "rules.md")
+    inner, outer = project_instructions(str(tmp_path / "repo" / "a"), str(tmp_path / "repo"))
+    assert (inner.text, outer.text) == ("Rules.", "")
+    prompt = system_prompt(load_persona("default", NOWHERE), PLACE, (inner, outer))
+    assert "leads out of the project" in prompt
+    assert "Secret." not in prompt
+
+
+def test_the_persons_own_file_holds_everywhere_and_behind_links(tmp_path: Path):
+    write(tmp_path / "dotfiles" / "AGENTS.md", "Be brief.")
+    (tmp_path / "AGENTS.md").symlink_to(tmp_path / "dotfiles" / "AGENTS.md")
+    (own,) = own_instructions(tmp_path / "AGENTS.md")
+    assert own.of_person
+    prompt = system_prompt(load_persona("default", NOWHERE), PLACE, (own,))
+    assert "Instructions of the person from" in prompt
+    assert own_instructions(None) == own_instructions(tmp_path / "none.md") == ()
+
+
+def test_imports_are_not_followed_and_the_model_is_told(tmp_path: Path):
+    write(tmp_path / "AGENTS.md", "Rules.\n@~/.ssh/id_rsa\nMail me @home.")
+    found = project_instructions(str(tmp_path), None)
+    assert "are not followed" in system_prompt(load_persona("default", NOWHERE), PLACE, found)
+    write(tmp_path / "AGENTS.md", "Use @decorators.")
+    assert project_instructions(str(tmp_path), None)[0].notes == ()
+
+
+def test_files_that_do_not_fit_together_are_named(tmp_path: Path):
+    half = "x" * (TOTAL_LIMIT // 2)
+    first, second, third = within_total([ProjectInstruction(str(tmp_path / name), half) for name in "abc"])
+    assert (first.text, second.text, third.text) == (half, half, "")
+    assert "did not fit" in third.problem
+
+
+def test_nested_files_are_those_between_the_file_and_the_sessions_folder(tmp_path: Path):
+    cwd, other = tmp_path / "work", tmp_path / "other"
+    for folder in (cwd, cwd / "a", cwd / "a" / "b", other, tmp_path):
+        write(folder / "AGENTS.md", folder.name)
+    roots = (str(cwd), str(other))
+
+    def names(path: Path) -> list[str]:
+        return [item.text for item in nested_instructions(str(path), str(cwd), roots)]
+
+    assert names(cwd / "a" / "b" / "x.py") == ["a", "b"]
+    assert names(cwd / "x.py") == []
+    assert names(other / "c" / "x.py") == ["other"]
+    assert names(tmp_path / "elsewhere" / "x.py") == []

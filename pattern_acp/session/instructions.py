@@ -1,0 +1,77 @@
+"""Instructions of the folders in hand, and which are in force.
+
+Owns: when a nested file joins the conversation. Must not know: which file counts (`context/instruction_files.py`).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.context.instruction_files import ProjectInstruction, nested_instructions
+from pattern_acp.domain.messages import TextPart
+from pattern_acp.domain.tool_calls import Location, ToolKind
+from pattern_acp.session.added_context import Addition
+from pattern_acp.tools.text_limits import plural
+from pattern_acp.workspace.paths import display_path, resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
+"""Kinds of calls that take a file in hand."""
+
+
+async def note_files_in_hand(session: "Session", kind: ToolKind, locations: Sequence[Location]) -> None:
+    """Have the next request tell the instructions of these files' folders that the model does not know."""
+    if kind not in IN_HAND or not locations:
+        return
+    cwd, roots = session.state.policy.roots[0], session.state.policy.roots
+
+    def look() -> list[ProjectInstruction]:
+        paths = dict.fromkeys(resolve_path(location.path) for location in locations)
+        return [found for path in paths for found in nested_instructions(path, cwd, roots)]
+
+    for found in await anyio.to_thread.run_sync(look):
+        addition = addition_of(found, session.state.cwd)
+        if not found.problem and not _is_known(session, addition):
+            session.state.waiting.append(addition)
+
+
+def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
+    """What the model is told of a nested file."""
+    shown = display_path(found.path, cwd)
+    head = (
+        f"Project instructions from {found.path}, for the files below its folder (nearer files win over farther ones)"
+    )
+    text = "\n".join((head, found.text, *found.notes))
+    return Addition("instructions", f"Instructions of {shown}", text, source_of(found.path), found.path)
+
+
+def source_of(path: str) -> str:
+    """How a nested file is named beside its text in the conversation."""
+    return f"instructions {path}"
+
+
+def _is_known(session: "Session", addition: Addition) -> bool:
+    """Whether the conversation has it still; what was cleared from it is told again."""
+    return any(each.source == addition.source for each in session.state.waiting) or addition.source in _told(session)
+
+
+def _told(session: "Session") -> dict[str, int]:
+    """The nested files that the conversation holds, by source, with the size of what was told."""
+    mark = '<context source="instructions '
+    texts = [
+        part.text
+        for message in session.state.history
+        for part in message.parts
+        if isinstance(part, TextPart) and part.text.startswith(mark)
+    ]
+    return {text[len('<context source="') : text.index('">')]: len(text.encode("utf-8", "replace")) for text in texts}
+
+
+def instructions_summary(session: "Session") -> str:
+    """The files in force with their sizes, for /status; empty when there are none."""
+    nested = [(source.partition(" ")[2], size) for source, size in _told(session).items()]
+    shown = [f"`{path}` ({size:,} bytes)" for path, size in (*session.state.instructions, *nested)]
+    return f"{plural(len(shown), 'file')}: {', '.join(shown)}" if shown else ""

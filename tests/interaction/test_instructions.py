@@ -1,0 +1,57 @@
+"""Instruction files through a whole agent."""
+
+from pathlib import Path
+
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import calls, calls_raw, says
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def texts(request: ProviderRequest) -> str:
+    return "\n".join(str(part) for message in request.messages for part in message.parts)
+
+
+async def test_instructions_of_a_folder_come_with_its_first_file_and_the_prefix_stays(tmp_path: Path):
+    write(tmp_path, "AGENTS.md", "Rules of all.")
+    write(tmp_path, "src/CLAUDE.md", "Rules of src.")
+    write(tmp_path, "src/a.py", "x = 1\n")
+    read = calls("read_file", path="src/a.py")
+    later = calls_raw("read_file", '{"path": "src/a.py"}', call_id="later")
+    model = ScriptedProvider([read, read, says("Done."), says("Loaded."), says("Cleared."), later, says("Again.")])
+    database = tmp_path / "c.db"
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Read.")
+        assert "Rules of all." in model.requests[0].system
+        assert "Rules of src." not in texts(model.requests[0])
+        assert texts(model.requests[1]).count("Rules of src.") == 1
+        assert texts(model.requests[2]).count("Rules of src.") == 1
+        assert {request.system for request in model.requests} == {model.requests[0].system}
+        before, after = model.requests[1].messages, model.requests[2].messages
+        assert after[: len(before)] == before
+        titles = [call["title"] for call in agent.editor.of_kind("tool_call")]
+        assert titles.count("Instructions of src/CLAUDE.md") == 1
+        await agent.editor.prompt(session, "/status")
+        said = agent.editor.said()
+        assert "| Instructions | 2 files: " in said
+        assert f"`{tmp_path / 'AGENTS.md'}` (13 bytes)" in said
+        assert "CLAUDE.md" in said
+    async with running_agent(model, database=database) as agent:
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        await agent.editor.prompt(session, "Go on.")
+        loaded = model.requests[3].messages
+        assert [message.parts for message in loaded[: len(after)]] == [message.parts for message in after]
+        await agent.editor.prompt(session, "/status")
+        assert "| Instructions | 2 files: " in agent.editor.said()
+        await agent.editor.prompt(session, "/clear")
+        await agent.editor.prompt(session, "Hello.")
+        assert "Rules of src." not in texts(model.requests[4])
+        await agent.editor.prompt(session, "Read.")
+        assert texts(model.requests[6]).count("Rules of src.") == 1
