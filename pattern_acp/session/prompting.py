@@ -294,6 +294,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         history=agent_history(session, turn_id),
         read_fingerprints=session.state.fingerprints,
         jobs=session.jobs,
+        command_seconds=session.state.settings.turn.command_timeout_seconds,
         keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
         result_limit=session.state.settings.turn.tool_result_chars,
         command_ended=code.note_command_ended if code is not None else lambda: None,

@@ -35,6 +35,10 @@ def looks_readable(path: str) -> bool:
     return guard is None or not guard.for_reading
 
 
+COMMAND_SECONDS = 120
+"""Time limit of a command unless the person or the model sets another (issue 2, section 4)."""
+
+
 class ToolInputError(PatternError):
     """The arguments are not usable: the sentence names the field and what was expected. Goes back to the model."""
 
@@ -107,6 +111,8 @@ class ToolContext:
     """The whole of a text of the conversation, by the id that stands where its middle was left out."""
     jobs: "Jobs | None" = None
     """Background commands of the session; None where there are none."""
+    command_seconds: int = COMMAND_SECONDS
+    """Time limit of a command for which the model names none."""
     keeps_slow_commands: bool = False
     """Whether a command at its time limit goes on in the background instead of being ended."""
     command_ended: Callable[[], None] = lambda: None

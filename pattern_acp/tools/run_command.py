@@ -26,7 +26,15 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    COMMAND_SECONDS,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolFailedError,
+    ToolInputError,
+    ToolOutcome,
+)
 from pattern_acp.tools.job import has_settled
 from pattern_acp.tools.job_results import job_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
@@ -36,8 +44,8 @@ from pattern_acp.workspace.job_output import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
-DEFAULT_SECONDS = 120
-"""Time limit when the model asks for none (issue 2, section 4)."""
+DEFAULT_SECONDS = COMMAND_SECONDS
+"""Time limit when the model asks for none and the person set none (issue 2, section 4)."""
 
 MOST_SECONDS = 1_800
 """Longest time limit that the model may ask for: half an hour covers long test runs, and a turn must end."""
@@ -71,7 +79,7 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of run_command."""
 
     command: Annotated[str, Meta(min_length=1)]
-    timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] = DEFAULT_SECONDS
+    timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] | None = None
     cwd: Annotated[str, Meta(min_length=1)] | None = None
     background: Annotated[bool, Meta(description="Do not wait: it goes on as a job, as a server must.")] = False
     interactive: Annotated[bool, Meta(description="As background, and the tool job can type into it.")] = False
@@ -83,8 +91,8 @@ class RunCommand:
 
     spec = ToolSpec(
         "run_command",
-        f"Run a shell command without input and wait for it ({DEFAULT_SECONDS} s unless timeout_seconds is given). "
-        "Use the file tools to read, search and edit.",
+        f"Run a shell command without input and wait for it ({DEFAULT_SECONDS} s, or what the person set, unless "
+        "timeout_seconds is given). Use the file tools to read, search and edit.",
         input_schema(RunCommandArguments),
     )
     kind = ToolKind.EXECUTE
@@ -120,12 +128,13 @@ class RunCommand:
             async with AsyncExitStack() as stack:
                 command = await stack.enter_async_context(context.terminal.start(request))
                 content = _terminal_content(command, asked, folder)
-                run = _Run(content, began, self._show_seconds, self._prompt_look_seconds)
+                limit = asked.timeout_seconds or context.command_seconds
+                run = _Run(content, limit, began, self._show_seconds, self._prompt_look_seconds)
                 # The client keeps a terminal's output only if it was embedded before its release (ACP, terminals).
                 await progress.show((run.terminal,))
-                status = await _wait(command, asked.timeout_seconds, run, progress)
+                status = await _wait(command, run, progress)
                 if status is None and context.jobs is not None and (run.asks or context.keeps_slow_commands):
-                    return await _move_to_background(asked, run, command, stack, request, context)
+                    return await _move_to_background(run, command, stack, request, context)
                 if status is None:
                     status = await _end(command, run, progress)
                 seconds = anyio.current_time() - began
@@ -133,7 +142,7 @@ class RunCommand:
         finally:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
-        outcome = _outcome(run, _status_sentence(asked, run, status, seconds), output, limit)
+        outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit)
         return replace(outcome, raw_output={"exit_code": None if run.timed_out else status.exit_code})
 
 
@@ -164,7 +173,6 @@ async def start_job(
 
 
 async def _move_to_background(
-    asked: RunCommandArguments,
     run: "_Run",
     command: RunningCommand,
     stack: AsyncExitStack,
@@ -178,7 +186,7 @@ async def _move_to_background(
     job = await jobs.adopt(command, stack, request)
     job.output.append(run.tail)
     await jobs.refresh(job)
-    why = "" if run.asks else f"After {asked.timeout_seconds} s it goes on in the background; stop it if it hangs."
+    why = "" if run.asks else f"After {run.time_limit} s it goes on in the background; stop it if it hangs."
     return job_outcome(job, limit=context.result_limit, first=why, is_error=run.asks)
 
 
@@ -206,6 +214,7 @@ class _Run:
     """What is known of one run so far."""
 
     terminal: TerminalContent
+    time_limit: int
     shown_at: float
     show_seconds: float
     prompt_look_seconds: float
@@ -225,9 +234,9 @@ def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folde
     return TerminalContent(command.terminal_id, asked.command, folder.path, client_owned=command.client_owned)
 
 
-async def _wait(command: RunningCommand, seconds: int, run: _Run, progress: Progress) -> ExitStatus | None:
+async def _wait(command: RunningCommand, run: _Run, progress: Progress) -> ExitStatus | None:
     """How it ended; None when its time is over or it asks something."""
-    with anyio.move_on_after(seconds):
+    with anyio.move_on_after(run.time_limit):
         if not command.client_owned:
             return await _follow(command, run, progress)
         return await _wait_in_client(command, run)
@@ -285,7 +294,7 @@ async def _follow(command: RunningCommand, run: _Run, progress: Progress) -> Exi
     return status
 
 
-def _status_sentence(asked: RunCommandArguments, run: _Run, status: ExitStatus, seconds: float) -> str:
+def _status_sentence(run: _Run, status: ExitStatus, seconds: float) -> str:
     if run.asks:
         return (
             f"The command was ended after {seconds:.1f} s: it waited for input, which nobody could give it. Use flags "
@@ -293,7 +302,7 @@ def _status_sentence(asked: RunCommandArguments, run: _Run, status: ExitStatus, 
         )
     if run.timed_out:
         return (
-            f"The command was ended at its time limit of {asked.timeout_seconds} s; a longer one needs timeout_seconds "
+            f"The command was ended at its time limit of {run.time_limit} s; a longer one needs timeout_seconds "
             f"(at most {MOST_SECONDS}) or fewer things to do."
         )
     if status.signal is not None:

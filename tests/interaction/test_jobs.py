@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -147,3 +147,24 @@ async def test_jobs_that_a_dead_process_took_with_it_are_told_to_person_and_mode
         await answer(agent, session, "Go on.")
         assert "job1" not in notes(model)
         assert "was lost" in await answer(agent, session, "/jobs")
+
+
+@posix
+async def test_the_time_limit_that_the_person_set_holds_where_the_model_names_none():
+    turn = TurnSettings(command_timeout_seconds=1)
+    model = ScriptedProvider([calls("run_command", command="sleep 60"), says("Too slow.")])
+    async with running_agent(model, settings=Settings(mode="auto", turn=turn)) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Go.")
+        assert last_result(model.requests[1]).text.startswith("The command was ended at its time limit of 1 s")
+
+
+@posix
+async def test_a_slow_command_goes_on_as_a_job_where_the_person_wants_that():
+    turn = TurnSettings(command_timeout_seconds=1, slow_commands="background")
+    model = ScriptedProvider([calls("run_command", command="sleep 60"), says("It goes on.")])
+    async with running_agent(model, settings=Settings(mode="auto", turn=turn)) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Go.")
+        assert "job1 (`sleep 60`) is running." in last_result(model.requests[1]).text
+        assert "| job1 | `sleep 60` | is running |" in await answer(agent, session, "/jobs")

@@ -18,6 +18,7 @@ from pattern_acp.workspace import jobs as jobs_module
 from pattern_acp.workspace.errors import InputClosedError
 from pattern_acp.workspace.jobs import Job, Jobs, JobState
 from pattern_acp.workspace.local_terminal import LocalTerminal
+from pattern_acp.workspace.output_pipe import StreamInput, StreamPipe
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, Terminal
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
@@ -176,3 +177,22 @@ async def test_the_output_of_a_client_terminal_is_read_when_somebody_looks(tmp_p
         terminal.commands[0].end()
         await job.done.wait()
         assert job.status == ExitStatus(None, "SIGKILL")
+
+
+@on_posix
+async def test_a_pipe_as_input_passes_on_what_is_written_until_the_command_ended(tmp_path: Path):
+    program = [sys.executable, "-c", "print(input()[::-1])"]
+    async with await anyio.open_process(program, cwd=tmp_path, stderr=None) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        typed = StreamInput(process.stdin)
+        assert not typed.is_awaited()
+        await typed.write(b"abc\n")
+        pipe, said = StreamPipe(process.stdout), b""
+        while piece := await pipe.read():
+            said += piece
+        assert said == b"cba\n"
+        await process.wait()
+        await process.stdin.aclose()
+        with pytest.raises(InputClosedError):
+            await typed.write(b"more\n")
