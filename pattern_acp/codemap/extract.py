@@ -34,8 +34,10 @@ _ASCII = bytes(byte if byte < 0x80 and (byte >= 0x20 or byte in b"\t\n\r\f") els
 """A letter for each byte that is not plain text, so that everything keeps its place. Some grammars ask the C library
 for the class of characters that it has none for, and tree-sitter-bash 0.25 ends the process at that (ADR 0004)."""
 
+_SHARED = frozenset({"function", "class", "interface", "enum", "type", "variable", "constant", "global"})
 _TYPES = frozenset({"class", "interface", "enum", "type"})
 _FUNCTIONS = frozenset({"function", "method"})
+_EXPORTS = frozenset({"exports", "module.exports"})
 _UPPER = re.compile(r"_?[A-Z][A-Z0-9_]*")
 
 
@@ -98,6 +100,7 @@ class _Use:
 class _Enclosing:
     """A definition or scope that the sweep is inside of. `index` is None for a scope without a symbol."""
 
+    start: int
     end: int
     names: tuple[str, ...]
     index: int | None
@@ -131,8 +134,36 @@ def read_source(language: str, source: bytes) -> SourceFacts:
     facts = SourceFacts()
     for node in matches.imports:
         facts.imports += read_import(language, node, source)
+    if grammar.uses is not None:
+        _add_plain_uses(QueryCursor(grammar.uses).captures(root), matches, facts, source)
     _nest(language, source, matches, facts)
     return facts
+
+
+def _add_plain_uses(captures: dict[str, list[Node]], matches: _Matches, facts: SourceFacts, source: bytes) -> None:
+    """Add where names are used that are neither called nor types, of those that this file imports or defines."""
+    imported = {name.local.encode() for name in facts.imports if name.local}
+    wanted = imported | {
+        source[found.name_node.start_byte : found.name_node.end_byte]
+        for found in matches.definitions.values()
+        if found.kind in _SHARED and found.node.start_point.column == 0
+    }
+    spans = [_span(node) for node in matches.imports]
+    members = zip(captures.get("object", ()), captures.get("member", ()), strict=True)
+    found = [(node, None) for node in captures.get("use", ()) if source[node.start_byte : node.end_byte] in wanted]
+    found += [(member, node) for node, member in members if source[node.start_byte : node.end_byte] in imported]
+    for node, receiver in found:
+        start = node.start_byte
+        is_known = start in matches.uses or start in matches.definitions
+        if not is_known and not any(first <= start < last for first, last in spans):
+            matches.uses[start] = _Use("use", node, receiver)
+
+
+def _span(statement: Node) -> tuple[int, int]:
+    """What belongs to an import: `const { a } = require("b")` names what it imports in front of the call."""
+    above = statement.parent
+    whole = above if above is not None and above.type == "variable_declarator" else statement
+    return whole.start_byte, whole.end_byte
 
 
 def _sort_match(captures: dict[str, list[Node]], matches: _Matches, source: bytes) -> None:
@@ -168,7 +199,7 @@ def _telling(definition: _Definition) -> int:
     """Which of two kinds that one name matched is kept: a function that is assigned is no variable."""
     if definition.kind in {"variable", "field", "global", "prototype"}:
         return 0
-    return 1 if definition.kind == "type" else 2
+    return 1 if definition.kind in {"type", "alias"} else 2
 
 
 def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -> None:
@@ -182,13 +213,18 @@ def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -
     stack: list[_Enclosing] = []
     known: dict[tuple[str, str, str, int | None], FoundReference] = {}
     for start, _, event in events:
-        while stack and stack[-1].end <= start:
+        while stack and (stack[-1].end <= start or _is_twin(stack[-1], event)):
             stack.pop()
         if isinstance(event, _Use):
             _add_use(event, _innermost(stack), source, known)
         elif len(facts.symbols) < _MOST_SYMBOLS:
             _add_definition(language, event, stack, source, matches.listed, facts)
     facts.references = list(known.values())
+
+
+def _is_twin(entry: _Enclosing, event: _Definition | _Use) -> bool:
+    """Whether the entry is another name of the same statement, as with `attr_reader :a, :b`, and encloses nothing."""
+    return isinstance(event, _Definition) and (entry.start, entry.end) == (event.node.start_byte, event.node.end_byte)
 
 
 def _innermost(stack: list[_Enclosing]) -> int | None:
@@ -217,16 +253,17 @@ def _add_definition(
     listed: set[str],
     facts: SourceFacts,
 ) -> None:
-    above = stack[-1] if stack else _Enclosing(len(source), (), None, "")
+    above = stack[-1] if stack else _Enclosing(-1, len(source), (), None, "")
     path, name = _split_name(_text(found.name_node, source))
     if not name:
         return
     if found.owner:
-        path = tuple(re.split(r"\W+", found.owner.removeprefix("this.").removesuffix(".prototype")))
+        owner = found.owner.removeprefix("this").removesuffix(".prototype")
+        path = () if owner in _EXPORTS else tuple(part for part in re.split(r"\W+", owner) if part)
     if found.kind == "scope":
         index = _symbol_called(name, facts) if language not in {"cpp", "csharp"} else None
         kind = "module" if language in {"cpp", "csharp"} else "class"
-        stack.append(_Enclosing(found.node.end_byte, (*above.names, *path, name), index, kind))
+        stack.append(_Enclosing(found.node.start_byte, found.node.end_byte, (*above.names, *path, name), index, kind))
         return
     if above.kind in _FUNCTIONS and found.kind in {"prototype", "global", "field", "variable"}:
         return
@@ -254,7 +291,9 @@ def _add_definition(
             parent=parent,
         )
     )
-    stack.append(_Enclosing(found.node.end_byte, names, len(facts.symbols) - 1, kind))
+    if found.kind != "alias":
+        entry = _Enclosing(found.node.start_byte, found.node.end_byte, names, len(facts.symbols) - 1, kind)
+        stack.append(entry)
 
 
 def _kind_of(kind: str, name: str, above: _Enclosing, path: tuple[str, ...]) -> SymbolKind:
@@ -262,6 +301,8 @@ def _kind_of(kind: str, name: str, above: _Enclosing, path: tuple[str, ...]) -> 
         return "method" if above.kind in _TYPES or (path and above.kind != "module") else "function"
     if kind == "field" and above.kind not in _TYPES:
         kind = "variable"
+    if kind == "alias":
+        return "type"
     if kind in {"variable", "global"}:
         return "constant" if _UPPER.fullmatch(name) else "variable"
     return cast("SymbolKind", kind)
@@ -299,5 +340,5 @@ def _one_line(text: str) -> str:
 def _signature(head: str, kind: str) -> str:
     if kind in {"variable", "constant", "field", "macro", "type"}:
         head = head.split("\n", 1)[0]
-    text = " ".join(head.split()).rstrip("{:=;, ").removesuffix(" do").removesuffix(" =>").rstrip()
+    text = " ".join(head.split()).rstrip("{:=;, ").removesuffix(" =>").removesuffix(" end").rstrip("; ")
     return text if len(text) <= SIGNATURE_CHARACTERS else text[: SIGNATURE_CHARACTERS - 1] + "…"

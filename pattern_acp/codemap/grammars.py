@@ -19,6 +19,20 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
+_SCRIPT_USES = """
+[(identifier) (shorthand_property_identifier)] @use
+(member_expression object: (identifier) @object property: (property_identifier) @member)
+"""
+_USES = {
+    "python": "(identifier) @use (attribute object: (identifier) @object attribute: (identifier) @member)",
+    "javascript": _SCRIPT_USES,
+    "typescript": _SCRIPT_USES,
+    "tsx": _SCRIPT_USES,
+    "go": "(identifier) @use (selector_expression operand: (identifier) @object field: (field_identifier) @member)",
+    "rust": "(identifier) @use (scoped_identifier path: (identifier) @object name: (identifier) @member)",
+    "java": "(identifier) @use (field_access object: (identifier) @object field: (identifier) @member)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -26,6 +40,8 @@ class Grammar:
 
     parser: Parser
     query: Query
+    uses: Query | None
+    """Every plain name and every member of one; None for languages whose imports name no names."""
 
 
 class GrammarMissingError(Exception):
@@ -46,7 +62,8 @@ def load_grammar(name: str) -> Grammar:
         capsule: object = getattr(importlib.import_module(language.package), language.function)()
         loaded = Language(capsule)
         statements = Path(__file__).with_name("queries").joinpath(f"{name}.scm").read_text(encoding="utf-8")
-        return Grammar(Parser(loaded), Query(loaded, statements))
+        uses = _USES.get(name)
+        return Grammar(Parser(loaded), Query(loaded, statements), None if uses is None else Query(loaded, uses))
     except ImportError as error:
         raise GrammarMissingError(f"{language.package.replace('_', '-')} is not installed ({error.name})") from error
     except (ValueError, AttributeError, SyntaxError) as error:

@@ -47,7 +47,7 @@ _CPP_HEADER = re.compile(
 
 _TEST_FOLDERS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testing", "testdata"})
 _TEST_NAME = re.compile(
-    r"test_.*|.*_test|.*[._](?:test|spec)s?|conftest|.*(?<=[a-z0-9])Tests?|.*_spec|.*(?<=[a-z0-9])Spec|tests?"
+    r"test_.*|.*_test|.*[._](?:test|spec)s?|conftest|.*[A-Za-z0-9]Tests?|.*_spec|.*[A-Za-z0-9]Spec|tests?"
 )
 
 

@@ -10,16 +10,18 @@
   ) @def.prototype
 (declaration declarator: (identifier) @name) @def.global
 (declaration declarator: (init_declarator declarator: (identifier) @name value: (_) @body)) @def.global
+(declaration declarator: (init_declarator declarator: (pointer_declarator declarator: (identifier) @name) value: (_) @body)
+  ) @def.global
 (declaration declarator: (init_declarator declarator: (array_declarator declarator: (identifier) @name) value: (_) @body)
   ) @def.global
 (struct_specifier name: (type_identifier) @name body: (_) @body) @def.type
 (union_specifier name: (type_identifier) @name body: (_) @body) @def.type
 (enum_specifier name: (type_identifier) @name body: (_) @body) @def.enum
 (enumerator name: (identifier) @name) @def.constant
-(type_definition declarator: (type_identifier) @name) @def.type
-(type_definition declarator: (pointer_declarator declarator: (type_identifier) @name)) @def.type
+(type_definition declarator: (type_identifier) @name) @def.alias
+(type_definition declarator: (pointer_declarator declarator: (type_identifier) @name)) @def.alias
 (type_definition declarator: (function_declarator
-  declarator: (parenthesized_declarator (pointer_declarator declarator: (type_identifier) @name)))) @def.type
+  declarator: (parenthesized_declarator (pointer_declarator declarator: (type_identifier) @name)))) @def.alias
 (preproc_def name: (identifier) @name value: (_)) @def.macro
 (preproc_function_def name: (identifier) @name) @def.macro
 (field_declaration declarator: (field_identifier) @name) @def.field

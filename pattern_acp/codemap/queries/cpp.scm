@@ -17,13 +17,15 @@
   (reference_declarator (function_declarator declarator: (_) @name))]) @def.method
 (declaration declarator: (identifier) @name) @def.global
 (declaration declarator: (init_declarator declarator: (identifier) @name value: (_) @body)) @def.global
+(declaration declarator: (init_declarator declarator: (pointer_declarator declarator: (identifier) @name) value: (_) @body)
+  ) @def.global
 (class_specifier name: (_) @name body: (_) @body) @def.class
 (struct_specifier name: (_) @name body: (_) @body) @def.class
 (union_specifier name: (_) @name body: (_) @body) @def.class
 (enum_specifier name: (_) @name body: (_) @body) @def.enum
 (enumerator name: (identifier) @name) @def.constant
 (namespace_definition name: (_) @name) @scope
-(type_definition declarator: (type_identifier) @name) @def.type
+(type_definition declarator: (type_identifier) @name) @def.alias
 (alias_declaration name: (type_identifier) @name) @def.type
 (concept_definition name: (identifier) @name) @def.interface
 (preproc_def name: (identifier) @name value: (_)) @def.macro

@@ -11,10 +11,10 @@
 (type_spec name: (type_identifier) @name) @def.type
 (type_alias name: (type_identifier) @name) @def.type
 (method_elem name: (field_identifier) @name) @def.method
-(field_declaration name: (field_identifier) @name) @def.field
-(source_file (const_declaration (const_spec name: (identifier) @name) @def.constant))
-(source_file (var_declaration (var_spec name: (identifier) @name) @def.variable))
-(source_file (var_declaration (var_spec_list (var_spec name: (identifier) @name) @def.variable)))
+(field_declaration (field_identifier) @name) @def.field
+(source_file (const_declaration (const_spec (identifier) @name) @def.constant))
+(source_file (var_declaration (var_spec (identifier) @name) @def.variable))
+(source_file (var_declaration (var_spec_list (var_spec (identifier) @name) @def.variable)))
 
 (import_spec) @import
 
@@ -29,5 +29,6 @@
 (parameter_declaration type: (pointer_type (type_identifier) @type))
 (field_declaration name: (_) type: (type_identifier) @type)
 (field_declaration name: (_) type: (pointer_type (type_identifier) @type))
+(var_spec type: (type_identifier) @type)
 (function_declaration result: (type_identifier) @type)
 (qualified_type package: (_) @receiver name: (type_identifier) @type)

@@ -15,6 +15,8 @@
 (class_definition superclasses: (argument_list (identifier) @inherit))
 (class_definition superclasses: (argument_list (attribute object: (_) @receiver attribute: (identifier) @inherit)))
 (class_definition superclasses: (argument_list (subscript value: (identifier) @inherit)))
+(class_definition superclasses: (argument_list
+  (subscript value: (attribute object: (_) @receiver attribute: (identifier) @inherit))))
 (type (identifier) @type)
 (type (generic_type (identifier) @type))
 (type (binary_operator (identifier) @type))
