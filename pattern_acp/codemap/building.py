@@ -27,10 +27,10 @@ _LOGGER = logging.getLogger(__name__)
 PORTION_FILES = 48
 """Files of one transaction: a third of a second, after which there is progress to show and the lock is free."""
 
-PORTION_SECONDS = 60.0
+PORTION_SECONDS = 30.0
 """Longest time for a portion; the process is ended then, and its files are read one by one."""
 
-FILE_SECONDS = 15.0
+FILE_SECONDS = 10.0
 """Longest time for one file that is read alone."""
 
 PROCESSES = max(1, min(4, (os.cpu_count() or 2) // 2))
