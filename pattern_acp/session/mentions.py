@@ -4,11 +4,15 @@ Owns: what counts as a mention in a text. Must not know: whether such a path exi
 """
 
 import re
+from collections.abc import Iterator
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MENTIONS = 20
 """Most mentions of one prompt that are looked at; a pasted text may hold thousands of `@`."""
+
+LOOKED_AT = 100_000
+"""Characters of a text in which mentions are looked for; what is behind them was pasted."""
 
 _MENTION = re.compile(
     r"""
@@ -20,7 +24,7 @@ _MENTION = re.compile(
     re.VERBOSE,
 )
 _LINES = re.compile(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<first2>\d+)(?:[-:]L?(?P<last2>\d+))?)")
-_FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 _CODE = re.compile(r"`[^`\n]+`")
 
 
@@ -40,9 +44,8 @@ def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
     """
     if "@" not in text:
         return ()
-    plain = _CODE.sub(" ", _FENCED.sub(" ", text))
     found: dict[tuple[Mention, ...], None] = {}
-    for match in _MENTION.finditer(plain):
+    for match in _matches(text):
         if match["quoted"]:
             ways = _ways(match["quoted"] + match["quoted_lines"])
         else:
@@ -54,6 +57,19 @@ def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
         if len(found) == MENTIONS:
             break
     return tuple(found)
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Line by line, since a pasted log may have megabytes: what is between fences is code."""
+    fence = ""
+    for line in text[:LOOKED_AT].split("\n"):
+        mark = _FENCE.match(line)
+        if mark is not None and not fence:
+            fence = mark[1]
+        elif mark is not None and mark[1].startswith(fence):
+            fence = ""
+        elif not fence and "@" in line:
+            yield from _MENTION.finditer(_CODE.sub(" ", line))
 
 
 def _ways(written: str) -> tuple[Mention, ...]:

@@ -20,7 +20,7 @@ from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFail
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line
 from pattern_acp.web.pages import Fetched, site_of
-from pattern_acp.web.reading import is_html, is_text, markdown_of, text_of
+from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
 
 KEPT_PAGES = 32
@@ -122,6 +122,8 @@ async def page_of(fetched: Fetched) -> Page:
     note = f"Only the first {len(fetched.body):,} bytes were fetched." if fetched.is_cut else ""
     if is_html(fetched.media_type, fetched.body):
         html = text_of(fetched.body, fetched.charset)
+        if len(html) > HTML_CHARACTERS:
+            note = f"Only the first {HTML_CHARACTERS:,} characters of the page's HTML were read."
         title, text = await anyio.to_thread.run_sync(markdown_of, html, fetched.url)
         return Page(fetched.url, title, text, note)
     if not is_text(fetched.media_type, fetched.body):

@@ -12,8 +12,8 @@ from urllib.parse import urljoin
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-HTML_CHARACTERS = 2_000_000
-"""Characters of a page that are read as HTML: its parser takes about a second for them."""
+HTML_CHARACTERS = 600_000
+"""Characters of a page that are read as HTML: that takes some seconds for them, and cannot be stopped."""
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head", "title", "dialog")

@@ -1,5 +1,7 @@
 """What counts as a mention of a path."""
 
+import time
+
 import pytest
 
 from pattern_acp.session.mentions import MENTIONS, Mention, mentions_in
@@ -37,6 +39,8 @@ def test_a_path_behind_an_at_is_a_mention(text: str, path: str, lines: str):
         "a @ b",
         "```python\n@dataclass\nclass A: ...\n```",
         "use `@dataclass` here",
+        "~~~~\n~~~\n@dataclass\n~~~~",
+        "```\n@never-closed",
         "git@github.com:a/b.git",
         "https://example.com/@someone",
         "@@ -1,2 +1,2 @@",
@@ -44,6 +48,17 @@ def test_a_path_behind_an_at_is_a_mention(text: str, path: str, lines: str):
 )
 def test_addresses_and_code_are_none(text: str):
     assert mentions_in(text) == ()
+
+
+def test_a_mention_behind_code_counts():
+    assert mentions_in("```\n@a\n```\n`@b` @c") == ((Mention("c"),),)
+
+
+@pytest.mark.parametrize("text", ["@a", "a:1", "``", '@"a', "```\n", "@a\\ ", "@a#L1", "~~~`\n", "@.:!"])
+def test_a_long_paste_is_looked_through_at_once(text: str):
+    began = time.perf_counter()
+    mentions_in(text * 100_000 + "@b")
+    assert time.perf_counter() - began < 2
 
 
 def test_each_is_looked_at_once_and_not_thousands():

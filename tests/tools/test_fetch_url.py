@@ -90,6 +90,7 @@ async def test_an_image_is_attached(tmp_path: Path):
         (page(b"<p>Not here</p>", "text/html", 404), "answered with HTTP status 404.\nNot here"),
         (page(moved_to="https://other.example/"), "redirects to another host: https://other.example/. Fetch that"),
         (page(b"abc", is_cut=True), "[Only the first 3 bytes were fetched.]"),
+        (page(b"<p>x</p>" + b" " * 700_000, "text/html"), "[Only the first 600,000 characters of the page's HTML were"),
         (page(b"<script>1</script>", "text/html"), "(the page has no text; it may be built by a script)"),
     ],
 )
