@@ -50,6 +50,10 @@ class _Situation:
     resolve: Resolver | None
 
 
+MOST_REASONS = 4
+"""Most reasons that are named for one call; a patch may touch hundreds of files."""
+
+
 def decide(
     accesses: Sequence[Access],
     *,
@@ -86,7 +90,16 @@ def decide(
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
-    return Decision(strictest.verdict, strictest.rule, strictest.reason, scopes)
+    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes)
+
+
+def _reasons(decisions: Sequence[Decision]) -> str:
+    """Why, for all that a call touches: a patch may hold one file that looks harmless and one that does not."""
+    reasons = list(dict.fromkeys(decision.reason for decision in decisions))
+    # Ordinary edits look alike and say least.
+    reasons.sort(key=lambda reason: any(one.rule == "ask_mode" and one.reason == reason for one in decisions))
+    more = len(reasons) - MOST_REASONS
+    return " ".join([*reasons[:MOST_REASONS], *([f"And {more} more like these."] if more > 0 else [])])
 
 
 def _decide_one(access: Access, situation: _Situation) -> Decision:

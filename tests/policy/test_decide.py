@@ -237,3 +237,12 @@ def test_order_makes_no_difference(some: list[Access], mode: Mode, grants: list[
     random.shuffle(shuffled)
     random.shuffle(other)
     assert strictness(shuffled, mode, other) == strictness(some, mode, grants)
+
+
+def test_the_reason_names_what_is_unusual_about_any_of_several_files_first():
+    paths = ["/project/a.txt", "/project/.git/hooks/post-commit", *(f"/project/{number}" for number in range(9))]
+    decision = decide([WritePath(path) for path in paths], mode=Mode.ASK, roots=["/project"])
+    assert decision.verdict is Verdict.ASK
+    assert decision.reason.startswith(".git/hooks/post-commit belongs to git's own files")
+    assert "It changes a.txt, and mode `ask` asks before each edit." in decision.reason
+    assert decision.reason.endswith("And 7 more like these.")
