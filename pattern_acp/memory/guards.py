@@ -128,8 +128,10 @@ def _same(tx: Transaction, passage: str, where: Passages) -> tuple[str, str] | N
     match = " AND ".join(f'"{term}"' for term in longest)
     labels = dict(where.blocks)
     asked = {"match": match, "ids": json.dumps(list(labels)), "owners": json.dumps(list(where.owners))}
-    vector = hashed_vector(passage) if len(terms) >= _TERMS_FOR_NEAR else None
-    for row in tx.all(_QUERIES["alike_passages"], {**asked, "limit": _MOST_ALIKE}):
+    rows = tx.all(_QUERIES["alike_passages"], {**asked, "limit": _MOST_ALIKE})
+    # Takes longer than all the rest, while others wait to write.
+    vector = hashed_vector(passage) if rows and len(terms) >= _TERMS_FOR_NEAR else None
+    for row in rows:
         kind, source, existing = (columns.text(value) for value in row)
         bare = plain(existing)
         is_near = vector is not None and cosine(vector, hashed_vector(bare)) >= NEAR

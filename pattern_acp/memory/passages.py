@@ -19,6 +19,9 @@ _STARTS_ANEW = re.compile(r"\s*(?:[-*+•#>|]|\d+[.)]\s|```)")
 _WRAPPED_LINE = 55
 """Characters from which a line may have been broken for its length; shorter ones are facts of their own."""
 
+_FAR_ENOUGH = 50
+"""Lines that are gone back to find where a passage begins; a text of wrapped lines may have no such place."""
+
 _ENDS_A_SENTENCE = (".", "!", "?", ":", ";")
 
 
@@ -56,7 +59,9 @@ def common_lines(before: str, after: str) -> int:
 def common_passages(before: str, after: str) -> int:
     """How many characters of the passages that both texts begin with: the rest of each can be cut by itself."""
     end = common_lines(before, after)
-    while end > 0:
+    for _ in range(_FAR_ENOUGH):
+        if end == 0:
+            break
         # The last line of those may still be gone on with, so what is common ends before it, where a passage begins.
         start = before.rfind("\n", 0, end - 1) + 1
         line = before[start : end - 1]

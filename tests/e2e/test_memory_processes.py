@@ -25,8 +25,8 @@ from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
 pytestmark = pytest.mark.e2e
 
 PROCESSES = 4
-WRITES = 120
-"""Issue 3 names 500. That takes over a minute here, and a process that never gets the lock for 15 s gives up."""
+WRITES = 500
+"""What issue 3, section 8 asks for: 20 s on a busy machine of two cores."""
 
 KEY = BlockKey(Scope.PROJECT, "/project", "project")
 KEYS = (BlockKey(Scope.PERSONA, "tester", "persona"), BlockKey(Scope.PERSONA, "tester", "human"), KEY)
@@ -64,7 +64,7 @@ PRELUDE = textwrap.dedent(
 WRITER = PRELUDE + textwrap.dedent(
     """
     async def main():
-        async with open_database(path, clock=clock, busy_seconds=60) as database:
+        async with open_database(path, clock=clock) as database:
             memory = memory_in(database)
             for number in range(int(sys.argv[3])):
                 label = ("persona", "human", "project")[number % 3]
