@@ -44,8 +44,8 @@ _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
 
 REBASE_UPDATES = 8
-"""Updates after the base that make a new base due. Under the write lock a block of 20 KB loads in 0.2 ms, with 8 updates
-in 0.8 and with 31 in 1.8 ms (much edited ones take twice that); a base is made in 0.2 ms and has half the text's bytes.
+"""Updates after the base that make a new base due. Under the write lock 20 KB load in 0.2 ms, with 8 updates
+in 0.8 and with 31 in 1.8 (a much edited one in twice that); a base is made in 0.2 ms and has half of the bytes.
 """
 
 REBASE_BYTES = 16 * 1024
