@@ -309,6 +309,16 @@ CREATE TABLE recalls (
     last_seq INTEGER NOT NULL REFERENCES events (seq) -- the end of the turn that recalled it
 ) STRICT;
 
+CREATE TABLE repeats (
+    entry INTEGER NOT NULL REFERENCES search_entries (id) ON DELETE CASCADE,
+    other INTEGER NOT NULL REFERENCES search_entries (id) ON DELETE CASCADE,
+    likeness REAL NOT NULL,              -- cosine of their vectors
+    told INTEGER NOT NULL,               -- 1 when the model was told
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- of the newer passage, then of the turn that told it
+    PRIMARY KEY (entry, other)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX repeats_by_other ON repeats (other);
+
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,

@@ -6,7 +6,7 @@ as this has come to it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 
@@ -16,6 +16,7 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
+from pattern_acp.memory.repeats import find_repeats, store_repeats
 from pattern_acp.memory.vectors import QueryVector, VectorTable, Waiting
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ QUERY_SECONDS = 2.0
 
 IDLE_SECONDS = 5.0
 """Between two looks for texts that other tasks and processes have stored."""
+
+TELLS_REPEATS = 0.5
+"""Trust from which an embedder's vectors are asked for repeats; hashed n-grams were asked before the write."""
 
 RETRY_SECONDS = 60.0
 """After a failure, which may be a server that is not running."""
@@ -101,6 +105,7 @@ class Indexer:
                     break
                 made = await self._embedder.embed([one.text for one in batch], TextUse.STORED)
                 stored = await self._database.write(_storing(table, batch, made))
+                await self._note_repeats(table, batch, made)
                 done += len(batch)
                 if not stored:
                     # Every one of them changed meanwhile; whoever changed them has queued them anew.
@@ -135,6 +140,15 @@ class Indexer:
         table = await self._open()
         waiting = await self._database.read(lambda tx: vectors.count_waiting(tx, table, 1_000_000))
         return IndexState(self._embedder.model.name, waiting, self._problem)
+
+    async def _note_repeats(self, table: VectorTable, batch: Sequence[Waiting], made: Sequence[Vector]) -> None:
+        model = self._embedder.model
+        if model.trust < TELLS_REPEATS:
+            return
+        stored = [(one.entry, vector) for one, vector in zip(batch, made, strict=True)]
+        pairs = await self._database.read(lambda tx: find_repeats(tx, table, model, stored))
+        if pairs:
+            await self._database.write(lambda tx: store_repeats(tx, pairs))
 
     async def _open(self) -> VectorTable:
         if self._table is None:

@@ -652,3 +652,37 @@ ON CONFLICT (folder, block_id) DO UPDATE SET
 -- name: drop_memory_file
 -- A file that is no longer kept.
 DELETE FROM memory_files WHERE folder = :folder AND block_id = :block_id;
+
+-- name: owner_of_fact
+-- Whose a passage is, when it is a fact and of no log.
+SELECT e.owner
+FROM search_entries AS e
+LEFT JOIN blocks AS b ON b.id = e.source
+WHERE e.id = :entry AND e.kind IN ('block', 'archival')
+    AND coalesce(b.schema ->> 'kind', '') <> 'log' AND e.item NOT LIKE 'log%';
+
+-- name: store_repeat
+-- Two passages say nearly the same, as far as both are still there.
+INSERT OR IGNORE INTO repeats (entry, other, likeness, told, last_seq)
+SELECT e.id, o.id, :likeness, 0, e.last_seq
+FROM search_entries AS e
+JOIN search_entries AS o ON o.id = :other
+WHERE e.id = :entry;
+
+-- name: untold_repeats
+-- Pairs of facts that say nearly the same and were not told, the likest first; the owners are a JSON list.
+SELECT r.entry, r.other, CAST(r.likeness AS TEXT), e.kind, e.source, coalesce(eb.label, ''), e.text,
+    o.kind, o.source, coalesce(ob.label, ''), o.text
+FROM repeats AS r
+JOIN search_entries AS e ON e.id = r.entry
+JOIN search_entries AS o ON o.id = r.other
+LEFT JOIN blocks AS eb ON eb.id = e.source
+LEFT JOIN blocks AS ob ON ob.id = o.source
+WHERE r.told = 0 AND e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN ('block', 'archival') AND o.kind IN ('block', 'archival')
+ORDER BY r.likeness DESC, r.entry
+LIMIT :limit;
+
+-- name: mark_repeat_told
+-- The model was told of a pair.
+UPDATE repeats SET told = 1, last_seq = :seq WHERE entry = :entry AND other = :other;

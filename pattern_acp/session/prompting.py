@@ -32,7 +32,7 @@ from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
-from pattern_acp.session.recalling import recall_for
+from pattern_acp.session.recalling import recall_for, tell_repeats
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
@@ -195,8 +195,9 @@ async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     await show_memory(session, turn_id, views)
     went_on = await catch_up_at_start(session, turn_id, views) if is_first else ""
     recalled = await recall_for(session, turn_id, prompt)
+    repeats = await tell_repeats(session, turn_id)
     git = await git_note(session)
-    return tuple(text for text in (git, went_on, recalled) if text)
+    return tuple(text for text in (git, went_on, recalled, repeats) if text)
 
 
 async def git_note(session: "Session") -> str:

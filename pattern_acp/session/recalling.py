@@ -60,6 +60,22 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> s
     return text
 
 
+async def tell_repeats(session: "Session", turn_id: TurnId) -> str:
+    """What the model is told of facts that say nearly the same, in sight of the person; empty when there is nothing.
+
+    Raises:
+        DatabaseError: it could not be read or recorded; the turn stops.
+    """
+    if session.state.model.provider == "offline":
+        return ""
+    sentences = await session.memory.repeats()
+    if not sentences:
+        return ""
+    title = "Found memories that say nearly the same"
+    await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
+    return "\n".join(("<memory_repeats>", *sentences, "</memory_repeats>"))
+
+
 async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:
     """Record and show a search of ours as a call that is done already, so that memory is never invisible.
 

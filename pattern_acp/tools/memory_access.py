@@ -17,6 +17,7 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.recalls import count_recalls
+from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
 from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks
 from pattern_acp.memory.templates.loading import Template, load_templates
 from pattern_acp.tools.base import (
@@ -71,6 +72,7 @@ class ConstellationMemory:
         self._touched: set[str] = set()
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
+        self._told: tuple[Pair, ...] = ()
         self._seen: dict[str, str] = {}
         """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
         isolated = self._rules.isolation is not Isolation.NONE
@@ -103,8 +105,22 @@ class ConstellationMemory:
         """See `MemoryAccess.recalled`."""
         self._recalled.update(entry for entry in entries if entry)
 
+    async def repeats(self) -> tuple[str, ...]:
+        """Facts that say nearly the same by their meaning, a sentence each; each pair is told in one turn.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        owners = [owner for _, owner in self._owner.owners]
+        searched = owners[1:] if self._rules.isolation is not Isolation.NONE else owners
+        found = await self._database.read(lambda tx: untold_repeats(tx, searched))
+        self._told = tuple(pair for pair, _ in found)
+        return tuple(sentence for _, sentence in found)
+
     def store_recalls(self, tx: Transaction, *, at_ms: int, seq: int) -> None:
-        """Count what was recalled since the last time, with the event that ends the turn."""
+        """Count what was recalled and note what was told since the last time, with the event that ends the turn."""
+        told, self._told = self._told, ()
+        mark_told(tx, told, seq=seq)
         counted, self._recalled = self._recalled, Counter()
         count_recalls(tx, counted, at_ms=at_ms, seq=seq)
 
