@@ -149,9 +149,14 @@ def _add_plain_uses(captures: dict[str, list[Node]], matches: _Matches, facts: S
         if found.kind in _SHARED and found.node.start_point.column == 0
     }
     spans = [_span(node) for node in matches.imports]
-    members = zip(captures.get("object", ()), captures.get("member", ()), strict=True)
-    found = [(node, None) for node in captures.get("use", ()) if source[node.start_byte : node.end_byte] in wanted]
-    found += [(member, node) for node, member in members if source[node.start_byte : node.end_byte] in imported]
+    found: list[tuple[Node, Node | None]] = [
+        (node, None) for node in captures.get("use", ()) if source[node.start_byte : node.end_byte] in wanted
+    ]
+    found += [
+        (member, node)
+        for node in captures.get("object", ())
+        if source[node.start_byte : node.end_byte] in imported and (member := node.next_named_sibling) is not None
+    ]
     for node, receiver in found:
         start = node.start_byte
         is_known = start in matches.uses or start in matches.definitions
@@ -211,15 +216,28 @@ def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -
     events += [(start, 0, use) for start, use in matches.uses.items() if start not in names]
     events.sort(key=lambda event: event[:2])
     stack: list[_Enclosing] = []
+    around: _Use | None = None
     known: dict[tuple[str, str, str, int | None], FoundReference] = {}
     for start, _, event in events:
         while stack and (stack[-1].end <= start or _is_twin(stack[-1], event)):
             stack.pop()
         if isinstance(event, _Use):
+            if language == "cpp" and _is_told_by(around, event, source):
+                continue  # the `vector` in `std::vector<int>`
+            around = event
             _add_use(event, _innermost(stack), source, known)
         elif len(facts.symbols) < _MOST_SYMBOLS:
             _add_definition(language, event, stack, source, matches.listed, facts)
     facts.references = list(known.values())
+
+
+def _is_told_by(around: _Use | None, use: _Use, source: bytes) -> bool:
+    """Whether the use is the last part of a qualified name that was one already."""
+    return (
+        around is not None
+        and use.node.start_byte < around.node.end_byte
+        and _split_name(_text(around.node, source))[1] == _text(use.node, source)
+    )
 
 
 def _is_twin(entry: _Enclosing, event: _Definition | _Use) -> bool:

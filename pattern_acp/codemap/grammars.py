@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _SCRIPT_USES = """
 [(identifier) (shorthand_property_identifier)] @use
-(member_expression object: (identifier) @object property: (property_identifier) @member)
+(member_expression object: (identifier) @object property: (property_identifier))
 """
 _USES = {
-    "python": "(identifier) @use (attribute object: (identifier) @object attribute: (identifier) @member)",
+    "python": "(identifier) @use (attribute object: (identifier) @object attribute: (identifier))",
     "javascript": _SCRIPT_USES,
     "typescript": _SCRIPT_USES,
     "tsx": _SCRIPT_USES,
-    "go": "(identifier) @use (selector_expression operand: (identifier) @object field: (field_identifier) @member)",
-    "rust": "(identifier) @use (scoped_identifier path: (identifier) @object name: (identifier) @member)",
-    "java": "(identifier) @use (field_access object: (identifier) @object field: (identifier) @member)",
+    "go": "(identifier) @use (selector_expression operand: (identifier) @object field: (field_identifier))",
+    "rust": "(identifier) @use (scoped_identifier path: (identifier) @object name: (identifier))",
+    "java": "(identifier) @use (field_access object: (identifier) @object field: (identifier))",
 }
 
 
@@ -41,7 +41,7 @@ class Grammar:
     parser: Parser
     query: Query
     uses: Query | None
-    """Every plain name and every member of one; None for languages whose imports name no names."""
+    """Every plain name, and every one that a member is taken of; None for languages whose imports name no names."""
 
 
 class GrammarMissingError(Exception):
