@@ -5,7 +5,7 @@ Must not know: how a command runs, or how a verdict changes policy (`turn/tool_h
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from pattern_acp.journal.events import PromptRefused
 from pattern_acp.policy.decide import Mode
 from pattern_acp.session.added_context import Addition
 from pattern_acp.session.instructions import note_files_in_hand
+from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolOutcome
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact
@@ -71,7 +72,9 @@ async def run_event(
         subject: what a matcher is held against: a tool's name, or how a session starts.
     """
     runner = session.constellation.hooks
-    chosen = [hook for hook in hooks_in_force(session) if hook.event == event and matches(hook.matcher, subject)]
+    if _chosen(session.trust.in_force.hooks, event, subject):
+        await confirm_trust(session)
+    chosen = _chosen(hooks_in_force(session), event, subject)
     if runner is None or not chosen:
         return Opinion()
     payload: dict[str, Json] = {
@@ -90,6 +93,10 @@ async def run_event(
     for message in opinion.messages:
         await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {message}\n\n")
     return opinion
+
+
+def _chosen(hooks: "Sequence[HookSettings]", event: str, subject: str) -> "list[HookSettings]":
+    return [hook for hook in hooks if hook.event == event and matches(hook.matcher, subject)]
 
 
 def _tell_once(session: "Session", sentence: str) -> None:

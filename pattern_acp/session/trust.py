@@ -138,6 +138,24 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     return trust.granted
 
 
+async def confirm_trust(session: "Session") -> None:
+    """Look at the folder again within a turn, before something of it runs.
+
+    The agent may have edited it meanwhile, and an edit must not become a command that nobody was asked about. What has
+    changed is not used any more; the next prompt asks about it.
+    """
+    trust = session.trust
+    if not trust.granted:
+        return
+    before = trust.digest
+    await _look_again(session)
+    if trust.digest != before:
+        trust.granted = False
+        changed = "What this folder would run has changed during the turn; nothing of it is used until you are asked."
+        session.state.notices.append(changed)
+        follow_servers(session)
+
+
 async def _look_again(session: "Session") -> None:
     settings_for = session.constellation.settings_for
     if settings_for is not None:

@@ -15,7 +15,7 @@ from pattern_acp.session.constellation import ProjectSettings
 from pattern_acp.testing import mcp_server
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
-from pattern_acp.testing.scripts import says
+from pattern_acp.testing.scripts import calls, says
 from pattern_acp.workspace.paths import resolve_path
 
 HOOK = '[[hooks]]\nevent = "Stop"\ncommand = "echo stop"\n'
@@ -150,9 +150,11 @@ async def test_a_projects_servers_run_while_the_folder_is_trusted_and_only_then(
         assert not any("theirs" in tool.name for tool in model.requests[0].tools)
     async with agent_with(model, permission=choose("allow_once")) as agent:
         session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/trust")
+        servers = agent.sessions.get(session).mcp.servers
+        await servers.wait_settled(20)
         await agent.editor.prompt(session, "Hello.")
         assert any(tool.name == "theirs__echo" for tool in model.requests[1].tools)
-        servers = agent.sessions.get(session).mcp.servers
         assert [server.name for server in servers.servers] == ["theirs"]
         await agent.editor.prompt(session, "/trust revoke")
         assert servers.servers == ()
@@ -201,3 +203,22 @@ async def test_a_turn_that_is_cancelled_during_the_question_ends_the_call(tmp_pa
         agent.editor.permission = cancel
         assert await agent.editor.prompt(session, "Hello.") == {"stopReason": "cancelled"}
         assert agent.editor.of_kind("tool_call_update")[-1]["status"] == "failed"
+
+
+async def test_a_script_that_the_agent_changes_in_the_turn_does_not_run_before_the_person_is_asked(tmp_path: Path):
+    write(tmp_path, '[[hooks]]\nevent = "Stop"\ncommand = "sh tools/stop.sh"\n')
+    write(tmp_path, "exit 0\n", "tools/stop.sh")
+    write_script = calls("write_file", path="tools/stop.sh", content="touch escaped\n")
+    read = calls("read_file", path="tools/stop.sh")
+    model = ScriptedProvider([read, write_script, says("Done."), says("Again.")])
+    async with agent_with(model, permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "edit"})
+        await agent.editor.prompt(session, "Change it.")
+        assert (tmp_path / "tools" / "stop.sh").read_text(encoding="utf-8") == "touch escaped\n"
+        assert not (tmp_path / "escaped").exists()
+        assert "has changed during the turn" in agent.editor.said()
+        agent.editor.permission = choose("reject_once")
+        await agent.editor.prompt(session, "Again.")
+        assert len(questions(agent)) == 2
+        assert not (tmp_path / "escaped").exists()
