@@ -65,7 +65,7 @@ async def create_block(place: SetupPlace, argument: str) -> str:
         scope=asked.scope,
     )
     change = await place.memory.commit(edit, None)
-    where = f"; {change.notes[0]}" if change.notes else "."
+    where = f". {change.notes[0]}" if change.notes else "."
     return f"The block `{change.label}` is there{where} `/memory set {change.label}` tells its settings."
 
 
