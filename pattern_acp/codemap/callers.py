@@ -8,6 +8,7 @@ object or through its class. A use of the same name that certainly means somethi
 guesses.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
@@ -22,6 +23,9 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 HANDED_ON = 3
 """How many files a name may be handed through, as by `__init__.py` and `index.ts`."""
 
+MOST_GUESSES = 300
+"""Guesses that are given one by one."""
+
 UseKind: TypeAlias = Literal["call", "inherit", "type", "use", "import"]
 
 _OWN = frozenset({"self", "this", "cls", "super", "super()", "Self", "@", "base", "parent", "static", "$this"})
@@ -30,7 +34,6 @@ _IMPLICIT_OWN = frozenset({"java", "csharp", "cpp", "ruby", "kotlin", "scala", "
 _FOLDER_IS_MODULE = frozenset({"go", "java"})
 """Languages in which files of one folder see each other's names without an import."""
 _NAME_ONLY = "same name only"
-_CALLABLES = frozenset({"method", "function", "field"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Uses:
 
     proven: tuple[Use, ...] = ()
     guesses: tuple[Use, ...] = ()
+    more_guesses: int = 0
+    """Guesses beyond `MOST_GUESSES`."""
 
 
 @dataclass(slots=True)
@@ -65,177 +70,204 @@ class _Access:
     imports: list[Import] = field(default_factory=list[Import])
 
 
-def importers_of_file(tx: Transaction, path: str) -> Uses:
-    """The imports of a file: proven where the index knows which file is meant, a guess where only the name agrees."""
-    proven = [
-        Use(found.path, found.line, "import", None, _import_words(found), path)
-        for found in lookups.imports_resolved_to(tx, _as_imported(path))
-        if found.path != path
-    ]
-    known = {use.path for use in proven} | {path}
-    guesses = [
-        Use(found.path, found.line, "import", None, f"imports a module called {found.module}", path)
-        for found in lookups.unresolved_imports_ending(tx, stem_of(path)[0])
-        if found.path not in known
-    ]
-    files = _Files(tx)
-    return Uses(
-        tuple(sorted(_once_a_file(proven), key=lambda use: files.is_test(use.path))),
-        tuple(sorted(_once_a_file(guesses), key=lambda use: files.is_test(use.path))),
-    )
+_NO_ACCESS = _Access()
 
 
-def uses_of(tx: Transaction, symbol: Symbol) -> Uses:
-    """The uses of a symbol, its own definition left out."""
-    files = _Files(tx)
-    enclosing = _class_around(tx, symbol)
-    if enclosing is not None and symbol.kind in _CALLABLES:
-        return _uses_of_member(tx, symbol, enclosing, files)
-    return _uses_of_top_level(tx, symbol, files)
-
-
-class _Files:
-    """What is known of files, looked up once each."""
+class Known:
+    """What questions about one snapshot of the index have looked up so far: a common name has many uses."""
 
     def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-        self._known: dict[str, FileRecord | None] = {}
+        self.tx = tx
+        self._files: dict[str, FileRecord | None] = {}
+        self._symbols: dict[int, Symbol | None] = {}
+        self._references: dict[str, list[Reference]] = {}
 
     def language(self, path: str) -> str:
         """The language of a file; "" when it has none."""
-        found = self._find(path)
+        found = self._file(path)
         return found.language if found is not None else ""
 
     def is_test(self, path: str) -> bool:
         """Whether a file is a test."""
-        found = self._find(path)
+        found = self._file(path)
         return found is not None and found.is_test
 
-    def _find(self, path: str) -> FileRecord | None:
-        if path not in self._known:
-            self._known[path] = next(iter(store.files_at(self._tx, path)), None)
-        return self._known[path]
+    def symbol(self, symbol_id: int | None) -> Symbol | None:
+        """The symbol with this id."""
+        if symbol_id is None:
+            return None
+        if symbol_id not in self._symbols:
+            self._symbols[symbol_id] = store.symbol_with(self.tx, symbol_id)
+        return self._symbols[symbol_id]
+
+    def references(self, names: Iterable[str]) -> list[Reference]:
+        """Every use of something with one of these names."""
+        for name in names:
+            if name not in self._references:
+                self._references[name] = store.references_to(self.tx, name)
+        return [used for name in names for used in self._references[name]]
+
+    def around(self, used: Reference) -> set[int]:
+        """The symbols around a use, the outer ones too."""
+        ids: set[int] = set()
+        current = used.symbol_id
+        while current is not None and current not in ids:
+            ids.add(current)
+            symbol = self.symbol(current)
+            current = symbol.parent_id if symbol is not None else None
+        return ids
+
+    def _file(self, path: str) -> FileRecord | None:
+        if path not in self._files:
+            self._files[path] = next(iter(store.files_at(self.tx, path)), None)
+        return self._files[path]
 
 
-def _class_around(tx: Transaction, symbol: Symbol) -> Symbol | None:
-    parent = store.symbol_with(tx, symbol.parent_id) if symbol.parent_id is not None else None
-    return parent if parent is not None and parent.kind in {"class", "interface", "type", "enum"} else None
+def importers_of_file(known: Known, path: str) -> Uses:
+    """The imports of a file: proven where the index knows which file is meant, a guess where only the name agrees."""
+    proven = [
+        Use(found.path, found.line, "import", None, _import_words(found), path)
+        for found in lookups.imports_resolved_to(known.tx, _as_imported(path))
+        if found.path != path
+    ]
+    certain = {use.path for use in proven} | {path}
+    guesses = [
+        Use(found.path, found.line, "import", None, f"imports a module called {found.module}", path)
+        for found in lookups.unresolved_imports_ending(known.tx, stem_of(path)[0])
+        if found.path not in certain
+    ]
+    return Uses(
+        tuple(sorted(_once_a_file(proven), key=lambda use: known.is_test(use.path))),
+        tuple(sorted(_once_a_file(guesses), key=lambda use: known.is_test(use.path))),
+    )
 
 
-def _uses_of_top_level(tx: Transaction, symbol: Symbol, files: _Files) -> Uses:
-    access = _access_to(tx, symbol)
+def uses_of(known: Known, symbol: Symbol) -> Uses:
+    """The uses of a symbol, its own definition left out."""
+    parent = known.symbol(symbol.parent_id)
+    if parent is None or parent.kind == "module":
+        return _uses_of_top_level(known, symbol)
+    if parent.kind in {"class", "interface", "type", "enum"}:
+        return _uses_of_member(known, symbol, parent)
+    return _uses_of_inner(known, symbol, parent)
+
+
+def _uses_of_inner(known: Known, symbol: Symbol, parent: Symbol) -> Uses:
+    """Uses of what is defined inside a function: nothing outside of that can name it."""
+    sort = _Sorter(known, symbol)
+    for used in known.references((symbol.name,)):
+        if used.path == symbol.path and not used.receiver and parent.id in known.around(used):
+            sort.proven(used, f"inside {parent.name}")
+    return sort.uses()
+
+
+def _uses_of_top_level(known: Known, symbol: Symbol) -> Uses:
+    access = _access_to(known.tx, symbol)
     names = {symbol.name}.union(*(item.names for item in access.values()))
-    sort = _Sorter(tx, symbol, files)
-    defining = {found.path for found in store.symbols_named(tx, symbol.name) if found.parent_id is None}
-    elsewhere = {found.path for found in store.imports_naming(tx, symbol.name)} - set(access)
-    same_module = _same_module(symbol, files)
-    for used in lookups.references_among(tx, names):
-        item = access.get(used.path, _Access())
+    sort = _Sorter(known, symbol)
+    defining = {found.path for found in store.symbols_named(known.tx, symbol.name) if found.parent_id is None}
+    others = defining - {symbol.path}
+    elsewhere = {found.path for found in store.imports_naming(known.tx, symbol.name)} - set(access)
+    same_module = _same_module(symbol, known)
+    for used in known.references(sorted(names)):
+        item = access.get(used.path, _NO_ACCESS)
         if used.receiver:
             reason = item.receivers.get(used.receiver, "") if used.name == symbol.name else ""
             if reason:
                 sort.proven(used, reason)
             elif _is_named_after(used.receiver, symbol) and used.path not in elsewhere:
                 sort.guess(used, f"called on {used.receiver}, which has the file's name")
-        elif used.name in item.names and used.path not in defining - {symbol.path}:
+        elif used.name in item.names and used.path not in others:
             sort.proven(used, item.names[used.name])
-        elif used.name != symbol.name or used.path in elsewhere | (defining - {symbol.path}):
+        elif used.name != symbol.name or used.path in elsewhere or used.path in others:
             continue  # it means what that file defines or imports itself
         elif used.path == symbol.path:
             sort.proven(used, "same file")
         elif same_module(used.path):
             sort.proven(used, "same package")
-        elif files.language(used.path) == files.language(symbol.path):
+        elif known.language(used.path) == known.language(symbol.path):
             sort.guess(used, _NAME_ONLY)
     sort.imports(item for each in access.values() for item in each.imports)
     return sort.uses()
 
 
-def _uses_of_member(tx: Transaction, symbol: Symbol, owner: Symbol, files: _Files) -> Uses:
-    owner_access = _access_to(tx, owner)
-    heirs = {use.within.id for use in uses_of(tx, owner).proven if use.kind == "inherit" and use.within is not None}
-    sort = _Sorter(tx, symbol, files)
-    for used in lookups.references_among(tx, (symbol.name,)):
-        around = sort.enclosing_ids(used)
-        is_own = used.receiver in _OWN or (not used.receiver and files.language(used.path) in _IMPLICIT_OWN)
-        names = owner_access[used.path].names if used.path in owner_access else {}
-        if used.path == owner.path:
-            names = {**names, owner.name: "same file"}
-        if is_own and owner.id in around:
-            sort.proven(used, f"inside {owner.name}")
-        elif is_own and around & heirs:
-            sort.proven(used, f"in a class derived from {owner.name}")
-        elif used.receiver in names:
+def _uses_of_member(known: Known, symbol: Symbol, owner: Symbol) -> Uses:
+    access = _access_to(known.tx, owner)
+    heirs = {use.within.id for use in uses_of(known, owner).proven if use.kind == "inherit" and use.within is not None}
+    sort = _Sorter(known, symbol)
+    for used in known.references((symbol.name,)):
+        is_own = used.receiver in _OWN or (not used.receiver and known.language(used.path) in _IMPLICIT_OWN)
+        if is_own:
+            around = known.around(used)
+            if owner.id in around:
+                sort.proven(used, f"inside {owner.name}")
+            elif around & heirs:
+                sort.proven(used, f"in a class derived from {owner.name}")
+            if around:
+                continue  # otherwise another class calls a method of its own
+        names = access[used.path].names if used.path in access else {}
+        if used.receiver in names:
             sort.proven(used, f"called on {owner.name}, {names[used.receiver]}")
-        elif is_own and around:
-            continue  # another class calls a method of its own
-        elif used.receiver and files.language(used.path) == files.language(symbol.path):
-            known = used.path in owner_access or used.path == owner.path
-            sort.guess(used, f"same name, in a file that knows {owner.name}" if known else _NAME_ONLY)
+        elif used.receiver == owner.name and used.path == owner.path:
+            sort.proven(used, f"called on {owner.name}, same file")
+        elif used.receiver and known.language(used.path) == known.language(symbol.path):
+            sort.guess(used, _member_guess(used, owner, knows=used.path in access or used.path == owner.path))
     return sort.uses()
+
+
+def _member_guess(used: Reference, owner: Symbol, *, knows: bool) -> str:
+    last = fold(re.split(r"[.\->:]+", used.receiver)[-1])
+    if last and (last == fold(owner.name) or (len(last) > 3 and fold(owner.name).endswith(last))):
+        return f"called on {used.receiver}, which is named like {owner.name}"
+    return f"same name, in a file that knows {owner.name}" if knows else _NAME_ONLY
 
 
 class _Sorter:
     """Collects uses of one symbol."""
 
-    def __init__(self, tx: Transaction, symbol: Symbol, files: _Files) -> None:
-        self._tx = tx
-        self._files = files
+    def __init__(self, known: Known, symbol: Symbol) -> None:
+        self._known = known
         self._symbol = symbol
-        self._proven: list[Use] = []
-        self._guesses: list[Use] = []
-        self._known: dict[int, Symbol] = {}
-
-    def enclosing_ids(self, used: Reference) -> set[int]:
-        """The symbols around a use, the outer ones too."""
-        ids: set[int] = set()
-        current = used.symbol_id
-        while current is not None and current not in ids:
-            ids.add(current)
-            symbol = self._with(current)
-            current = symbol.parent_id if symbol is not None else None
-        return ids
+        self._proven: list[tuple[Reference, str]] = []
+        self._guesses: list[tuple[Reference, str]] = []
+        self._imports: list[Use] = []
 
     def proven(self, used: Reference, why: str) -> None:
         """A use that certainly means the symbol."""
-        self._proven.append(self._use(used, why))
+        self._proven.append((used, why))
 
     def guess(self, used: Reference, why: str) -> None:
         """A use that may mean it."""
-        self._guesses.append(self._use(used, why))
+        self._guesses.append((used, why))
 
     def imports(self, found: Iterable[Import]) -> None:
         """Imports of the symbol count as uses where the file shows no other: it may pass it on as a value."""
-        using = {use.path for use in self._proven}
+        using = {used.path for used, _ in self._proven}
         for item in found:
             if item.path not in using and item.path != self._symbol.path:
                 using.add(item.path)
-                why = "imports it"
-                self._proven.append(Use(item.path, item.line, "import", None, why, self._symbol.qualified_name))
+                self._imports.append(
+                    Use(item.path, item.line, "import", None, "imports it", self._symbol.qualified_name)
+                )
 
     def uses(self) -> Uses:
         """All of them, in order."""
-        return Uses(
-            tuple(sorted(self._proven, key=lambda use: (self._files.is_test(use.path), use.path, use.line))),
-            tuple(
-                sorted(
-                    self._guesses,
-                    key=lambda use: (use.why == _NAME_ONLY, self._files.is_test(use.path), use.path, use.line),
-                )
-            ),
+        proven = [*(self._use(used, why) for used, why in self._proven), *self._imports]
+        proven.sort(key=lambda use: (self._known.is_test(use.path), use.path, use.line))
+        self._guesses.sort(
+            key=lambda pair: (_worth(pair[1]), self._known.is_test(pair[0].path), pair[0].path, pair[0].line)
         )
+        guesses = tuple(self._use(used, why) for used, why in self._guesses[:MOST_GUESSES])
+        return Uses(tuple(proven), guesses, max(len(self._guesses) - MOST_GUESSES, 0))
 
     def _use(self, used: Reference, why: str) -> Use:
-        within = self._with(used.symbol_id) if used.symbol_id is not None else None
+        within = self._known.symbol(used.symbol_id)
         return Use(used.path, used.line, used.kind, within, why, self._symbol.qualified_name, used.count)
 
-    def _with(self, symbol_id: int) -> Symbol | None:
-        if symbol_id not in self._known:
-            found = store.symbol_with(self._tx, symbol_id)
-            if found is None:
-                return None
-            self._known[symbol_id] = found
-        return self._known[symbol_id]
+
+def _worth(why: str) -> int:
+    """The order of guesses: what a name says first, what only happens to agree last."""
+    return 2 if why == _NAME_ONLY else int(why.startswith("same name"))
 
 
 def _access_to(tx: Transaction, symbol: Symbol) -> dict[str, _Access]:
@@ -287,11 +319,11 @@ def _as_imported(path: str) -> list[str]:
     return ways
 
 
-def _same_module(symbol: Symbol, files: _Files) -> Callable[[str], bool]:
-    language, folder = files.language(symbol.path), folder_of(symbol.path)
+def _same_module(symbol: Symbol, known: Known) -> Callable[[str], bool]:
+    language, folder = known.language(symbol.path), folder_of(symbol.path)
 
     def same(path: str) -> bool:
-        return language in _FOLDER_IS_MODULE and folder_of(path) == folder and files.language(path) == language
+        return language in _FOLDER_IS_MODULE and folder_of(path) == folder and known.language(path) == language
 
     return same
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from pattern_acp.codemap import lookups, store
-from pattern_acp.codemap.callers import Use, importers_of_file, uses_of
+from pattern_acp.codemap.callers import Known, Use, importers_of_file, uses_of
 from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.codemap.naming import fold
 from pattern_acp.codemap.paths import name_under_test, stem_of
@@ -46,7 +46,7 @@ class Impact:
 class _Search:
     """One breadth-first search."""
 
-    tx: Transaction
+    known: Known
     changed: set[str]
     may_show: Callable[[str], bool]
     depths: dict[str, int] = field(default_factory=dict[str, int])
@@ -73,15 +73,18 @@ class _Search:
 def impact_of(
     tx: Transaction,
     symbols: Sequence[Symbol],
-    files: Sequence[FileRecord],
+    paths: Sequence[str],
     *,
     depth: int,
     may_show: Callable[[str], bool],
 ) -> Impact:
-    """What a change of these symbols and files can reach, through at most `depth` steps."""
-    changed = {file.path for file in files}
-    search = _Search(tx, changed, may_show)
-    wave_symbols, wave_files = list(symbols), [file.path for file in files]
+    """What a change of these symbols and whole files can reach, through at most `depth` steps.
+
+    A file may be one that is no longer there: imports of it are then guesses.
+    """
+    changed = set(paths)
+    search = _Search(Known(tx), changed, may_show)
+    wave_symbols, wave_files = list(symbols), list(paths)
     for step in range(1, depth + 1):
         wave_symbols, wave_files = _step(search, wave_symbols, wave_files, step)
     return _answer(search, [*changed, *(symbol.path for symbol in symbols)])
@@ -97,7 +100,7 @@ def _step(
             continue
         search.seen_symbols.add(symbol.id)
         search.followed += 1
-        found = uses_of(search.tx, symbol)
+        found = uses_of(search.known, symbol)
         if depth == 1:
             search.guesses += [use for use in found.guesses if search.may_show(use.path)]
         next_symbols += _enclosing(search.take(found.proven, depth))
@@ -106,7 +109,7 @@ def _step(
             continue
         search.seen_files.add(path)
         search.followed += 1
-        found = importers_of_file(search.tx, path)
+        found = importers_of_file(search.known, path)
         if depth == 1:
             search.guesses += [use for use in found.guesses if search.may_show(use.path)]
         next_files += [use.path for use in search.take(found.proven, depth)]
@@ -120,7 +123,7 @@ def _enclosing(uses: Sequence[Use]) -> list[Symbol]:
 
 
 def _answer(search: _Search, origins: Sequence[str]) -> Impact:
-    records = lookups.files_named(search.tx, search.depths)
+    records = lookups.files_named(search.known.tx, search.depths)
     reached = [
         Reached(records[path], depth, tuple(search.uses[path]))
         for path, depth in search.depths.items()
@@ -143,7 +146,7 @@ def _likely_tests(search: _Search, origins: Sequence[str], proven: set[str]) -> 
     names = {fold(stem_of(path)[0]) for path in origins}
     return tuple(
         file
-        for file in store.files_at(search.tx, "")
+        for file in store.files_at(search.known.tx, "")
         if file.is_test
         and file.path not in proven
         and file.path not in search.changed
@@ -152,12 +155,15 @@ def _likely_tests(search: _Search, origins: Sequence[str], proven: set[str]) -> 
     )
 
 
-def symbols_changed(
-    tx: Transaction, path: str, lines: Sequence[tuple[int, int]]
-) -> tuple[tuple[Symbol, ...], tuple[FileRecord, ...]]:
-    """What changed lines of a file mean: the innermost symbols around them, or the file where lines are at its top."""
+def symbols_changed(tx: Transaction, path: str, lines: Sequence[tuple[int, int]]) -> tuple[tuple[Symbol, ...], bool]:
+    """What changed lines of a file mean: the innermost symbols around them, and whether the whole file counts.
+
+    That does when lines outside every symbol changed, or none are named.
+    """
+    if not store.files_at(tx, path):
+        return (), False
     if not lines:
-        return (), tuple(store.files_at(tx, path))
+        return (), True
     symbols = store.symbols_in(tx, path)
     changed: dict[int, Symbol] = {}
     at_top = False
@@ -166,4 +172,4 @@ def symbols_changed(
         outer = {symbol.parent_id for symbol in touched}
         changed.update((symbol.id, symbol) for symbol in touched if symbol.id not in outer)
         at_top = at_top or not touched
-    return tuple(changed.values()), (tuple(store.files_at(tx, path)) if at_top else ())
+    return tuple(changed.values()), at_top

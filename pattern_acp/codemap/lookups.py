@@ -6,15 +6,13 @@ Owns: the statements behind find, brief, callers and impact. Must not know: how 
 import json
 from collections.abc import Iterable, Sequence
 
-from pattern_acp.codemap.model import FileRecord, Import, Reference, Symbol
+from pattern_acp.codemap.model import FileRecord, Import, Symbol
 from pattern_acp.codemap.store import (
     FILES,
     IMPORTS,
-    REFERENCES,
     SYMBOLS,
     file_of,
     import_of,
-    reference_of,
     symbol_of,
 )
 from pattern_acp.db.columns import integer, text
@@ -118,15 +116,6 @@ def imports_with_word(tx: Transaction, word: str) -> list[Import]:
     """Imports of a name that holds `word`, whatever the case."""
     rows = tx.all(IMPORTS + "WHERE instr(lower(i.name), ?) ORDER BY f.path, i.line", (word,))
     return [import_of(row) for row in rows]
-
-
-def references_among(tx: Transaction, names: Iterable[str]) -> list[Reference]:
-    """Every use of something with one of these names, in the order of paths and lines."""
-    rows = tx.all(
-        REFERENCES + "WHERE r.name IN (SELECT value FROM json_each(?)) ORDER BY f.path, r.line, r.column_number",
-        (json.dumps(sorted(set(names))),),
-    )
-    return [reference_of(row) for row in rows]
 
 
 def symbol_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:

@@ -153,10 +153,9 @@ def _outline(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: N
 
 def _outline_of_named(tx: Transaction, wanted: str, root: CodeRoot, naming: Naming) -> list[Line]:
     """The outline of the one file whose path ends so; otherwise what may have been meant."""
-    targets = targets_named(tx, wanted)
-    shown = [file for file in targets.files if root.may_show(file.path)]
-    outline = outline_file(tx, shown[0].path) if shown else None
-    return outline_lines(outline, naming) if outline is not None else near_lines(targets, root)
+    targets = targets_named(tx, wanted, may_show=root.may_show)
+    outline = outline_file(tx, targets.files[0].path) if targets.files else None
+    return outline_lines(outline, naming) if outline is not None else near_lines(targets)
 
 
 def _brief(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:

@@ -6,10 +6,10 @@ Owns: how such an answer is laid out, with what is proven first and guesses apar
 from collections.abc import Sequence
 from itertools import groupby
 
-from pattern_acp.codemap.callers import Use, Uses, importers_of_file, uses_of
+from pattern_acp.codemap.callers import Known, Use, Uses, importers_of_file, uses_of
 from pattern_acp.codemap.impact import Impact, impact_of, symbols_changed
 from pattern_acp.codemap.model import FileRecord, Symbol
-from pattern_acp.codemap.targets import Targets, targets_named
+from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.tools.code_map import CodeMapArguments
 from pattern_acp.tools.code_roots import CodeRoot, limit_of, near_lines
@@ -22,15 +22,15 @@ GUESSES_BESIDE_PROOF = 10
 
 def callers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
     """Who uses what the query names: a symbol, or every symbol of that name, or the importers of a file."""
-    targets = _visible(targets_named(tx, asked.query), root)
+    targets, known = targets_named(tx, asked.query, may_show=root.may_show), Known(tx)
     lines: list[Line] = []
     guesses: dict[tuple[str, int], Use] = {}
     proven_places: set[tuple[str, int]] = set()
     for file in targets.files:
-        lines += _file_importers(tx, file, asked, root, naming)
+        lines += _file_importers(known, file, asked, root, naming)
     quiet: list[Symbol] = []
     for symbol in targets.symbols:
-        uses = _shown_uses(uses_of(tx, symbol), root)
+        uses = _shown_uses(uses_of(known, symbol), root)
         proven_places |= {(use.path, use.line) for use in uses.proven}
         guesses |= {(use.path, use.line): use for use in uses.guesses}
         if uses.proven or len(targets.symbols) == 1:
@@ -41,36 +41,38 @@ def callers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, nami
     if quiet:
         lines.append(Line(f"No proven use of {plural(len(quiet), 'other')} of that name:"))
         lines += [symbol_line(symbol, naming) for symbol in quiet[:10]]
+    if targets.left_out:
+        lines.append(Line(f"{plural(targets.left_out, 'more definition')} of that name; ask for one as path:name"))
     left = [use for place, use in guesses.items() if place not in proven_places]
     if left:
         title = f"{plural(len(left), 'guess', 'guesses')} (only the name agrees; check before relying on one)"
         shown = left if asked.limit or not proven_places else left[:GUESSES_BESIDE_PROOF]
         lines += _listed(title, shown, asked, naming) + _more(len(left) - len(shown))
-    return lines or near_lines(targets, root)
+    return lines or near_lines(targets)
 
 
 def importers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
     """Which files import the file, or the symbol by its name."""
-    targets = _visible(targets_named(tx, asked.query), root)
+    targets, known = targets_named(tx, asked.query, may_show=root.may_show), Known(tx)
     lines: list[Line] = []
     for file in targets.files:
-        lines += _file_importers(tx, file, asked, root, naming)
+        lines += _file_importers(known, file, asked, root, naming)
     for symbol in targets.symbols:
         named = [
             use
-            for use in importers_of_file(tx, symbol.path).proven
+            for use in importers_of_file(known, symbol.path).proven
             if symbol.name in use.why.removeprefix("imports ").split(", ") and root.may_show(use.path)
         ]
         if named or len(targets.symbols) == 1:
             lines.append(symbol_line(symbol, naming))
             lines += _listed(plural(len(named), "proven import"), named, asked, naming)
-    return lines or near_lines(targets, root)
+    return lines or near_lines(targets)
 
 
 def _file_importers(
-    tx: Transaction, file: FileRecord, asked: CodeMapArguments, root: CodeRoot, naming: Naming
+    known: Known, file: FileRecord, asked: CodeMapArguments, root: CodeRoot, naming: Naming
 ) -> list[Line]:
-    uses = _shown_uses(importers_of_file(tx, file.path), root)
+    uses = _shown_uses(importers_of_file(known, file.path), root)
     lines = [naming.line(file.path, None, "")]
     lines += _listed(plural(len(uses.proven), "proven importer"), uses.proven, asked, naming)
     if uses.guesses:
@@ -81,17 +83,17 @@ def _file_importers(
 def impact_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
     """What a change of what the query names can reach, or of what differs from the last commit."""
     if asked.query.strip():
-        targets = _visible(targets_named(tx, asked.query), root)
-        symbols, files = targets.symbols, targets.files
-        if not symbols and not files:
-            return near_lines(targets, root)
+        targets = targets_named(tx, asked.query, may_show=root.may_show)
+        symbols, paths = targets.symbols, tuple(file.path for file in targets.files)
+        if not symbols and not paths:
+            return near_lines(targets)
     else:
-        symbols, files = _changed(tx, root)
-        if not symbols and not files:
+        symbols, paths = _changed(tx, root)
+        if not symbols and not paths:
             return [Line("Nothing that the index knows differs from the last commit.")]
-    found = impact_of(tx, symbols, files, depth=asked.depth, may_show=root.may_show)
+    found = impact_of(tx, symbols, paths, depth=asked.depth, may_show=root.may_show)
     changed = [Line("A change of:")]
-    changed += [naming.line(file.path, None, "") for file in files]
+    changed += [naming.line(path, None, "") for path in paths]
     changed += [symbol_line(symbol, naming) for symbol in symbols]
     return [*changed, *_reach_lines(found, asked, naming)]
 
@@ -120,21 +122,18 @@ def _reach_lines(found: Impact, asked: CodeMapArguments, naming: Naming) -> list
     return lines
 
 
-def _changed(tx: Transaction, root: CodeRoot) -> tuple[tuple[Symbol, ...], tuple[FileRecord, ...]]:
+def _changed(tx: Transaction, root: CodeRoot) -> tuple[tuple[Symbol, ...], tuple[str, ...]]:
+    """What differs from the last commit: symbols, and paths of files that changed as a whole or were deleted."""
     symbols: list[Symbol] = []
-    files: list[FileRecord] = []
+    paths: list[str] = []
     for change in root.changes:
-        if root.may_show(change.path):
-            some_symbols, some_files = symbols_changed(tx, change.path, change.lines)
-            symbols += some_symbols
-            files += some_files
-    return tuple(symbols), tuple(files)
-
-
-def _visible(targets: Targets, root: CodeRoot) -> Targets:
-    symbols = tuple(symbol for symbol in targets.symbols if root.may_show(symbol.path))
-    files = tuple(file for file in targets.files if root.may_show(file.path))
-    return Targets(symbols, files, targets.near, targets.left_out)
+        if not root.may_show(change.path):
+            continue
+        some, whole = symbols_changed(tx, change.path, change.lines)
+        symbols += some
+        if whole or change.is_deleted:
+            paths.append(change.path)
+    return tuple(symbols), tuple(paths)
 
 
 def _shown_uses(uses: Uses, root: CodeRoot) -> Uses:

@@ -66,7 +66,7 @@ def limit_of(asked: CodeMapArguments) -> int:
     return asked.limit or _LIMITS.get(asked.operation, _USUAL_LIMIT)
 
 
-def near_lines(targets: Targets, root: CodeRoot) -> list[Line]:
+def near_lines(targets: Targets) -> list[Line]:
     """What may have been meant by a name that the index does not have; nothing when nothing is like it."""
-    near = [name for name in targets.near if "/" not in name or root.may_show(name)]
-    return [Line(f"The index knows nothing called so; did you mean {' or '.join(near)}?")] if near else []
+    near = " or ".join(targets.near)
+    return [Line(f"The index knows nothing called so; did you mean {near}?")] if near else []

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.codemap.callers import Use, Uses, importers_of_file, uses_of
+from pattern_acp.codemap.callers import Known, Use, Uses, importers_of_file, uses_of
 from pattern_acp.codemap.impact import Impact, impact_of, symbols_changed
 from pattern_acp.codemap.targets import Targets, targets_named
 from pattern_acp.db.connection import Database
@@ -71,6 +71,16 @@ def grow(items, journal):
 def unrelated(pipe):
     pipe.flush()
 """,
+    "app/inner.py": """
+def outer():
+    def step():
+        pass
+    step()
+
+def other(step):
+    step()
+""",
+    "app/hidden.py": "def secret_name(): pass",
     "app/passed.py": """
 from app.writer import append
 
@@ -89,6 +99,7 @@ def test_run():
     run()
 """,
     "tests/test_writer.py": "import subprocess",
+    **{f"many/m{n}.py": "def common(): pass" for n in range(20)},
     "web/list.ts": """
 export class List { add(item: number) { return this.grow(item) } grow(item: number) { return item } }
 export default function render() { return new List().add(1) }
@@ -140,12 +151,12 @@ def anyio_backend() -> str:
 
 
 async def targets(index: Database, text: str) -> Targets:
-    return await index.read(lambda tx: targets_named(tx, text))
+    return await index.read(lambda tx: targets_named(tx, text, may_show=lambda path: path != "app/hidden.py"))
 
 
 async def uses(index: Database, text: str) -> Uses:
     (symbol,) = (await targets(index, text)).symbols
-    return await index.read(lambda tx: uses_of(tx, symbol))
+    return await index.read(lambda tx: uses_of(Known(tx), symbol))
 
 
 def places(found: Sequence[Use]) -> set[str]:
@@ -179,7 +190,15 @@ async def test_a_method_is_proven_on_its_own_object_through_its_class_and_in_hei
         "app/lists.py grow",
     }
     assert {use.line for use in found.guesses} == {10, 14}
-    assert {use.why for use in found.guesses} == {"same name, in a file that knows Journal"}
+    assert [use.why for use in found.guesses] == [
+        "called on journal, which is named like Journal",
+        "same name, in a file that knows Journal",
+    ]
+
+
+async def test_what_is_defined_in_a_function_is_used_only_there(index: Database):
+    assert places((await uses(index, "outer.step")).proven) == {"app/inner.py outer"}
+    assert (await uses(index, "outer.step")).guesses == ()
 
 
 async def test_default_exports_and_namespaces_are_followed(index: Database):
@@ -196,7 +215,7 @@ async def test_files_of_one_package_see_each_other(index: Database):
 
 
 async def test_importers_of_a_file_say_what_they_import(index: Database):
-    found = await index.read(lambda tx: importers_of_file(tx, "app/writer.py"))
+    found = await index.read(lambda tx: importers_of_file(Known(tx), "app/writer.py"))
     whys = {use.path: use.why for use in found.proven}
     assert whys["app/direct.py"] == "imports append"
     assert whys["app/lists.py"] == "imports Journal"
@@ -215,6 +234,9 @@ async def test_importers_of_a_file_say_what_they_import(index: Database):
         ("journal.close", "Journal.close"),
         ("nothing/here.py", ""),
         ("zzz", ""),
+        ("app/hidden.py", ""),
+        ("app/hidden.py:1", ""),
+        ("secret_name", ""),
     ],
 )
 async def test_what_a_text_names(index: Database, text: str, expected: str):
@@ -223,15 +245,20 @@ async def test_what_a_text_names(index: Database, text: str, expected: str):
     assert names == ([expected] if expected else [])
 
 
-async def test_a_name_of_many_names_them_all(index: Database):
+async def test_a_name_of_many_names_them_all_as_far_as_that_is_of_use(index: Database):
     assert [symbol.path for symbol in (await targets(index, "append")).symbols] == ["app/writer.py", "app/own.py"]
+    many = await targets(index, "common")
+    assert (len(many.symbols), many.left_out) == (12, 8)
 
 
 async def impact(index: Database, text: str, *, depth: int = 3) -> Impact:
     named = await targets(index, text)
-    return await index.read(
-        lambda tx: impact_of(tx, named.symbols, named.files, depth=depth, may_show=lambda path: path != "app/handed.py")
-    )
+    paths = [file.path for file in named.files]
+
+    def may_show(path: str) -> bool:
+        return path != "app/handed.py"
+
+    return await index.read(lambda tx: impact_of(tx, named.symbols, paths, depth=depth, may_show=may_show))
 
 
 async def test_a_change_reaches_users_of_users_and_their_tests(index: Database):
@@ -261,8 +288,8 @@ async def test_a_change_of_a_file_reaches_its_importers(index: Database):
 async def test_changed_lines_mean_the_innermost_symbol_or_the_file(index: Database):
     symbols, files = await index.read(lambda tx: symbols_changed(tx, "app/writer.py", ((3, 3), (10, 10))))
     assert [symbol.qualified_name for symbol in symbols] == ["append", "Journal.close"]
-    assert files == ()
+    assert not files
     symbols, files = await index.read(lambda tx: symbols_changed(tx, "app/writer.py", ((1, 1),)))
-    assert (symbols, [file.path for file in files]) == ((), ["app/writer.py"])
+    assert (symbols, files) == ((), True)
     symbols, files = await index.read(lambda tx: symbols_changed(tx, "app/writer.py", ()))
-    assert (symbols, [file.path for file in files]) == ((), ["app/writer.py"])
+    assert (symbols, files) == ((), True)

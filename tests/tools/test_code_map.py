@@ -151,6 +151,8 @@ async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Be
     answer = await text(bench, "impact")
     assert "app/store.py:4 function def store(item)" in answer
     assert "tests/test_store.py:5 test_store" in answer
+    bench[1].changes = (ChangedFile("app/gone.py", is_deleted=True),)
+    assert "A change of:\napp/gone.py\nNo file is proven to use it." in await text(bench, "impact")
     bench[1].changes = ()
     assert "differs from the last commit" in await text(bench, "impact")
 
