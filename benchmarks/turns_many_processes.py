@@ -2,8 +2,8 @@
 
     python benchmarks/turns_many_processes.py --processes 8 --turns 500
 
-A turn is two model calls of the scripted provider, a file read and a write of memory (a repeat from the second on). Issue 5, section 6: nobody
-sees an error, 99 of 100 commits wait at most 250 ms for other processes, and nothing is lost.
+A turn is two model calls of the scripted provider, a file read and a write of memory (a repeat from the second on).
+Issue 5, section 6: nobody sees an error, 99 of 100 commits wait at most 250 ms for others, and nothing is lost.
 """
 
 import argparse
