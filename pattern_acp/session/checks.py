@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
@@ -26,8 +27,15 @@ def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
 
 def checks_of(session: "Session", gate: Gate, context: ToolContext) -> ConfiguredChecks:
     """The checks of one turn."""
-    shared = session.constellation
-    return ConfiguredChecks(checks_in_force(session), context, gate, session.sink, clock=shared.clock, ids=shared.ids)
+    shared, sink = session.constellation, session.sink
+
+    async def confirm() -> tuple[CheckSettings, ...]:
+        if session.trust.in_force.checks:
+            await confirm_trust(session)
+        return checks_in_force(session)
+
+    found = checks_in_force(session)
+    return ConfiguredChecks(found, context, gate, sink, clock=shared.clock, ids=shared.ids, confirm=confirm)
 
 
 async def checks_want_more(session: "Session", turn_id: TurnId, checks: ConfiguredChecks) -> bool:

@@ -9,7 +9,7 @@ make.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
@@ -76,7 +76,10 @@ class ConfiguredChecks:
         *,
         clock: Clock,
         ids: IdFactory,
+        confirm: Callable[[], Awaitable[Sequence[CheckSettings]]] | None = None,
     ) -> None:
+        """`confirm` gives the checks that may still run when one is about to; None: all of `checks` may."""
+        self._confirm = confirm
         self._checks = sorted(checks, key=lambda check: _ORDER.index(check.kind))
         # A check ends at its time limit, also where a command of the model would go on in the background.
         self._context = replace(context, jobs=None)
@@ -108,7 +111,11 @@ class ConfiguredChecks:
     async def _run_all(self, turn_id: TurnId, changed: Sequence[str], when: str) -> Found:
         told: list[str] = []
         failed = False
-        for run in runs_for([check for check in self._checks if check.when == when], changed, self._context.cwd):
+        runs = runs_for([check for check in self._checks if check.when == when], changed, self._context.cwd)
+        if runs and self._confirm is not None:
+            in_force = await self._confirm()
+            runs = [run for run in runs if run.check in in_force]
+        for run in runs:
             before = await self._texts(changed) if run.check.kind == "formatter" else {}
             text, passed = await self._run(turn_id, run)
             told.append(text)

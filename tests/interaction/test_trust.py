@@ -222,3 +222,19 @@ async def test_a_script_that_the_agent_changes_in_the_turn_does_not_run_before_t
         await agent.editor.prompt(session, "Again.")
         assert len(questions(agent)) == 2
         assert not (tmp_path / "escaped").exists()
+
+
+async def test_a_check_whose_script_the_agent_changes_does_not_run_before_the_person_is_asked(tmp_path: Path):
+    write(tmp_path, '[checks.lint]\ncommand = "sh tools/lint.sh"\n')
+    write(tmp_path, "touch checked\n", "tools/lint.sh")
+    first = calls("write_file", path="a.txt", content="x\n")
+    read = calls("read_file", path="tools/lint.sh")
+    script = calls("write_file", path="tools/lint.sh", content="touch escaped\n")
+    model = ScriptedProvider([first, read, script, says("Done.")])
+    async with agent_with(model, permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "edit"})
+        await agent.editor.prompt(session, "Change it.")
+        assert (tmp_path / "checked").exists()
+        assert not (tmp_path / "escaped").exists()
+        assert "has changed during the turn" in agent.editor.said()
