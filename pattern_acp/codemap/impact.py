@@ -130,11 +130,13 @@ def _answer(search: _Search, origins: Sequence[str]) -> Impact:
         if path in records
     ]
     reached.sort(key=lambda item: (item.depth, item.file.path))
-    tests = tuple(item for item in reached if item.file.is_test)
+    tests = [item for item in reached if item.file.is_test]
+    # What is named like a test is one; the rest are fixtures and fakes beside them.
+    tests.sort(key=lambda item: (item.depth, not name_under_test(item.file.path)))
     guesses = tuple(use for use in search.guesses if use.path not in search.depths)
     return Impact(
         tuple(item for item in reached if not item.file.is_test),
-        tests,
+        tuple(tests),
         guesses,
         _likely_tests(search, origins, {item.file.path for item in tests}),
         is_whole=search.followed < MOST_FOLLOWED,

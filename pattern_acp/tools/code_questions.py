@@ -9,16 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from pattern_acp.codemap.brief import MOST_FILES, brief
-from pattern_acp.codemap.find import FindQuery, find
+from pattern_acp.codemap.find import FILE_KIND, FindQuery, find
 from pattern_acp.codemap.model import Progress as IndexProgress
+from pattern_acp.codemap.model import SymbolKind
 from pattern_acp.codemap.outline import outline_file, outline_folder
 from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.tools.base import MemoryHit, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import MemoryHit, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.code_access import CodeAccess, CodeState
 from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_relations import callers_lines, impact_lines, importers_lines
@@ -34,6 +36,7 @@ from pattern_acp.tools.code_texts import (
 )
 from pattern_acp.tools.targets import find_target
 from pattern_acp.tools.text_limits import cut_line, plural
+from pattern_acp.workspace.git_changes import ChangedFile
 from pattern_acp.workspace.paths import is_within
 
 LINE_LIMIT = 400
@@ -71,13 +74,15 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
     """The answer to a question, over every root of the session.
 
     Raises:
-        ToolFailedError: there is no code map, or the question names nothing.
+        ToolInputError: a kind is none that there is.
+        ToolFailedError: there is no code map, or the question is about a place outside the roots.
         WorkspaceError: git cannot say what changed.
         DatabaseError: the index cannot be used.
     """
     code = context.code
     if code is None:
         raise ToolFailedError("There is no code map in this session; use search_text and find_files.")
+    _require_kinds(asked)
     states: list[CodeState] = []
     lines: list[Line] = []
     for root in await _roots(asked, context, code):
@@ -118,10 +123,21 @@ async def _roots(asked: CodeMapArguments, context: ToolContext, code: CodeAccess
         inside = [path for path in outer if is_within(target.resolved, (path,))]
         if not inside:
             raise ToolFailedError(f"{target.shown} is outside the folders of this session; only those are indexed.")
-        return [CodeRoot(path, context) for path in inside]
+        return [_root(path, context) for path in inside]
     if asked.operation is CodeOperation.IMPACT and not asked.query.strip():
-        return [CodeRoot(path, context, await code.changed_files(path)) for path in outer]
-    return [CodeRoot(path, context) for path in outer]
+        return [_root(path, context, await code.changed_files(path)) for path in outer]
+    return [_root(path, context) for path in outer]
+
+
+def _root(path: str, context: ToolContext, changes: tuple[ChangedFile, ...] = ()) -> CodeRoot:
+    return CodeRoot(path, context.cwd if path == context.roots[0] else "", context, changes)
+
+
+def _require_kinds(asked: CodeMapArguments) -> None:
+    known = (FILE_KIND, *get_args(SymbolKind))
+    unknown = [kind for kind in asked.kinds if kind not in known]
+    if unknown:
+        raise ToolInputError(f"`kinds` has no {unknown[0]!r}; there are {', '.join(known)}.")
 
 
 def _shower(progress: Progress) -> Callable[[IndexProgress], Awaitable[None]]:

@@ -27,6 +27,9 @@ class CodeRoot:
     """One root of the session as questions see it."""
 
     path: str
+    """Absolute and resolved."""
+    known_as: str
+    """As the session was given it; "" when that was no other."""
     context: ToolContext
     changes: tuple[ChangedFile, ...] = ()
     judged: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -35,12 +38,12 @@ class CodeRoot:
     def may_show(self, relative: str) -> bool:
         """Whether policy lets the agent read the file without a question."""
         if relative not in self.judged:
-            self.judged[relative] = self.context.may_read(self.locate(relative))
+            self.judged[relative] = self.context.may_read(str(Path(self.path, relative)))
         return self.judged[relative]
 
     def locate(self, relative: str) -> str:
-        """The absolute path."""
-        return str(Path(self.path, relative))
+        """The absolute path as the editor knows it: behind the links by which the session's folder was given."""
+        return str(Path(self.known_as or self.path, relative))
 
     def show(self, relative: str) -> str:
         """The path as it is shown."""

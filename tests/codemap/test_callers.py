@@ -171,7 +171,7 @@ async def test_a_use_is_proven_by_an_import_however_it_is_written_and_in_the_sam
         "app/renamed.py store",
         "app/module.py store",
         "app/handed.py store",
-        "app/passed.py",
+        "app/passed.py HANDLERS",
     }
 
 

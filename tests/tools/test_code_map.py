@@ -219,6 +219,22 @@ async def test_an_empty_query_is_refused_where_one_is_needed(bench: Bench):
             await bench[0].prepare(CodeMap(), operation=operation, query=" ")
 
 
+async def test_a_kind_that_there_is_not_is_refused_with_those_there_are(bench: Bench):
+    with pytest.raises(ToolInputError, match="`kinds` has no 'klass'; there are file, function, method"):
+        await text(bench, "find", "append", kinds=["klass"])
+    assert "method" not in (await text(bench, "find", "append", kinds=["function"])).replace("exact match", "")
+
+
+async def test_places_are_behind_the_link_by_which_the_folder_was_given(bench: Bench, tmp_path: Path):
+    link = tmp_path / "link"
+    link.symlink_to(bench[0].context.cwd)
+    linked = replace(bench[0], context=replace(bench[0].context, cwd=str(link)))
+    outcome = await linked.call(CodeMap(), operation="find", query="store", limit=1)
+    assert outcome.text.splitlines()[2].startswith("app/store.py:4 ")
+    assert outcome.locations == (Location(str(link / "app" / "store.py"), 4),)
+    assert "app/store.py" in (await linked.call(CodeMap(), operation="outline", query="app")).text
+
+
 async def test_without_a_code_map_other_tools_are_named(tmp_path: Path):
     with pytest.raises(PatternError, match="use search_text"):
         await tool_bench(tmp_path).call(CodeMap(), operation="find", query="x")
