@@ -41,6 +41,9 @@ LEASE_MS = 20_000
 
 _LEASE_PAUSE_SECONDS = 0.25
 
+Work = Callable[[str, str, Sequence[str], Sequence[str]], int]
+"""What runs in the other process, see `index_files`."""
+
 Report = Callable[[Progress], None]
 """What is told of progress."""
 
@@ -96,24 +99,27 @@ async def read_in_process(
     repeat: Sequence[str] = (),
     report: Report | None = None,
     lease: BuildLease | None = None,
+    work: Work = index_files,
+    seconds: tuple[float, float] = (PORTION_SECONDS, FILE_SECONDS),
 ) -> None:
     """Read the files at `paths` below `root` into the index, portion by portion, in other processes.
 
     A file that ends or hangs its process is recorded as unparsable. What was read stays when this is cancelled.
     `repeat` are files that came or went, see `index_files`; `lease` is held for longer after each portion.
+    `work` and `seconds`, for a portion and for a file, are replaced by tests.
 
     Raises:
         DatabaseError: the index cannot be written.
     """
     if repeat:
-        await _run(database, root, (), repeat, PORTION_SECONDS)
+        await _run(database, root, (), repeat, work, seconds[0])
     portions = iter([paths[start : start + PORTION_FILES] for start in range(0, len(paths), PORTION_FILES)])
     done = 0
 
-    async def work() -> None:
+    async def take_portions() -> None:
         nonlocal done
         for portion in portions:
-            await _read_portion(database, root, portion)
+            await _read_portion(database, root, portion, work, seconds)
             done += len(portion)
             if report is not None:
                 report(Progress(done, len(paths)))
@@ -121,27 +127,31 @@ async def read_in_process(
                 await lease.renew()
 
     if len(paths) <= PORTION_FILES:
-        await work()  # without a task group, so that its one error is raised as it is
+        await take_portions()  # without a task group, so that its one error is raised as it is
         return
     async with anyio.create_task_group() as workers:
         for _ in range(PROCESSES):
-            workers.start_soon(work)
+            workers.start_soon(take_portions)
 
 
-async def _read_portion(database: Database, root: str, portion: Sequence[str]) -> None:
-    if await _run(database, root, portion, (), PORTION_SECONDS):
+async def _read_portion(
+    database: Database, root: str, portion: Sequence[str], work: Work, seconds: tuple[float, float]
+) -> None:
+    if await _run(database, root, portion, (), work, seconds[0]):
         return
     for path in portion:
-        if not await _run(database, root, [path], (), FILE_SECONDS):
+        if not await _run(database, root, [path], (), work, seconds[1]):
             await database.write(lambda tx, path=path: _record_unparsable(tx, root, path))
 
 
-async def _run(database: Database, root: str, paths: Sequence[str], repeat: Sequence[str], seconds: float) -> bool:
+async def _run(
+    database: Database, root: str, paths: Sequence[str], repeat: Sequence[str], work: Work, seconds: float
+) -> bool:
     """Whether the process lived through it."""
     try:
         with anyio.fail_after(seconds):
             await anyio.to_process.run_sync(
-                index_files, str(database.path), root, tuple(paths), tuple(repeat), cancellable=True
+                work, str(database.path), root, tuple(paths), tuple(repeat), cancellable=True
             )
     except (BrokenWorkerProcess, TimeoutError) as error:
         _LOGGER.warning("The process that reads sources ended at one of %d files: %s", len(paths), type(error).__name__)

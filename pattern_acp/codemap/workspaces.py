@@ -33,12 +33,15 @@ class CodeMaps:
     async def at(self, root: str) -> CodeMap:
         """The code map of the workspace at the absolute path `root`; opening it builds nothing.
 
+        Ask for it anew each time: when its index was deleted meanwhile, this gives one with an empty index.
+
         Raises:
             DatabaseError: its index can be neither opened nor made.
         """
         async with self._opening:
-            if root not in self._open:
-                path = index_path(self._cache, root)
+            path = index_path(self._cache, root)
+            # Its index may be deleted at any time; what is open then can no longer be written.
+            if root not in self._open or not await anyio.Path(path).exists():
                 database = await self._indexes.enter_async_context(open_index(path, clock=self._clock))
                 self._open[root] = CodeMap(root, database, self._list_files, self._clock, self._tasks)
             return self._open[root]
