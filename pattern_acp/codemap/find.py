@@ -39,9 +39,11 @@ class Match(IntEnum):
     PATH = 2
     START = 3
     WORDS = 4
-    PART = 5
-    PATH_PART = 6
-    TYPO = 7
+    WORDS_AND_PATH = 5
+    """Some words are in the name, the others in what it is inside of: its path or class."""
+    PART = 6
+    PATH_PART = 7
+    TYPO = 8
 
     @property
     def is_exact(self) -> bool:
@@ -137,6 +139,15 @@ def _by_name(tx: Transaction, name: str) -> Iterable[tuple[Match, Symbol]]:
     if len(words) > 1:
         for symbol in lookups.symbols_with_words(tx, words, limit=CANDIDATES):
             yield Match.WORDS, symbol
+        yield from _by_words_and_path(tx, words)
+
+
+def _by_words_and_path(tx: Transaction, words: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
+    for word in words:
+        for symbol in lookups.symbols_with_words(tx, (word,), limit=CANDIDATES):
+            around = {*words_of(symbol.path), *words_of(symbol.qualified_name)}
+            if word in words_of(symbol.name) and around.issuperset(words):
+                yield Match.WORDS_AND_PATH, symbol
 
 
 def _qualified(tx: Transaction, parts: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:

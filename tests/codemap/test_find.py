@@ -103,6 +103,11 @@ async def test_a_method_is_named_with_its_class_or_file(index: Database, text: s
     assert exact == ["app/session.py:Session.prompt"]
 
 
+async def test_words_may_be_spread_over_a_name_and_what_it_is_inside_of(index: Database):
+    assert names(await ask(index, "session prompt"))[0] == "app/session.py:Session.prompt"
+    assert names(await ask(index, "server close"))[0] == "app/serve.py:Server.close"
+
+
 async def test_a_function_is_named_with_its_module(index: Database):
     assert names(await ask(index, "serve.serve"))[0] == "app/serve.py:serve"
 
