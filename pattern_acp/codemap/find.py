@@ -195,18 +195,23 @@ def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list
 
 
 def _ordered(tx: Transaction, hits: list[Hit], text: str) -> list[Hit]:
-    """Best first. How many files import a file only breaks ties: what is used most is not what was asked for."""
-    used = lookups.importer_counts(tx, {hit.path for hit in hits if not hit.match.is_fuzzy})
-    wanted = fold(text)
+    """Best first. How many files import a file only breaks ties: what is used most is not what was asked for.
 
-    def rank(hit: Hit) -> tuple[int, bool, bool, int, bool, int, int, str, int]:
+    Of what is merely alike, tests come last whatever agrees, since their names are sentences that hold any word.
+    """
+    used = lookups.importer_counts(tx, {hit.path for hit in hits if not hit.match.is_fuzzy})
+    wanted, words = fold(text), words_of(text)
+
+    def rank(hit: Hit) -> tuple[bool | int | str, ...]:
         symbol = hit.symbol
-        kind = _kind_rank(symbol)
+        is_word = hit.match.is_fuzzy and symbol is not None and fold(symbol.name) in words
         return (
-            hit.match,
+            Match.START if hit.match.is_fuzzy else hit.match,
             hit.is_test,
+            not is_word,
+            hit.match,
             fold(stem_of(hit.path)[-1]) != wanted,
-            kind,
+            _kind_rank(symbol),
             symbol is not None and not symbol.exported,
             -used.get(hit.path, 0),
             len(symbol.name) if symbol is not None else hit.path.count("/"),

@@ -73,9 +73,14 @@ def names(answer: FindAnswer) -> list[str]:
 async def test_exact_names_come_before_paths_and_paths_before_what_is_alike(index: Database):
     answer = await ask(index, "serve")
     assert names(answer)[:2] == ["app/serve.py:serve", "app/serve.py:_serve"]
-    assert [hit.match for hit in answer.hits] == sorted(hit.match for hit in answer.hits)
-    matches = [hit.match for hit in answer.hits]
-    assert matches.index(Match.PATH) < matches.index(Match.START)
+    tiers = [min(hit.match, Match.START) for hit in answer.hits]
+    assert tiers == sorted(tiers)
+    assert set(tiers) == {Match.EXACT, Match.EXACT_BUT_CASE, Match.PATH, Match.START}
+
+
+async def test_of_what_is_merely_alike_tests_come_last(index: Database):
+    alike = [hit.is_test for hit in (await ask(index, "serve")).hits if hit.match.is_fuzzy]
+    assert alike == sorted(alike)
 
 
 async def test_what_policy_hides_is_neither_found_nor_counted(index: Database):
