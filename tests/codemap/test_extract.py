@@ -6,6 +6,9 @@ uses `kind:receiver.name@symbol around it`.
 
 # ruff: noqa: E501  # sources are data
 
+import subprocess
+import sys
+
 import pytest
 
 from pattern_acp.codemap.extract import SourceFacts, read_source
@@ -431,3 +434,14 @@ def test_a_header_is_of_the_language_that_it_is_written_in():
 )
 def test_tests_are_told_by_their_names(path: str, *, expected: bool):
     assert is_test(path) is expected
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_rare_characters_do_not_end_the_process(language: str):
+    # tree-sitter-bash 0.25.1 reads outside of a table of the C library for some of these.
+    code = (
+        "from pattern_acp.codemap.extract import read_source\n"
+        "for text in ('f() { echo \\U000e0001{a} \\u2028{ ; }', 'x = \\U0001f600{', '{\\U00010348' * 50, '<<\\u00a0E\\n{\\uffff'):\n"
+        f"    read_source({language!r}, text.encode())\n"
+    )
+    subprocess.run((sys.executable, "-c", code), check=True, timeout=30)
