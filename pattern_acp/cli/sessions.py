@@ -19,6 +19,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.events import Event
+from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.session.registry import delete_session
 
@@ -65,7 +66,7 @@ async def _show(database: Database, arguments: Sessions) -> int:
     if row is None:
         return _no_such(arguments.session)
     recorded = await database.read(lambda tx: read_stream(tx, session_id))
-    events = [item.event for item in recorded]
+    events = [item.event for item in kept_events(recorded)]
     if arguments.json:
         print_updates(events)
     else:

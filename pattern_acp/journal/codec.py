@@ -79,6 +79,10 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.JobStarted: ("job_started", 1),
     events.JobEnded: ("job_ended", 1),
     events.HistoryCleared: ("history_cleared", 1),
+    events.FilesSaved: ("files_saved", 1),
+    events.CheckpointTaken: ("checkpoint_taken", 1),
+    events.RewindStarted: ("rewind_started", 1),
+    events.SessionRewound: ("session_rewound", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

@@ -29,6 +29,7 @@ from pattern_acp.journal.memory_events import (
     EntryArchived,
     EntryVerified,
 )
+from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,4 +352,8 @@ Event: TypeAlias = (
     | JobStarted
     | JobEnded
     | HistoryCleared
+    | FilesSaved
+    | CheckpointTaken
+    | RewindStarted
+    | SessionRewound
 )

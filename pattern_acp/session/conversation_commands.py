@@ -11,6 +11,7 @@ import anyio.to_thread
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import HistoryCleared, UsageReported
+from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.errors import InvalidRequestError
@@ -78,7 +79,7 @@ async def run_export(session: "Session", argument: str) -> str:
         ("Folder", f"`{state.cwd}`"),
         ("Model", f"`{state.model.qualified}`"),
     )
-    text = conversation_markdown(await _recorded(session), title=state.title, about=about)
+    text = conversation_markdown(kept_events(await _recorded(session)), title=state.title, about=about)
     await session.workbench.files.write_text_file(path, text)
     return f"The conversation is in `{shown}` ({len(text.encode('utf-8', 'surrogatepass')):,} bytes)."
 

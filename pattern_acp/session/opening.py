@@ -31,6 +31,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.folder_events import InstructionFile
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
+from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
@@ -92,6 +93,8 @@ class Place:
 class _Reopened:
     row: SessionRow
     events: tuple[Event, ...]
+    kept: tuple[Event, ...]
+    """Those of `events` that make up the conversation."""
     grants: tuple[Grant, ...]
     jobs: tuple[RecordedJob, ...]
     lost: frozenset[str]
@@ -167,13 +170,13 @@ async def reopen_session(
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,
-        history=history_of(events),
-        shown=last_shown(events),
+        history=history_of(reopened.kept),
+        shown=last_shown(reopened.kept),
         cost=cost_of_session(events),
         notices=[*place.problems, *notices, *lost_notices(jobs)],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
-    return _session(shared, client, state, opening, trust, jobs), events
+    return _session(shared, client, state, opening, trust, jobs), reopened.kept
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
@@ -195,7 +198,8 @@ def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: 
     lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
     jobs = close_lost_jobs(tx, session_id, recorded, at_ms=now)
     events = tuple(item.event for item in recorded)
-    return _Reopened(row, events, tuple(load_grants(tx, session_id)), jobs, lost)
+    kept = tuple(item.event for item in kept_events(recorded))
+    return _Reopened(row, events, kept, tuple(load_grants(tx, session_id)), jobs, lost)
 
 
 def _session(

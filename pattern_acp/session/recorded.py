@@ -14,6 +14,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import HistoryCleared, MemoryShown, TurnEnded
+from pattern_acp.journal.kept import kept_events, went_back
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.redact import newest_redaction
 
@@ -53,7 +54,10 @@ async def read_conversation(session: "Session") -> None:
         newest = newest_redaction(tx, session.session_id, after=state.redacted_seq)
         # Forgetting changes what was read already.
         known = state.settled if newest == state.redacted_seq else Conversation()
-        return known, read_stream(tx, session.session_id, after=known.session_seq), newest
+        added = read_stream(tx, session.session_id, after=known.session_seq)
+        if went_back(added):
+            return Conversation(), kept_events(read_stream(tx, session.session_id)), newest
+        return known, added, newest
 
     known, recorded, redacted_seq = await session.constellation.database.read(read)
     ends = (place for place in range(len(recorded), 0, -1) if isinstance(recorded[place - 1].event, TurnEnded))

@@ -1,0 +1,59 @@
+"""What a file was at a moment: enough to put it back.
+
+Owns: the value types that the journal keeps and the workspace captures. Must not know: how a file is read or written.
+"""
+
+from typing import Literal, TypeAlias
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+FileKind: TypeAlias = Literal["missing", "file", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One path at one moment.
+
+    `digest` is the SHA-256 of a file's bytes, or what a link points at; empty when the content was not kept, and
+    `why_not` says why in a clause. `mode` holds the permission bits, 0 where they do not count.
+    """
+
+    kind: FileKind
+    mode: int = 0
+    size: int = 0
+    digest: str = ""
+    why_not: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the path can be put back into this state."""
+        return self.kind == "missing" or bool(self.digest)
+
+
+MISSING = FileState("missing")
+"""There is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A path, absolute and resolved but for its last part, and its state."""
+
+    path: str
+    state: FileState
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What became of a path."""
+
+    path: str
+    before: FileState
+    after: FileState
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that a checkpoint does not hold, and why, in a clause."""
+
+    path: str
+    why: str
