@@ -31,6 +31,10 @@ class FakeCode:
     told: tuple[Progress, ...] = ()
     """Progress that every question tells."""
     changes: tuple[ChangedFile, ...] = ()
+    others: Mapping[str, Database] = field(default_factory=dict[str, Database])
+    """Indexes of further roots."""
+    asked: list[str] = field(default_factory=list[str])
+    """The roots of all questions, in order."""
     changed: list[str] = field(default_factory=list[str])
     commands_ended: int = 0
 
@@ -42,10 +46,10 @@ class FakeCode:
         on_progress: Callable[[Progress], Awaitable[None]],
     ) -> tuple[FoundT | None, CodeState]:
         """See `CodeAccess.ask`."""
-        del root
+        self.asked.append(root)
         for progress in self.told:
             await on_progress(progress)
-        return await self.index.read(question), self.state
+        return await self.others.get(root, self.index).read(question), self.state
 
     def note_changed(self, paths: Sequence[str]) -> None:
         """See `CodeAccess.note_changed`."""

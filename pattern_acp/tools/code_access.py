@@ -42,7 +42,7 @@ class CodeAccess(Protocol):
         `on_progress` is called while it waits. Then the answer is what the index can say.
 
         Raises:
-            DatabaseError: the index file can be neither read nor made anew.
+            WorkspaceError: the index can be neither read nor made anew, and why.
         """
         ...
 

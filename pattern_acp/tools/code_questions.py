@@ -76,19 +76,22 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
     Raises:
         ToolInputError: a kind is none that there is.
         ToolFailedError: there is no code map, or the question is about a place outside the roots.
-        WorkspaceError: git cannot say what changed.
-        DatabaseError: the index cannot be used.
+        WorkspaceError: git cannot say what changed, or the index cannot be used.
+        DatabaseError: memory cannot be read.
     """
     code = context.code
     if code is None:
         raise ToolFailedError("There is no code map in this session; use search_text and find_files.")
     _require_kinds(asked)
     states: list[CodeState] = []
-    lines: list[Line] = []
+    parts: list[list[Line]] = []
     for root in await _roots(asked, context, code):
         found, state = await code.ask(root.path, partial(_ask, asked, root), on_progress=_shower(progress))
         states.append(state)
-        lines += _marked(found or [], root, state)
+        parts.append(_marked(found or [], root, state))
+    # Where one root has it, it is no matter what may have been meant in another.
+    telling = [part for part in parts if any(line.place is not None for line in part)]
+    lines = [line for part in telling or parts for line in part]
     if asked.operation is CodeOperation.BRIEF:
         lines += await _memories(asked.query, context)
     if not lines:

@@ -235,6 +235,33 @@ async def test_places_are_behind_the_link_by_which_the_folder_was_given(bench: B
     assert "app/store.py" in (await linked.call(CodeMap(), operation="outline", query="app")).text
 
 
+async def test_every_root_is_asked_once_and_none_inside_another(bench: Bench, tmp_path: Path):
+    root, other = bench[0].context.roots[0], str(tmp_path / "other")
+    roots = (root, other, f"{root}/app")
+    several = replace(bench[0], context=replace(bench[0].context, roots=roots))
+    answer = (await several.call(CodeMap(), operation="find", query="store", kinds=["function"], limit=1)).text
+    assert bench[1].asked == [root, other]
+    assert "app/store.py:4 function" in answer
+    assert f"{tmp_path}/other/app/store.py:4 function" in answer
+    bench[1].asked.clear()
+    await several.call(CodeMap(), operation="outline", query=f"{other}/app/store.py")
+    assert bench[1].asked == [other]
+
+
+async def test_a_root_that_does_not_have_it_says_nothing_beside_one_that_does(tmp_path: Path):
+    async with (
+        code_index(tmp_path / "one", {"a.py": "def first(): pass"}) as one,
+        code_index(tmp_path / "two", {"b.py": "def fist(): pass"}) as two,
+    ):
+        bench = tool_bench(tmp_path / "one")
+        roots = (str(tmp_path / "one"), str(tmp_path / "two"))
+        code = FakeCode(one, others={roots[1]: two})
+        several = replace(bench, context=replace(bench.context, code=code, roots=roots))
+        answer = (await several.call(CodeMap(), operation="callers", query="first")).text
+        assert "a.py:1 function def first()" in answer
+        assert "did you mean" not in answer
+
+
 async def test_without_a_code_map_other_tools_are_named(tmp_path: Path):
     with pytest.raises(PatternError, match="use search_text"):
         await tool_bench(tmp_path).call(CodeMap(), operation="find", query="x")
