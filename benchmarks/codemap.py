@@ -7,7 +7,6 @@ With a folder, that one is read instead and nothing in it is changed.
 """
 
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -107,9 +106,7 @@ async def measure(root: Path, cache: Path, *, may_write: bool) -> None:
             rows.append(Row("a changed file, read and stored", alone, "ms", "50", 50.0))
             rows.append(Row("a changed file, through the other process", through, "ms", "50", 50.0))
     print_table("Code map", rows)
-    size = size_of(cache)
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"\nIndex {size / 1e6:.0f} MB; {spent.ru_utime + spent.ru_stime:.1f} s.")
+    print(f"\nIndex {size_of(cache) / 1e6:.0f} MB.")
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from pattern_acp.db.columns import text
 from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import WorkspaceError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -109,7 +110,8 @@ async def read_in_process(
     `work` and `seconds`, for a portion and for a file, are replaced by tests.
 
     Raises:
-        DatabaseError: the index cannot be written.
+        DatabaseError: the index cannot be written; in an exception group when there is more than one portion.
+        WorkspaceError: no process can be started; in an exception group likewise.
     """
     if repeat:
         await _run(database, root, (), repeat, work, seconds[0])
@@ -139,6 +141,8 @@ async def _read_portion(
 ) -> None:
     if await _run(database, root, portion, (), work, seconds[0]):
         return
+    if not await _run(database, root, (), (), work, seconds[0]):
+        raise WorkspaceError("The process that reads sources cannot be started, so the code map stays as it is.")
     for path in portion:
         if not await _run(database, root, [path], (), work, seconds[1]):
             await database.write(lambda tx, path=path: _record_unparsable(tx, root, path))

@@ -124,9 +124,9 @@ def read_source(language: str, source: bytes) -> SourceFacts:
     Raises:
         GrammarMissingError: its grammar cannot be used.
     """
+    grammar = load_grammar(language)
     from tree_sitter import QueryCursor
 
-    grammar = load_grammar(language)
     root = grammar.parser.parse(source.translate(_ASCII)).root_node
     matches = _Matches()
     for _, captures in QueryCursor(grammar.query).matches(root):

@@ -162,7 +162,7 @@ class CodeMap:
                 await self._read_differences()
                 if not self._again and not self._changed:
                     break
-        except (PatternError, OSError):
+        except* (PatternError, OSError):
             _LOGGER.warning("The code map could not be refreshed.", exc_info=True)
         finally:
             self.progress = None

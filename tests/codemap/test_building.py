@@ -20,6 +20,7 @@ from pattern_acp.codemap.store import files_at, open_index
 from pattern_acp.codemap.workspaces import open_code_maps
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.testing.constellation import FakeClock
 
 
@@ -67,6 +68,29 @@ async def test_a_grammar_that_hangs_costs_one_file(index: Database, tmp_path: Pa
     work = partial(hang_at, names[0])
     await read_in_process(index, str(tmp_path / "work"), names, work=work, seconds=(1.5, 1.5))
     assert await statuses(index) == {names[0]: "unparsable", names[1]: "parsed"}
+
+
+def die(index: str, root: str, paths: Sequence[str], repeat: Sequence[str]) -> int:
+    """A machine on which no process gets anywhere."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return len((index, root, *paths, *repeat))
+
+
+async def test_where_no_process_can_run_no_file_is_blamed(index: Database, tmp_path: Path):
+    names = make_files(tmp_path / "work", 2)
+    with pytest.raises(WorkspaceError, match="cannot be started"):
+        await read_in_process(index, str(tmp_path / "work"), names, work=die)
+    assert await statuses(index) == {}
+
+
+async def test_a_refresh_that_fails_ends_nothing_else(tmp_path: Path):
+    make_files(tmp_path / "work", 60)
+    async with open_code_maps(tmp_path / "cache", list_source_files, SystemClock()) as maps:
+        code_map = await maps.at(str(tmp_path / "work"))
+        for path in sorted((tmp_path / "cache").rglob("index-*")):
+            await anyio.Path(path).unlink()
+        assert (await code_map.prepare(60)).freshness == "missing"
+        assert (await (await maps.at(code_map.root)).prepare(60)).freshness == "fresh"
 
 
 async def test_progress_counts_files_up_to_all_of_them(index: Database, tmp_path: Path):

@@ -1,5 +1,6 @@
 """The code map of a real folder: building, refreshing, and what a changed file needs."""
 
+import subprocess
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -112,3 +113,24 @@ async def test_a_second_process_finds_what_the_first_built(code_map: CodeMap, tm
     assert index_path(tmp_path / "cache", code_map.root).exists()
     async with open_code_maps(tmp_path / "cache", list_source_files, SystemClock()) as maps:
         assert (await (await maps.at(code_map.root)).judge()).freshness == "fresh"
+
+
+def git(code_map: CodeMap, *arguments: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(("git", "-C", code_map.root, *who, *arguments), check=True, capture_output=True)
+
+
+async def test_another_branch_is_stale_until_refreshed_and_the_way_back_too(code_map: CodeMap):
+    git(code_map, "init", "-q", "-b", "main")
+    git(code_map, "add", ".")
+    git(code_map, "commit", "-q", "-m", "one")
+    await code_map.prepare(30)
+    assert (await code_map.judge()).freshness == "fresh"
+    git(code_map, "switch", "-q", "-c", "other")
+    put(code_map, "b.py", "def branch():\n    pass\n")
+    git(code_map, "commit", "-q", "-am", "two")
+    await code_map.prepare(30)
+    git(code_map, "switch", "-q", "main")
+    assert (await code_map.judge()).changed == ("b.py",)
+    assert (await code_map.prepare(30)).freshness == "fresh"
+    assert (await names(code_map, "branch"), await names(code_map, "second")) == ([], ["b.py"])
