@@ -181,7 +181,9 @@ def _brief(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Nam
     found = brief(tx, asked.query, may_show=root.may_show)
     lines = brief_lines(found.files[: asked.limit or MOST_FILES], naming)
     if found.more > 0 and lines:
-        lines.append(Line(f"{plural(found.more, 'other file')} also has to do with it; ask with more words to narrow"))
+        lines.append(
+            Line(f"{plural(found.more, 'other file has', 'other files have')} to do with it; use more words to narrow")
+        )
     return lines
 
 

@@ -146,6 +146,29 @@ async def test_impact_names_users_and_tests(bench: Bench):
     assert "Tests that are proven to reach it: 1\ntests/test_store.py:2 imports store through app/store.py" in answer
 
 
+async def test_guesses_of_importers_users_and_tests_are_called_guesses(tmp_path: Path):
+    sources = {
+        "app/writer.py": "class Journal:\n    def push(self): pass\n",
+        "scripts/run.py": "import writer\n\ndef run(journal):\n    journal.push()\n",
+        "tests/test_writer.py": "def test_nothing(): pass\n",
+        **{f"many/m{n}.py": "def common(): pass\n" for n in range(14)},
+    }
+    async with code_index(tmp_path / "guessed", sources) as index:
+        bench = tool_bench(tmp_path / "guessed")
+        seen = (replace(bench, context=replace(bench.context, code=FakeCode(index))), FakeCode(index))
+        whole = await text(seen, "callers", "app/writer.py")
+        assert "0 proven importers\n1 guess:\nscripts/run.py:1: imports a module called writer" in whole
+        push = await text(seen, "impact", "Journal.push")
+        assert "No file is proven to use it." in push
+        assert "Guess, tests that are only named after it: 1\ntests/test_writer.py" in push
+        assert "Guesses, not followed further: 1:\nscripts/run.py:4 call in run: called on journal" in push
+        common = await text(seen, "callers", "common")
+        assert "No proven use of 12 others of that name:" in common
+        assert "2 more definitions of that name; ask for one as path:name" in common
+        for operation in ("importers", "impact"):
+            assert "did you mean Journal" in await text(seen, operation, "Jurnal")
+
+
 async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Bench):
     bench[1].changes = (ChangedFile("app/store.py", ((5, 5),)), ChangedFile("app/credentials.py", is_new=True))
     answer = await text(bench, "impact")
