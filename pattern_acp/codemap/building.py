@@ -13,7 +13,7 @@ import anyio
 import anyio.to_process
 from anyio import BrokenWorkerProcess
 
-from pattern_acp.codemap.indexing import index_files, read_bytes
+from pattern_acp.codemap.indexing import content_hash, index_files, read_bytes
 from pattern_acp.codemap.languages import language_of
 from pattern_acp.codemap.model import Progress
 from pattern_acp.codemap.recording import ReadFile, record_files
@@ -167,5 +167,6 @@ def _record_unparsable(tx: Transaction, root: str, path: str) -> None:
     read_ns = time.time_ns()
     found = read_bytes(root, path)
     if found is not None:
-        note = "its grammar failed on it"
-        record_files(tx, root, [ReadFile(path, language_of(path), "unparsable", found[1], read_ns, note=note)])
+        # With its hash, so that it is not tried again before it changes.
+        digest, note = content_hash(found[0]), "its grammar failed on it"
+        record_files(tx, root, [ReadFile(path, language_of(path), "unparsable", found[1], read_ns, digest, note=note)])

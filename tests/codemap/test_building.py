@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ import pytest
 
 from pattern_acp.bootstrap.source_files import list_source_files
 from pattern_acp.codemap.building import LEASE_MS, BuildLease, read_in_process
+from pattern_acp.codemap.freshness import compare, known_files
 from pattern_acp.codemap.indexing import index_files
 from pattern_acp.codemap.model import Progress
 from pattern_acp.codemap.recording import add_listed
@@ -61,6 +63,8 @@ async def test_a_grammar_that_ends_the_process_costs_one_file(index: Database, t
     work = partial(die_at, names[2])
     await read_in_process(index, str(tmp_path / "work"), names, work=work)
     assert await statuses(index) == {name: "unparsable" if name == names[2] else "parsed" for name in names}
+    listing = list_source_files(str(tmp_path / "work"), threading.Event())
+    assert compare(str(tmp_path / "work"), listing, await index.read(known_files), {}).to_read == ()
 
 
 async def test_a_grammar_that_hangs_costs_one_file(index: Database, tmp_path: Path):
