@@ -110,6 +110,9 @@ class CodeMap:
             if below:
                 self._changed.add(below)
         if self._changed:
+            if self._refreshing is not None:
+                # A build may take a minute, and what the agent wrote is asked for before that.
+                self._tasks.start_soon(self._read_noted_beside)
             self.start_refresh()
 
     def start_refresh(self) -> anyio.Event:
@@ -168,6 +171,12 @@ class CodeMap:
             self.progress = None
             self._refreshing = None
             done.set()
+
+    async def _read_noted_beside(self) -> None:
+        try:
+            await self._read_noted()
+        except* (PatternError, OSError):
+            _LOGGER.warning("A changed file could not be read into the code map.", exc_info=True)
 
     async def _read_noted(self) -> None:
         """Read what `note_changed` named and the index has, without listing the whole workspace first."""

@@ -134,3 +134,15 @@ async def test_another_branch_is_stale_until_refreshed_and_the_way_back_too(code
     assert (await code_map.judge()).changed == ("b.py",)
     assert (await code_map.prepare(30)).freshness == "fresh"
     assert (await names(code_map, "branch"), await names(code_map, "second")) == ([], ["b.py"])
+
+
+async def test_what_the_agent_changes_while_an_index_is_built_is_in_it_too(code_map: CodeMap):
+    for number in range(110):
+        put(code_map, f"m{number}.py", "x = 1\n")
+
+    def change_once(progress: Progress) -> None:
+        if progress.done < progress.total:
+            code_map.note_changed([put(code_map, "b.py", "def meanwhile():\n    pass\n")])
+
+    assert (await code_map.prepare(30, change_once)).freshness == "fresh"
+    assert await names(code_map, "meanwhile") == ["b.py"]
