@@ -57,6 +57,11 @@ def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[
     return paired(messages, results)
 
 
+def calls_of(events: Iterable[Event]) -> set[ToolCallId]:
+    """The ids of all tool calls that a model asked for, also those that the model no longer sees."""
+    return {call.call_id for event in events if isinstance(event, MessageRecorded) for call in event.message.tool_calls}
+
+
 def add_context(messages: list[Message], added: Message) -> None:
     """Put what the model is told beside a prompt right before it, and at the end when it was answered already.
 

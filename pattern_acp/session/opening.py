@@ -9,7 +9,7 @@ import anyio
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
-from pattern_acp.context.history import history_of
+from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.instruction_files import own_instructions, project_instructions, within_total
 from pattern_acp.context.instructions import Environment, system_prompt
 from pattern_acp.context.memory_notices import last_shown
@@ -171,6 +171,7 @@ async def reopen_session(
         instructions=in_force(compiled),
         settings=place.settings,
         history=history_of(reopened.kept),
+        used_calls=calls_of(events),
         shown=last_shown(reopened.kept),
         cost=cost_of_session(events),
         notices=[*place.problems, *notices, *lost_notices(jobs)],

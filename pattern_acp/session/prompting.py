@@ -39,7 +39,7 @@ from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import ModelInUse, SoFar, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
@@ -147,7 +147,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         ids=shared.ids,
         clock=shared.clock,
         limits=session.state.settings.turn,
-        cost_so_far=session.state.cost,
+        so_far=SoFar(session.state.cost, session.state.used_calls),
     )
     try:
         return await _until_all_agree(session, turn_id, loop, checks)

@@ -10,7 +10,7 @@ import anyio
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
@@ -88,6 +88,8 @@ class SessionState:
     instructions: tuple[tuple[str, int], ...] = ()
     """Files whose instructions are part of `system`, with their bytes."""
     history: list[Message] = field(default_factory=list[Message])
+    used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
+    """Ids of all tool calls of the session, also of those that left the history: each is given once."""
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 import anyio
 import msgspec
@@ -45,6 +45,14 @@ class ModelInUse:
     info: ModelInfo
 
 
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What a session did before this turn: what it cost, and the ids of all its calls, to which the loop adds."""
+
+    cost: Cost | None = None
+    used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
+
+
 _USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
@@ -64,7 +72,7 @@ class TurnLoop:
         ids: IdFactory,
         clock: Clock,
         limits: TurnSettings,
-        cost_so_far: Cost | None = None,
+        so_far: SoFar | None = None,
     ) -> None:
         self._model = model
         self._build = build
@@ -73,7 +81,9 @@ class TurnLoop:
         self._ids = ids
         self._clock = clock
         self._limits = limits
-        self.cost = cost_so_far
+        so_far = so_far or SoFar()
+        self.cost = so_far.cost
+        self._used_calls = so_far.used_calls
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -127,7 +137,7 @@ class TurnLoop:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
         # Whatever else ended the answer may have cut its calls too.
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
-        message = with_unique_calls(assembly.message(with_calls=with_calls), history, self._ids)
+        message = with_unique_calls(assembly.message(with_calls=with_calls), self._used_calls, self._ids)
         facts: list[Fact] = []
         if message.parts:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
@@ -165,30 +175,21 @@ class TurnLoop:
         return None
 
 
-def with_unique_calls(message: Message, history: Sequence[Message], ids: IdFactory) -> Message:
-    """The message with an id for each call that no other call of the session has.
+def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory) -> Message:
+    """The message with an id for each call that no other call of the session has; these are added to `used`.
 
     Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
-    that are unique in a session. An id that is not short and printable is replaced too: it goes into many lines.
+    that are unique in a session, also when the model no longer sees the call that had it first. An id that is not
+    short and printable is replaced too: it goes into many lines.
     """
-    if not any(isinstance(part, ToolCallPart) for part in message.parts):
-        return message
-    # By hand: of all that a turn does, this is one of few things that grow with the session.
-    seen = {
-        part.call_id
-        for earlier in history
-        if earlier.role is Role.ASSISTANT
-        for part in earlier.parts
-        if isinstance(part, ToolCallPart)
-    }
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolCallPart):
             parts.append(part)
             continue
-        is_new = _USABLE_ID.fullmatch(part.call_id) and part.call_id not in seen
+        is_new = _USABLE_ID.fullmatch(part.call_id) and part.call_id not in used
         call_id = part.call_id if is_new else ToolCallId(ids.new("call"))
-        seen.add(call_id)
+        used.add(call_id)
         parts.append(replace(part, call_id=call_id))
     return replace(message, parts=tuple(parts))
 

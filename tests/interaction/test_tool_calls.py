@@ -292,3 +292,22 @@ async def test_ids_and_names_that_a_model_made_up_stay_short_and_printable():
         assert [len(call["title"]) for call in announced] == [80, len("unnamed tool")]
         assert len(max(agent.editor.recording.lines, key=len)) < 10_000
         assert not unpaired_calls(model.requests[1])
+
+
+async def test_an_id_from_before_a_clear_or_a_restart_is_not_given_to_another_call():
+    look = several(calls_raw("read_file", '{"path": "a.txt"}', call_id="call_0"))
+    model = ScriptedProvider([look, says("Done.")], repeat=True)
+    async with running_agent(model) as agent:
+        (agent.folder / "a.txt").write_text("a\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.prompt(session, "/clear")
+        await agent.editor.prompt(session, "Go again.")
+        first = [call["toolCallId"] for call in agent.editor.of_kind("tool_call")]
+        await agent.editor.prompt(session, "/clear")
+        await agent.editor.request("session/close", {"sessionId": session})
+        agent.editor.updates.clear()
+        await agent.editor.request("session/resume", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+        await agent.editor.prompt(session, "And again.")
+        second = [call["toolCallId"] for call in agent.editor.of_kind("tool_call")]
+        assert len({*first, *second}) == len(first) + len(second) == 3

@@ -36,7 +36,15 @@ EVERY_TOOL: Turn = (
     + calls("memory_read", label="human", history=True)
     + calls("memory_write", label="human", operation="append", text="Likes tea.", reason="said so")
     + calls("memory_search", query="zeppelin hangar")
+    + calls("apply_patch", input="*** Begin Patch\n*** Add File: c.txt\n+hangar\n*** End Patch")
+    + calls("code_map", operation="find", query="hangar")
+    + calls("job", action="list")
+    + calls("read_attachment", id="att_1")
+    + calls("fetch_url", url="http://127.0.0.1:9/")
 )
+
+HAVE_NOTHING_TO_READ = 2
+"""The last two calls: nothing long was given, and no page of this machine is fetched."""
 
 
 def raw(path: Path) -> bytes:
@@ -70,7 +78,9 @@ async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line
         await agent.editor.prompt(second, "What opens the zeppelin hangar?")
 
         used = {tool.spec.name for tool in default_tools()}
-        assert await finished(agent, session) == ["completed"] * len(EVERY_TOOL)
+        done = len(EVERY_TOOL) - HAVE_NOTHING_TO_READ
+        ended = ["completed"] * done + ["failed"] * HAVE_NOTHING_TO_READ
+        assert sorted(await finished(agent, session)) == ended
         assert {step.tool for step in EVERY_TOOL if isinstance(step, ScriptStep)} == used
         assert CANARY not in str(model.requests)
         assert CANARY.encode() not in b"".join(line for _, line in agent.editor.recording.both)

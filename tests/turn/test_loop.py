@@ -29,7 +29,7 @@ from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import ModelInUse, SoFar, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 
 TURN = TurnId("turn_1")
@@ -63,7 +63,7 @@ class Bench:
             ids=RandomIds(),
             clock=self.clock,
             limits=self.limits,
-            cost_so_far=self.cost,
+            so_far=SoFar(self.cost),
         )
 
     async def build(self, history: Sequence[Message]) -> ProviderRequest:
