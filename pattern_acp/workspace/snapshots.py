@@ -1,0 +1,221 @@
+"""States of files: taking one, and putting a path back into one.
+
+Owns: bytes, permission bits and links of single paths, and the rule that nothing is written outside the folders that
+are given, whatever links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All of it
+blocks and belongs in a worker thread.
+
+Where the system has `openat` and its kin, every folder on the way is opened without following links, and the last step
+works in the folder that was opened, so that nothing can be swapped between a check and its use. Elsewhere (Windows) the
+way is checked right before.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.file_states import MISSING, FileState
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.paths import is_within, resolve_path
+
+FILE_BYTES = 10_000_000
+"""Largest file of which a checkpoint keeps the content; a larger one is data that a session seldom writes itself."""
+
+TOO_LARGE = f"it is larger than {FILE_BYTES // 1_000_000} MB"
+
+_WAY = "a folder on the way to it is a link or a file now"
+
+_AT_FOLDERS = all(step in os.supports_dir_fd for step in (os.open, os.rename, os.unlink, os.symlink, os.mkdir))
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A state, and the bytes of a file whose content is kept."""
+
+    state: FileState
+    content: bytes | None = None
+
+
+def place_of(path: str) -> str:
+    """The one name of a path for checkpoints: its folder resolved, its last part as it is, so that a link is itself.
+
+    Raises:
+        WorkspaceError: the links on the way lead in a circle.
+    """
+    parent, name = os.path.split(path)
+    return str(Path(resolve_path(parent)) / name) if name else resolve_path(path)
+
+
+def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
+    """The state of `path` now; never raises. A folder or device counts as content that cannot be kept.
+
+    `limit` is in bytes; of a larger file only kind, mode and size are known.
+    """
+    try:
+        found = Path(path).lstat()
+        if stat.S_ISLNK(found.st_mode):
+            return Captured(FileState("link", digest=str(Path(path).readlink())))
+        mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            return Captured(FileState("file", mode, 0, why_not="it is a folder or device"))
+        if found.st_size > limit:
+            return Captured(FileState("file", mode, found.st_size, why_not=TOO_LARGE))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Captured(MISSING)
+    except (OSError, ValueError):
+        return Captured(FileState("file", why_not="it cannot be read"))
+    if len(content) > limit:
+        return Captured(FileState("file", mode, len(content), why_not=TOO_LARGE))
+    return Captured(FileState("file", mode, len(content), sha256_hex(content)), content)
+
+
+def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:
+    """Make `path`, as `place_of` names it, what `state` says. Doing it twice is the same as once.
+
+    `content` is that of a file. Folders that are missing are made; nothing is written outside `roots`.
+
+    Raises:
+        WorkspaceError: nothing was changed, and why.
+    """
+    root = _root_of(path, roots)
+    try:
+        with _folder_of(path, root, make=state.kind != "missing") as folder:
+            _replace(folder, Path(path).name, state, content)
+    except (FileNotFoundError, NotADirectoryError):
+        if state.kind != "missing":
+            raise WorkspaceError(f"{path} was not put back: {_WAY}.") from None
+    except OSError as error:
+        raise WorkspaceError(f"{path} was not put back: {_reason(error)}.") from error
+
+
+def set_mode(path: str, mode: int, roots: Sequence[str]) -> None:
+    """Give a file its permission bits.
+
+    Raises:
+        WorkspaceError: nothing was changed, and why.
+    """
+    root = _root_of(path, roots)
+    try:
+        with _folder_of(path, root, make=False) as folder:
+            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
+            if not hasattr(os, "fchmod"):
+                Path(path).chmod(mode)
+                return
+            descriptor = os.open(Path(path).name if folder.at is not None else path, flags, dir_fd=folder.at)
+            try:
+                os.fchmod(descriptor, mode)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise WorkspaceError(f"{path} keeps its permissions: {_reason(error)}.") from error
+
+
+def refuse_links(path: str, roots: Sequence[str]) -> None:
+    """Check that no part of the way to `path` has become a link, for a writer that goes by the path.
+
+    Raises:
+        WorkspaceError: one has, or the path lies outside `roots`.
+    """
+    _root_of(path, roots)
+    if place_of(path) != path:
+        raise WorkspaceError(f"{path} was not put back: {_WAY}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """An open folder: `at` is its descriptor, None where the system works by paths alone."""
+
+    path: str
+    at: int | None
+
+    def name(self, name: str) -> str:
+        """What a call is given for a name in the folder."""
+        return name if self.at is not None else str(Path(self.path) / name)
+
+
+def _root_of(path: str, roots: Sequence[str]) -> str:
+    inside = [root for root in roots if is_within(path, [root])]
+    if not inside:
+        raise WorkspaceError(f"{path} lies outside the session's folders and is left as it is.")
+    return max(inside, key=len)
+
+
+@contextmanager
+def _folder_of(path: str, root: str, *, make: bool) -> Generator[_Folder, None, None]:
+    parent = Path(path).parent
+    names = parent.relative_to(root).parts
+    if not _AT_FOLDERS:
+        if make:
+            parent.mkdir(parents=True, exist_ok=True)
+        refuse_links(path, [root])
+        yield _Folder(str(parent), None)
+        return
+    descriptor = os.open(root, _FOLDER_FLAGS)
+    try:
+        for name in names:
+            descriptor = _enter(descriptor, name, make=make)
+        yield _Folder(str(parent), descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _enter(folder: int, name: str, *, make: bool) -> int:
+    """Open a folder in a folder, which is closed; on failure it stays open."""
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+    entered = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+    os.close(folder)
+    return entered
+
+
+def _replace(folder: _Folder, name: str, state: FileState, content: bytes | None) -> None:
+    at = folder.at
+    if state.kind == "missing":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(folder.name(name), dir_fd=at)
+        return
+    beside = f".{name[:60]}.{secrets.token_hex(6)}.tmp"
+    try:
+        if state.kind == "link":
+            os.symlink(state.digest, folder.name(beside), dir_fd=at)
+        else:
+            _write_new(folder, beside, content or b"", state.mode)
+        os.replace(folder.name(beside), folder.name(name), src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(folder.name(beside), dir_fd=at)
+        raise
+
+
+def _write_new(folder: _Folder, name: str, content: bytes, mode: int) -> None:
+    descriptor = os.open(folder.name(name), _NEW_FLAGS, 0o600, dir_fd=folder.at)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        if hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in {errno.ELOOP, errno.EMLINK} or isinstance(error, NotADirectoryError):
+        return _WAY
+    if isinstance(error, IsADirectoryError):
+        return "a folder of this name is there now"
+    if isinstance(error, PermissionError):
+        return "the system denies access to it"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "the disk is full"
+    return error.strerror or str(error)
