@@ -27,6 +27,7 @@ from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases
 from pattern_acp.session.registry import Sessions
+from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
 from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
@@ -69,6 +70,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             means = local_means(process, settings, Path(scratch))
             shared.background = tasks
             shared.git_status = _git_status(server_means(means).environment)
+            shared.folder_changes = FolderChanges(server_means(means).environment)
             shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
             shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)

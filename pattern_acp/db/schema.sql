@@ -319,6 +319,15 @@ CREATE TABLE repeats (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX repeats_by_other ON repeats (other);
 
+-- Contents of files that sessions changed, for checkpoints; each content once, however many checkpoints need it.
+CREATE TABLE file_contents (
+    hash TEXT PRIMARY KEY,               -- SHA-256 of the content
+    size INTEGER NOT NULL,               -- bytes before compression
+    encoding TEXT NOT NULL,              -- 'raw' or 'zlib'
+    content BLOB NOT NULL,
+    last_seq INTEGER NOT NULL REFERENCES events (seq) -- the event that first named it
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,

@@ -260,3 +260,17 @@ FROM sessions
 WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.cwd_key = :cwd_key
     AND sessions.persona = :persona AND sessions.last_seq > :after AND sessions.id <> :exclude
 ORDER BY sessions.updated_ms DESC, sessions.id DESC LIMIT :limit;
+
+-- name: store_file_content
+-- Keeps the content of a file once.
+INSERT INTO file_contents (hash, size, encoding, content, last_seq)
+VALUES (:hash, :size, :encoding, :content, :last_seq)
+ON CONFLICT (hash) DO NOTHING;
+
+-- name: read_file_content
+-- The content of a file.
+SELECT encoding, content FROM file_contents WHERE hash = :hash;
+
+-- name: has_file_content
+-- Whether the content of a file is kept.
+SELECT 1 FROM file_contents WHERE hash = :hash;

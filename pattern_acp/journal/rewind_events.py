@@ -53,7 +53,8 @@ class RewindStarted:
     """The session is about to go back to `position`; an end of the process before its SessionRewound is made up for.
 
     `before` is the event behind which an undo of this rewind begins. `files` are the changes that are to be made, each
-    from the state that was found; `blocks` are ids of memory blocks that are to be taken back.
+    from the state that was found; `blocks` are labels of memory blocks of which this session's writes behind the event
+    `memory_from`, counted over all streams, are to be taken back.
     """
 
     rewind_id: str
@@ -63,6 +64,7 @@ class RewindStarted:
     parts: tuple[str, ...]
     files: tuple[FileChange, ...] = ()
     blocks: tuple[str, ...] = ()
+    memory_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -686,3 +686,7 @@ LIMIT :limit;
 -- name: mark_repeat_told
 -- The model was told of a pair.
 UPDATE repeats SET told = 1, last_seq = :seq WHERE entry = :entry AND other = :other;
+
+-- name: block_frontiers
+-- Loro's frontiers of a block's newest state.
+SELECT frontiers FROM blocks WHERE id = :id;

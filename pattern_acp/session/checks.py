@@ -4,11 +4,13 @@ Owns: which are in force, and that what they find at the end of a turn lets it g
 (`turn/checks.py`).
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.checkpoints import WatchedTerminal
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks
@@ -35,6 +37,9 @@ def checks_of(session: "Session", gate: Gate, context: ToolContext) -> Configure
         return checks_in_force(session)
 
     found = checks_in_force(session)
+    # A check may format what was edited; that belongs to the turn's changes.
+    terminal = WatchedTerminal(context.terminal, session.checkpoints, context.turn_id)
+    context = replace(context, terminal=terminal)
     return ConfiguredChecks(found, context, gate, sink, clock=shared.clock, ids=shared.ids, confirm=confirm)
 
 

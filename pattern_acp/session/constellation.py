@@ -22,6 +22,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_access import CodeAccess
+from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus
 
 
@@ -91,6 +92,8 @@ class Constellation:
     """Runs MCP servers of sessions; None: there are none."""
     git_status: Callable[[str, float], Awaitable[GitStatus | None]] | None = None
     """The state of the repository around a folder, within so many seconds; None: nobody can say."""
+    folder_changes: FolderChanges | None = None
+    """Finds out what commands changed in files; None: only what file tools change is kept."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     hooks: HookRunner | None = None

@@ -21,6 +21,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
+from pattern_acp.session.checkpoints import TrackedFiles
 from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
@@ -163,7 +164,16 @@ def runner_of(session: "Session", turn_id: TurnId, tools: Sequence[Tool]) -> tup
     context = tool_context(session, turn_id)
     checks = checks_of(session, gate, context)
     hooks = SessionToolHooks(session)
-    runner = ToolRunner(tools, context, gate, session.sink, clock=shared.clock, after_edits=checks, hooks=hooks)
+    runner = ToolRunner(
+        tools,
+        context,
+        gate,
+        session.sink,
+        clock=shared.clock,
+        after_edits=checks,
+        hooks=hooks,
+        effects=session.checkpoints,
+    )
     return runner, checks
 
 
@@ -283,7 +293,7 @@ def stable_part(session: "Session") -> Stable:
 
 def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
     """What tools of this turn may use."""
-    code, files = code_of(session), session.workbench.files
+    code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
     return ToolContext(
         session_id=session.session_id,
         turn_id=turn_id,

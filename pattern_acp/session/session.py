@@ -22,6 +22,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import InvalidRequestError
@@ -141,6 +142,7 @@ class Session:
         self.mcp = mcp
         self.trust = trust
         self.hook_state = HookState()
+        self.checkpoints = Checkpoints(self)
         self.view: SessionView = client.view(state.session_id)
         self.workbench: Workbench = client.workbench(state.session_id)
         self.approver = client.approver(state.session_id)
@@ -219,6 +221,8 @@ class Session:
         try:
             await prompting.close_unfinished(self)
             await prompting.drop_forgotten(self)
+            # What a turn changed that was cut off belongs to it and not to this one.
+            await self.checkpoints.close_turn()
             refusal = await _expand(self.mcp, turn)
             if turn.command is None:
                 turn.message = await with_files(self, turn.message)
@@ -236,6 +240,7 @@ class Session:
             await prompting.show_notices(self, turn_id)
             turn.ended = True
             await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))
+            await self.checkpoints.close_turn()
         except DatabaseError as error:
             logger.exception("a turn could not be recorded")
             end = await prompting.nothing_saved(self, error)

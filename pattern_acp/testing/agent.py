@@ -38,6 +38,7 @@ from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.models import FakeModels, fake_model
 from pattern_acp.testing.official_schema import kept_schema
 from pattern_acp.tools.registry import default_tools
+from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import shell_command
 
@@ -145,6 +146,7 @@ async def running_agent(
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
                 server_means = Means(means.environment, end_group)
                 shared.background = tasks
+                shared.folder_changes = FolderChanges(means.environment)
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
                 shared.hooks = HookRunner(
                     means.environment, partial(shell_command, environment=means.environment), end_group

@@ -8,6 +8,7 @@ anything else runs alone and in order.
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,6 +30,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
+from pattern_acp.policy.access import Access
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
@@ -88,6 +90,14 @@ class AfterEdits(Protocol):
         ...
 
 
+class AroundEffects(Protocol):
+    """What is to be known of the state before and after every effect; `session/checkpoints.py` keeps files."""
+
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
+        """Entered before a call with these accesses runs, left when it has ended, however it ended."""
+        ...
+
+
 class ToolRunner:
     """Runs calls of one turn."""
 
@@ -101,9 +111,11 @@ class ToolRunner:
         clock: Clock,
         after_edits: AfterEdits | None = None,
         hooks: ToolHooks | None = None,
+        effects: AroundEffects | None = None,
     ) -> None:
         self.repeats = RepeatGuard()
         self._hooks = hooks
+        self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
         self._context = context
         self._gate = gate
@@ -236,7 +248,7 @@ class ToolRunner:
                 outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content)
             else:
                 await self._sink.show(ToolCallRunning(view.call_id))
-                outcome = await self._effect(view, prepared, progress)
+                outcome = await self._effect(turn_id, view, prepared, progress)
                 if self._hooks is not None and not outcome.is_error:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
@@ -246,9 +258,12 @@ class ToolRunner:
             raise
         return await self._finish(turn_id, view, outcome, started)
 
-    async def _effect(self, view: ToolCallView, prepared: PreparedCall, progress: CallProgress) -> ToolOutcome:
+    async def _effect(
+        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, progress: CallProgress
+    ) -> ToolOutcome:
         try:
-            return await prepared.run(progress)
+            async with self._effects.around(turn_id, prepared.accesses) if self._effects is not None else nullcontext():
+                return await prepared.run(progress)
         except DatabaseError:
             raise
         except PatternError as error:

@@ -1,0 +1,327 @@
+"""Checkpoints of one session: what it changed in files, and the moments to which it can go back.
+
+Owns: keeping the state of a file before the session changes it, what the session left it as, and the event that closes
+an interval. Must not know: how going back works (`session/rewind.py`).
+
+A state is kept before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
+files that were saved and never checkpointed (`take_recovered`). A turn that changes no file costs nothing; its own
+events are then its checkpoint.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import CheckpointTaken, FilesSaved
+from pattern_acp.journal.file_contents import store_content
+from pattern_acp.journal.rewind_events import MemoryPoint
+from pattern_acp.journal.streams import stream_position
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.points import block_points
+from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
+from pattern_acp.policy.paths import is_windows_path, protection
+from pattern_acp.policy.reading_commands import only_reads
+from pattern_acp.session.memory_commands import history_scope
+from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.paths import is_within, resolve_path
+from pattern_acp.workspace.snapshots import Captured, capture, place_of
+from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_BYTES = 100_000_000
+"""Most bytes of files that are kept between two checkpoints; what is beyond is named and left out."""
+
+TOO_MUCH = f"more than {INTERVAL_BYTES // 1_000_000} MB of files were changed since the checkpoint before"
+
+MOST_LEFT_OUT = 50
+"""Most paths that a checkpoint names as left out."""
+
+AFTER_SECONDS = 1.0
+"""Longest that looking at a file after a cancelled change may take."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A change since the last checkpoint. `after` is what the session left; None while that is not known."""
+
+    path: str
+    before: FileState
+    after: FileState | None = None
+
+
+class Checkpoints:
+    """What one session changed since its last checkpoint, and the taking of the next."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._open: list[_Open] = []
+        self._left_out: dict[str, str] = {}
+        self._contents: dict[str, bytes] = {}
+        self._bytes = 0
+        self._turn_id = TurnId("")
+        """The turn in which the interval's first change was made."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the session changed no file since the last checkpoint."""
+        return not self._open and not self._left_out
+
+    @asynccontextmanager
+    async def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AsyncGenerator[None, None]:
+        """Around the effect of a tool call: a checkpoint before a risky one, and a look for what a command changed.
+
+        Raises:
+            DatabaseError: the state before could not be kept; the call must not run.
+        """
+        runs = any(_may_change_files(access) for access in accesses)
+        if self._open and (runs or sum(isinstance(access, WritePath) for access in accesses) > 1):
+            await self.take("tool")
+        changes = self._session.constellation.folder_changes
+        if not runs or changes is None:
+            yield
+            return
+        before = await changes.look(self._session.state.policy.roots)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS):
+                found = await changes.compare(before)
+                for problem in found.problems:
+                    self._left_out.setdefault(*problem)
+                await self._note_found(turn_id, found.files)
+
+    async def before_change(self, paths: Sequence[str]) -> None:
+        """Keep what is at these paths, which are about to be changed.
+
+        Raises:
+            DatabaseError: it could not be kept; the change must not be made.
+        """
+        wanted = [place for path in paths if (place := self._place(path))]
+        found = [(place, await _capture(place)) for place in wanted]
+        saved: list[SavedFile] = []
+        for place, captured in found:
+            known = self._newest(place)
+            if known is not None and known.after == captured.state:
+                continue
+            state = self._kept(captured)
+            saved.append(SavedFile(place, state))
+            self._open.append(_Open(place, state))
+        if saved:
+            await self._record_saved(self._session.memory.turn_id or TurnId(""), saved)
+
+    async def after_change(self, paths: Sequence[str]) -> None:
+        """Note what these paths were left as."""
+        for path in paths:
+            known = self._newest(self._place(path))
+            if known is not None:
+                known.after = self._kept(await _capture(known.path))
+
+    async def take(self, cause: str, name: str = "") -> str:
+        """Close the interval; the id of the checkpoint.
+
+        Raises:
+            DatabaseError: it could not be recorded; the interval stays open.
+        """
+        for change in self._open:
+            if change.after is None:
+                change.after = self._kept(await _capture(change.path))
+        changes = tuple(
+            FileChange(each.path, each.before, each.after)
+            for each in self._open
+            if each.after is not None and each.after != each.before
+        )
+        return await self._record(cause, name, changes, tuple(self._contents.items()))
+
+    async def close_turn(self) -> None:
+        """The checkpoint after a turn, if it changed a file; otherwise the turn's own events are enough."""
+        if not self.is_clean:
+            await self.take("turn")
+
+    def recover(self, saved: Sequence[SavedFile]) -> None:
+        """Take over files that a process which ended had saved and not checkpointed."""
+        for file in saved:
+            if self._newest(file.path) is None:
+                self._open.append(_Open(file.path, file.state))
+
+    async def _record(
+        self, cause: str, name: str, changes: tuple[FileChange, ...], contents: Sequence[tuple[str, bytes]]
+    ) -> str:
+        session, shared = self._session, self._session.constellation
+        checkpoint_id = shared.ids.new("chk")
+        turn_id, self._turn_id = self._turn_id or session.memory.turn_id or TurnId(""), TurnId("")
+        left_out = tuple(LeftOut(path, why) for path, why in list(self._left_out.items())[:MOST_LEFT_OUT])
+        wanted = {change.after.digest for change in changes}
+        now = shared.clock.now_ms()
+
+        def write(tx: Transaction) -> None:
+            where = stream_position(tx, session.session_id)
+            points = tuple(
+                MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
+                for point in block_points(tx, history_scope(session).owners)
+            )
+            event = CheckpointTaken(
+                checkpoint_id,
+                turn_id,
+                cause,
+                name,
+                where.session_seq,
+                where.hash,
+                where.global_seq,
+                changes,
+                left_out,
+                points,
+            )
+            seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
+            for digest, content in contents:
+                if digest in wanted:
+                    store_content(tx, digest, content, seq=seq)
+
+        await shared.database.write(write)
+        self._open.clear()
+        self._left_out.clear()
+        self._contents.clear()
+        self._bytes = 0
+        return checkpoint_id
+
+    async def _record_saved(self, turn_id: TurnId, saved: Sequence[SavedFile]) -> None:
+        session, shared = self._session, self._session.constellation
+        self._turn_id = self._turn_id or turn_id
+        contents = {file.state.digest: self._contents.get(file.state.digest) for file in saved}
+        now = shared.clock.now_ms()
+
+        def write(tx: Transaction) -> None:
+            event = FilesSaved(turn_id, tuple(saved))
+            seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
+            for digest, content in contents.items():
+                if content is not None:
+                    store_content(tx, digest, content, seq=seq)
+
+        await shared.database.write(write)
+
+    async def _note_found(self, turn_id: TurnId, files: Sequence[tuple[str, Captured, Captured]]) -> None:
+        saved: list[SavedFile] = []
+        for path, before, after in files:
+            place = self._place(path)
+            if not place or before.state == after.state:
+                continue
+            known = self._newest(place)
+            if known is not None and known.after == before.state:
+                known.after = self._kept(after)
+                continue
+            state = self._kept(before)
+            saved.append(SavedFile(place, state))
+            self._open.append(_Open(place, state, self._kept(after)))
+        if saved:
+            await self._record_saved(turn_id, saved)
+
+    def _newest(self, place: str) -> _Open | None:
+        return next((change for change in reversed(self._open) if change.path == place), None)
+
+    def _kept(self, captured: Captured) -> FileState:
+        """The state as it is recorded; its content is held until it is stored."""
+        state, content = captured.state, captured.content
+        if content is None or state.digest in self._contents:
+            return state
+        if self._bytes + len(content) > INTERVAL_BYTES:
+            return replace(state, digest="", why_not=TOO_MUCH)
+        self._bytes += len(content)
+        self._contents[state.digest] = content
+        return state
+
+    def _place(self, path: str) -> str:
+        """The name of a path here; empty for one that is left out."""
+        roots = self._session.state.policy.roots
+        try:
+            place = place_of(path)
+        except PatternError:
+            return ""
+        if not is_within(place, roots):
+            self._left_out.setdefault(place, "it lies outside the session's folders")
+            return ""
+        guard = protection(place, roots)
+        if guard is not None:
+            self._left_out.setdefault(place, f"it {guard.reason}")
+            return ""
+        return place
+
+
+class TrackedFiles:
+    """`FileSystem` over another one; what is changed through it is kept before and noted after."""
+
+    def __init__(self, inner: FileSystem, checkpoints: Checkpoints) -> None:
+        self._inner = inner
+        self._checkpoints = checkpoints
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `TextStore.read_text_file`."""
+        return await self._inner.read_text_file(path)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `TextStore.write_text_file`."""
+        # A link is followed when it is written, so the file that it leads to is the one that changes.
+        async with self._noted([await anyio.to_thread.run_sync(resolve_path, path)]):
+            return await self._inner.write_text_file(path, text)
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        async with self._noted([path, to]):
+            await self._inner.move_file(path, to)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        async with self._noted([path]):
+            await self._inner.remove_file(path)
+
+    @asynccontextmanager
+    async def _noted(self, paths: Sequence[str]) -> AsyncGenerator[None, None]:
+        await self._checkpoints.before_change(paths)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS):
+                await self._checkpoints.after_change(paths)
+
+
+class WatchedTerminal:
+    """`Terminal` over another one, for commands that no tool call runs; what they change in files is found as well."""
+
+    def __init__(self, inner: Terminal, checkpoints: Checkpoints, turn_id: TurnId) -> None:
+        self._inner = inner
+        self._checkpoints = checkpoints
+        self._turn_id = turn_id
+
+    @asynccontextmanager
+    async def start(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
+        """See `Terminal.start`."""
+        access = RunCommand(request.line, request.cwd)
+        async with self._checkpoints.around(self._turn_id, (access,)), self._inner.start(request) as command:
+            yield command
+
+
+def _may_change_files(access: Access) -> bool:
+    match access:
+        case RunCommand(line=line, cwd=cwd):
+            return not only_reads(line, windows=is_windows_path(cwd))
+        case CallServer(read_only=read_only):
+            return not read_only
+        case _:
+            return False
+
+
+async def _capture(path: str) -> Captured:
+    return await anyio.to_thread.run_sync(capture, path)

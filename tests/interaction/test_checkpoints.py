@@ -1,0 +1,95 @@
+"""What a checkpoint holds after turns that changed files in every way."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.domain.file_states import MISSING
+from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
+from pattern_acp.journal.file_contents import read_content
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import choose
+from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.turns import events_of, of_type
+
+AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits of POSIX")
+
+
+async def content(agent: RunningAgent, digest: str) -> bytes | None:
+    return await agent.database.read(lambda tx: read_content(tx, digest))
+
+
+async def test_a_turn_that_changes_files_ends_with_a_checkpoint_of_both_sides_and_another_turn_costs_nothing():
+    edit = calls("edit_file", path="a.txt", edits=[{"old_text": "one", "new_text": "two"}])
+    model = ScriptedProvider(
+        [
+            calls("read_file", path="a.txt"),
+            edit,
+            calls("write_file", path="sub/new.txt", content="n\n"),
+            says("Done."),
+            says("Nothing to do."),
+        ]
+    )
+    async with running_agent(model, settings=AUTO) as agent:
+        (agent.folder / "a.txt").write_text("one\n")
+        (agent.folder / "a.txt").chmod(0o640)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Change it.")
+        events = await events_of(agent, session)
+        [taken] = of_type(events, CheckpointTaken)
+        assert taken.cause == "turn"
+        assert [Path(change.path).name for change in taken.changes] == ["a.txt", "new.txt"]
+        edited, new = taken.changes
+        assert (await content(agent, edited.before.digest), edited.before.mode) == (b"one\n", 0o640)
+        assert (await content(agent, edited.after.digest), edited.after.mode) == (b"two\n", 0o640)
+        assert new.before == MISSING
+        assert taken.memory
+        assert len(taken.state_hash) == 64
+        # What was there is kept before it is changed, and the turn's end comes before its checkpoint.
+        kinds = [type(event) for event in events]
+        assert kinds.index(FilesSaved) < kinds.index(TurnEnded) < kinds.index(CheckpointTaken)
+        await agent.editor.prompt(session, "And now?")
+        assert len(of_type(await events_of(agent, session), CheckpointTaken)) == 1
+
+
+async def test_what_a_command_changes_is_found_and_a_command_that_reads_is_not_looked_at():
+    line = "printf x > made.txt; rm gone.txt; chmod 600 kept.txt; mv old.txt new.txt"
+    model = ScriptedProvider(
+        [
+            calls("write_file", path="w.txt", content="w"),
+            calls("run_command", command=line),
+            says("Ran."),
+            calls("run_command", command="ls"),
+            says("Looked."),
+        ]
+    )
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        for name in ("gone.txt", "kept.txt", "old.txt"):
+            (agent.folder / name).write_text(name)
+        (agent.folder / "kept.txt").chmod(0o644)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Run.")
+        first, second = of_type(await events_of(agent, session), CheckpointTaken)
+        assert (first.cause, second.cause) == ("tool", "turn")
+        changes = {Path(change.path).name: change for change in second.changes}
+        assert set(changes) == {"made.txt", "gone.txt", "kept.txt", "old.txt", "new.txt"}
+        assert await content(agent, changes["gone.txt"].before.digest) == b"gone.txt"
+        assert (changes["kept.txt"].before.mode, changes["kept.txt"].after.mode) == (0o644, 0o600)
+        assert changes["made.txt"].before == changes["old.txt"].after == MISSING
+        await agent.editor.prompt(session, "Look.")
+        assert len(of_type(await events_of(agent, session), CheckpointTaken)) == 2
+
+
+async def test_credentials_and_files_outside_are_named_and_not_kept():
+    model = ScriptedProvider([calls("write_file", path=".env", content="SECRET=1\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Write.")
+        [taken] = of_type(await events_of(agent, session), CheckpointTaken)
+        assert taken.changes == ()
+        assert [left.why for left in taken.left_out] == ["it looks like credentials"]
