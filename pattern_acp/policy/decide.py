@@ -28,6 +28,7 @@ from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
+from pattern_acp.policy.reaching import reaching_reason
 from pattern_acp.policy.scopes import (
     command_scopes,
     edit_scopes,
@@ -66,7 +67,8 @@ def decide(
 
     Modes (issue 2 section 9): in `ask` reads inside the roots run, edits and commands ask; in `edit` edits inside the
     roots run too; in `plan` whatever changes something is denied; in `auto` everything inside the roots runs, but
-    destructive commands ask. Whatever is outside the roots or protected asks in every mode.
+    commands that are destructive or reach beyond the roots (network, other processes, containers, the machine) ask.
+    Whatever is outside the roots or protected asks in every mode.
 
     A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
 
@@ -224,6 +226,9 @@ def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | N
     hidden = hidden_features(line, windows=windows)
     if hidden:
         return "unreadable_command", f"It cannot be told what this runs: it holds {' and '.join(sorted(hidden))}."
+    reaching = reaching_reason(line, windows=windows)
+    if reaching is not None:
+        return "reaching", reaching
     outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
     if outside:
         return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."

@@ -30,6 +30,12 @@ def git_reason(arguments: Sequence[str]) -> str | None:
     return test(options) if test is not None else None
 
 
+def git_command(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Git's command and its own arguments, without the options before it; "" when there is none."""
+    rest = _split(arguments)[1]
+    return (rest[0], tuple(rest[1:])) if rest else ("", ())
+
+
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Options before git's command, and the command with its own arguments."""
     settings: list[str] = []

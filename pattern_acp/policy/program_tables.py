@@ -45,6 +45,25 @@ INSTALLERS = _names(
 )
 """Programs that fetch and install other people's code."""
 
+RUN_OTHERS = _names(
+    "cross-env cross-env-shell env-cmd dotenvx nodemon watchexec chokidar concurrently npm-run-all run-s run-p pm2 "
+    "forever vite-node swc-node babel-node esno jiti turbo nx lerna memray scalene py-spy kernprof debugpy pudb "
+    "viztracer torchrun accelerate ssh-agent gpg-agent dbus-launch sshpass autossh mosh proxychains proxychains4 "
+    "torsocks tsocks fakechroot cpulimit catchsegv rr heaptrack bpftrace chronic ifne sem tini dumb-init su-exec gosu "
+    "setuidgid softlimit nix guix devbox volta fnm rbenv ccache distcc wsl adb ldd fzf skim sk rundll32 mshta wscript "
+    "cscript certutil bitsadmin msiexec forfiles schtasks kotlin kotlinc swift swiftc dart crystal nim zig odin ocaml "
+    "utop clojure clj lein bb janet fennel hy octave matlab maxima gp gnuplot tex latex pdflatex xelatex lualatex "
+    "latexmk pandoc asciidoctor jupyter quarto gcc cc g++ c++ cpp clang clang++ rustc javac tcc ld duckdb "
+    "sqlcmd clickhouse-client mycli pgcli litecli valkey-cli"
+)
+"""Programs that run, compile with or load whatever their words name: wrappers, compilers with plug-ins, consoles."""
+
+WRITE_NAMED = _names(
+    "uniq xxd split csplit sponge gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 ar strip objcopy iconv recode "
+    "dos2unix unix2dos ffmpeg convert magick mogrify tidy rename mmv ssh-copy-id fallocate mktemp pax rcp"
+)
+"""Programs that overwrite, make or remove a file that is only another of their words."""
+
 NO_PREFIX = (
     INTERPRETERS
     | INSTALLERS
@@ -59,6 +78,8 @@ NO_PREFIX = (
         "sendmail gpg openssl ssh-keygen ssh-add passwd useradd usermod del erase rd move copy xcopy robocopy reg "
         "wmic invoke-expression iex invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit"
     )
+    | RUN_OTHERS
+    | WRITE_NAMED
     | (WRAPPERS - _names("uv poetry pdm hatch pipenv rye bundle"))
 )
 """Programs that never get a prefix: what they do lies in the rest of their words."""
@@ -96,56 +117,10 @@ SUBCOMMANDS = {
     "cargo": _names("test build check clippy fmt doc tree bench"),
     "go": _names("test build vet fmt list doc version"),
     "ruff": _names("check format"),
+    "coverage": _names("report html xml json lcov combine"),
     "git": _names(
         "status diff log show blame rev-parse ls-files ls-tree describe shortlog grep merge-base cat-file "
         "rev-list name-rev count-objects check-ignore add commit"
     ),
 }
 """Programs with only these second words for a prefix; others of theirs install, publish, discard or run anything."""
-
-ESCAPES = {
-    "git": _names(
-        "--ext-diff --textconv --filters --output --open-files-in-pager -O --no-index --upload-pack --template "
-        "--gpg-sign -S --pathspec-from-file --recurse-submodules"
-    ),
-    "rg": _names("--pre --hostname-bin --search-zip -z --follow -L"),
-    "ag": _names("--pager"),
-    "ack": _names("--pager --ackrc"),
-    "sort": _names("-o --output --compress-program -T --temporary-directory --files0-from"),
-    "go": _names("-exec --exec -toolexec --toolexec -vettool --vettool -overlay -o -modfile -C -fuzz -mod"),
-    "cargo": _names("--config --manifest-path --target-dir -Z"),
-    "tree": _names("-o -R -l"),
-    "grep": _names("-R --dereference-recursive"),
-    "egrep": _names("-R --dereference-recursive"),
-    "fgrep": _names("-R --dereference-recursive"),
-    "du": _names("-L -H --dereference --dereference-args"),
-    "clang-tidy": _names("-load --load"),
-    "file": _names("-C --compile -m --magic-file -z -Z"),
-    "date": _names("-s --set"),
-    "ctest": _names("-S -SP -D --script --build-and-test --test-command"),
-    "npm": _names("--prefix --script-shell --node-options --userconfig --globalconfig -C --ignore-scripts=false"),
-    "pnpm": _names("--prefix --script-shell --node-options --dir -C --config.script-shell"),
-    "yarn": _names("--cwd --use-yarnrc --script-shell"),
-    "eslint": _names(
-        "--rulesdir --resolve-plugins-relative-to -o --output-file -f --format -c --config --parser --plugin"
-    ),
-    "prettier": _names("--plugin --config"),
-    "pytest": _names("--basetemp -p -c -o --override-ini --config-file --confcutdir --pdbcls --pastebin --log-file"),
-    "mypy": _names("--python-executable --install-types --config-file"),
-    "pyright": _names("--pythonpath -p --project"),
-    "pylint": _names("--init-hook --load-plugins --rcfile"),
-    "flake8": _names("--config --append-config --output-file --tee"),
-    "jest": _names("--config -c --globalSetup --runner --testRunner --setupFilesAfterEnv"),
-    "vitest": _names("--config -c --globalSetup"),
-    "mocha": _names("--config --require -r"),
-    "tsc": _names("--build -b -p --project --outDir --outFile"),
-    "shellcheck": _names("-x"),
-    "phpunit": _names("-c --configuration --bootstrap"),
-    "rspec": _names("-r --require -o --out"),
-    "rubocop": _names("-r --require -o --out"),
-    "golangci-lint": _names("-c --config --cpu-profile-path"),
-}
-"""Options with which a program of a prefix runs another program, loads code from elsewhere or writes a named file."""
-
-GENERIC_ESCAPES = _names("--exec --command --shell --pager --editor --rootdir --to-command --use-compress-program")
-"""Options that mean the same with any program."""

@@ -7,10 +7,9 @@ import re
 
 from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.program_escapes import is_escape
 from pattern_acp.policy.program_tables import (
-    ESCAPES,
     EVALUATORS,
-    GENERIC_ESCAPES,
     NO_PREFIX,
     PLAIN,
     RUNNERS,
@@ -121,16 +120,6 @@ def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def has_escape_option(words: tuple[str, ...]) -> bool:
     """Whether an option lets the command run or write what its prefix does not say."""
-    escapes = GENERIC_ESCAPES.union(*(ESCAPES.get(program_name(word), ()) for word in words[:3]))
+    programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
     # Many programs read more arguments from a file named after an `@`.
-    return any(word.startswith("@") or _is_escape(word, escape) for word in words[1:] for escape in escapes)
-
-
-def _is_escape(word: str, escape: str) -> bool:
-    if escape.startswith("--"):
-        # A long option may be shortened as long as it stays unique: `--outp=x` is `--output=x`.
-        given = word.split("=", 1)[0]
-        return len(given) >= 3 and given.startswith("--") and escape.startswith(given)
-    if len(escape) == 2:
-        return re.match(rf"-[A-Za-z0-9]*{escape[1]}", word) is not None
-    return word == escape or word.startswith(f"{escape}=")
+    return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])

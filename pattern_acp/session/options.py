@@ -39,7 +39,7 @@ MODES: tuple[Choice, ...] = (
     Choice(Mode.ASK, "Ask", "Reads files in the project; asks before edits, commands and anything outside."),
     Choice(Mode.EDIT, "Edit", "Reads and edits files in the project; asks before commands and anything outside."),
     Choice(Mode.PLAN, "Plan", "Only reads and thinks; nothing that changes anything is offered."),
-    Choice(Mode.AUTO, "Auto", "Works in the project without asking; destructive commands and outside paths still ask."),
+    Choice(Mode.AUTO, "Auto", "Works in the project without asking; what destroys or reaches outside still asks."),
 )
 
 _THOUGHT_NAMES = {

@@ -20,7 +20,13 @@ QUIET_VARIABLES = {
 }
 """Nobody can press a key, and colour codes cost the model tokens (no-color.org)."""
 
+GIT_SETTINGS = {"safe.bareRepository": "explicit"}
+"""Settings of git for every command. Files of a project that are named like those of a repository without a work tree
+would make a harmless `git status` run the programs that they name; git then wants `--git-dir` said."""
+
 _FORCES_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE"})
+_DIGITS = 4
+"""A count of more digits is nobody's; git refuses it by itself."""
 
 
 def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> str:
@@ -49,4 +55,14 @@ def command_environment(
     """The environment of a command: `base` without keys, made quiet, then `added`, which wins."""
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_variables)} | _FORCES_COLOUR
     kept = {name: value for name, value in base.items() if name.upper() not in hidden}
-    return kept | QUIET_VARIABLES | dict(added)
+    return kept | QUIET_VARIABLES | git_variables(base) | dict(added)
+
+
+def git_variables(base: Mapping[str, str]) -> dict[str, str]:
+    """The variables that give git `GIT_SETTINGS`, behind the settings that `base` gives it already."""
+    said = base.get("GIT_CONFIG_COUNT", "")
+    first = int(said) if said.isascii() and said.isdecimal() and len(said) < _DIGITS else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS))}
+    for index, (name, value) in enumerate(GIT_SETTINGS.items(), start=first):
+        variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return variables

@@ -31,13 +31,21 @@ def resolve(path: str, folder: str) -> str:
 ALLOWED = (
     ("pytest",), ("ruff", "check"), ("git", "status"), ("git", "log"), ("git", "diff"), ("git", "grep"), ("ls",),
     ("cat",), ("rg",), ("grep",), ("sort",), ("echo",), ("npm", "run", "test"), ("npm", "test"), ("go", "test"),
-    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("wc",), ("./run",),
+    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("wc",), ("./run",), ("py.test",),
+    ("basedpyright",), ("jest",), ("vitest",), ("mocha",), ("tsc",), ("go", "build"), ("phpunit",), ("eslint",),
+    ("prettier",), ("gofmt",), ("shfmt",), ("clang-format",), ("cargo", "build"), ("coverage", "report"), ("bat",),
+    ("git", "add"), ("git", "commit"),
 )  # fmt: skip
 # What nobody is ever offered, but a hand-made or older row of the table may hold.
 OVERREACHING = (
     ("python",), ("node",), ("sh",), ("bash",), ("env",), ("sudo",), ("xargs",), ("find",), ("git",), ("rm",),
     ("make",),
     ("eval",), ("npx",), ("docker",), ("timeout",), ("nice",), ("time",), ("curl",), ("sed",), ("awk",), ("cd",),
+    ("cross-env",), ("fzf",), ("ldd",), ("gcc",), ("rustc",), ("uniq",), ("xxd",), ("split",), ("gzip",),
+    ("nix", "run"),
+    ("latexmk",), ("pandoc",), ("tar",), ("zip",), ("ssh",), ("perl",), ("vim",), ("gdb",), ("sqlite3",), ("less",),
+    ("man",), ("coverage", "run"), ("coverage",), ("parallel",), ("tee",), ("fd",), ("exec",), ("command",),
+    ("{ls,-la}",),
     ("export",), ("git", "-c"), ("git", "push"), ("npm", "install"), ("npm",), ("uv", "run"), ("uv",),
 )  # fmt: skip
 GRANTS = tuple(
@@ -103,6 +111,31 @@ REFUSED_LINES: tuple[str, ...] = (
     "sort --compress-program=./x y", "go test -exec ./x", "go test -toolexec=./x", "cargo test --config x=1",
     "npm test --prefix /x", "npm run test --script-shell ./x", "pytest --rootdir=/etc", "pytest --rootdir x",
     "pytest --basetemp=src", "pytest -p evil", "pytest -pevil", "pytest -c evil.ini", "tree -o x", "tree -ox",
+    # other spellings of such options, and programs that load or overwrite what their words name
+    "py.test -p evil", "basedpyright --pythonpath ./x", "jest --globalSetup=./x.js", "jest --global-setup=./x.js",
+    "jest --test-runner ./x.js", "tsc --OUTDIR src", "tsc -outDir src", "go build -ldflags=-extld=./x",
+    "go test --exec=./x", "go test -ldflags '-linkmode external -extld ./x'", "phpunit -d auto_prepend_file=./x",
+    "vitest --typecheck.checker=./x", "mocha --node-option require=./x", "mocha -rx", "ruff check --output-file a.py",
+    "ruff check --fix", "eslint --fix .", "prettier --write .", "prettier -w .", "gofmt -w .", "shfmt -w x",
+    "clang-format -i x", "pytest --junitxml=src/a.py", "pytest --junit=src/a.py", "cargo test --fix",
+    "cargo build --artifact-dir=x", "coverage run x.py", "cross-env A=1 rm x", "fzf --preview ./x", "ldd ./x",
+    "gcc -wrapper ./x a.c", "rustc -Clinker=./x a.rs", "uniq a.txt b.txt", "xxd -r a b", "split a.txt b", "gzip a.txt",
+    "bat --pager=./x a", "nix run x", "latexmk -e 'system(1)' a.tex", "pandoc --lua-filter=./x a.md",
+    "tar -cf x --checkpoint=1 --checkpoint-action=exec=./x .", "tar -xf x --to-command=./x", "zip x a -TT ./x",
+    "ssh -oProxyCommand=./x host", "sed -n '1e ./x' a", "sed 's/a/b/e' a", "sed 'w x' a", "gawk -i inplace 1 a",
+    "perl -pi -e 1 a", "vim -c '!rm x' a", "ed a", "gdb -ex 'shell rm x'", "sqlite3 a '.shell rm x'", "less a",
+    "man -P ./x ls", "git -c diff.external=./x diff", "git difftool -x ./x", "git rebase --exec ./x main",
+    "git fetch ext::./x", "git clone -c core.sshCommand=./x a:b", "git archive --exec=./x HEAD", "git hook run x",
+    "git stash list", "git notes add", "git worktree add ../x", "git apply x", "git am x", "git mv a b",
+    "git diff --output-indicator-new=x --output=y", "git log -p --ext-d", "git commit -S",
+    "git add --pathspec-from-f=x",
+    "GIT_DIR=x git status", "GIT_CONFIG_COUNT=1 git status", "cat${IFS}a", "ls${IFS}-la", "{ls,-la}",
+    "{cat,/etc/passwd}",
+    "cat a|{ bash; }", "ls;$(<x)", "cat <(rm x)", "tee >(sh) < a", "mapfile -c 1 -C ./x a", "compgen -C ./x",
+    "complete -C ./x ls", "PROMPT_COMMAND=./x", "ENV=./x sh", "set -- ./x; \"$@\"", "exec 3<a; cat <&3",
+    "exec -a ls rm x",
+    "command -p rm x", "nice -n 5 rm x", "stdbuf -o0 ./x", "setsid -f ./x", "parallel ./x ::: a", "ls | parallel rm",
+    "find . -fprint x", "find . -ok rm {} ;", "fd -x rm", "rg a | xargs -I{} sh -c {}", "echo x | tee .git/config",
     # paths
     "cat /etc/passwd", "cat ../secret", "cat a/../../b", "cat ~/.ssh/id_rsa", "cat ~", "ls /", "ls ..", "cat link",
     "cat ./link", "cat sub/home/x", "cat sub/../link", "cat sub/home/../x", "cat up/../x", "cat up/../project2/x",
@@ -153,7 +186,8 @@ COVERED_LINES = (
     "sort -u names.txt", "ls ./src/../tests", "cat /work/project/a.py", "rg https://example.com/a src",
     "cat ünïcode.txt",
     "git diff main...HEAD -- src", "pytest --maxfail=1 --color=no", "cat .env.example", "git add .gitignore",
-    "tree -L 2",
+    "tree -L 2", "jest --coverage", "tsc --noEmit", "prettier --check .", "coverage report -m", "vitest run",
+    "eslint . --max-warnings 0", "go build ./...", "pytest --cov=src", "cargo build --all-features",
 )  # fmt: skip
 
 
@@ -174,12 +208,9 @@ def test_no_allowance_reaches_a_line_that_does_more(line: str):
     )
 
 
-GIT_ADD = Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["git", "add"]')
-
-
 @pytest.mark.parametrize("line", COVERED_LINES, ids=ascii)
 def test_allowances_reach_lines_that_only_run_what_was_allowed(line: str):
-    assert is_covered(RunCommand(line, ROOT), (*GRANTS, GIT_ADD))
+    assert is_covered(RunCommand(line, ROOT), GRANTS)
 
 
 @pytest.mark.parametrize("line", COVERED_LINES, ids=ascii)

@@ -1,8 +1,12 @@
 import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from pattern_acp.config.load import process_environment
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 
@@ -17,6 +21,22 @@ def test_keys_are_taken_out_whatever_their_case():
 
 def test_what_the_caller_adds_wins():
     assert command_environment({"A": "1"}, {"A": "2", "TERM": "xterm"})["TERM"] == "xterm"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("own", [{}, {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}])
+def test_git_runs_nothing_that_files_named_like_a_repository_ask_for(tmp_path: Path, own: dict[str, str]):
+    for folder in ("objects", "refs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+    mark = (tmp_path / "ran").as_posix()
+    (tmp_path / "config").write_text(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
+    env = command_environment({**process_environment(), **own}, {})
+    ran = subprocess.run(["git", "status"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert not (tmp_path / "ran").exists()
+    assert ran.returncode != 0
+    kept = subprocess.run(["git", "config", "a.b"], cwd=tmp_path.parent, env=env, capture_output=True, check=False)
+    assert kept.stdout.strip() == (b"c" if own else b"")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="looks for a POSIX shell")

@@ -1,0 +1,189 @@
+"""Commands that reach beyond the folders of a session, and so ask even in `auto`, each with the reason.
+
+Owns: the list. Must not know: grants, modes, roots. `auto` promises to work inside the session's folders; these act on
+the network, on processes that the session did not start, in containers, or on the machine itself, which no path of the
+line shows. As for `destructive`, a program of the project can do the same unseen: `npm test` and `sh build.sh` run.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.policy.arguments import has_option
+from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.policy.destructive_git import git_command
+from pattern_acp.policy.programs import effective_commands, program_name
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_CLIENTS = _names(
+    "curl wget http https xh aria2c lynx w3m links elinks iwr irm invoke-webrequest invoke-restmethod fetch"
+)
+_CHANNELS = _names("nc ncat netcat socat telnet ftp sftp tftp lftp ssh mosh sshpass autossh mail sendmail mailx mutt")
+_COPIERS = _names("scp rsync rcp rclone")
+_CONTAINERS = _names("docker podman nerdctl docker-compose podman-compose")
+_SYSTEM_INSTALLERS = _names(
+    "apt apt-get aptitude dnf yum zypper pacman apk snap flatpak brew port choco winget scoop emerge pkg nix-env"
+)
+_ENVIRONMENTS = _names("npm pnpm yarn bun")
+_LOOPBACK = _names("localhost 127.0.0.1 [::1] ::1 0.0.0.0 host.docker.internal")
+_ADDRESS = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://\S+|(?:[\w-]+\.)*[\w-]+:\d+(?:/\S*)?|(?:[\w-]+\.)+[A-Za-z]{2,}(?:/\S*)?"
+)
+"""A URL, or what a web client takes for one without its scheme: `host:port` or `host.tld`."""
+_TAKES_VALUE = re.compile(
+    r"-[sSLfkiIv]*[odHXwumAbcF]|--(?:output|data|data-raw|data-binary|json|header|request|write-out|user|max-time|form)"
+)
+_REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:(?!//).*|\w+://.*|[\w.-]+::.*")
+_TRANSPORT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|ext::|fd::|[\w.-]+@[\w.-]+:).*", re.IGNORECASE)
+_OWN_PROCESS = re.compile(r"%\S*|\$!|\$\{!\}|0")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Programs, which of their calls match, and the reason as the end of a sentence that starts with the command."""
+
+    programs: frozenset[str]
+    matches: Callable[[SimpleCommand], bool]
+    reason: str
+
+
+def reaching_reason(line: CommandLine, *, windows: bool = False) -> str | None:
+    """Why a line reaches beyond the folders of its session, as one sentence; None when it is not known to."""
+    for command in effective_commands(line, windows=windows):
+        if not command.words:
+            continue
+        name = program_name(command.words[0])
+        for rule in _RULES:
+            if name in rule.programs and rule.matches(command):
+                return f"`{name}` {rule.reason}"
+    return None
+
+
+def _always(_: SimpleCommand) -> bool:
+    return True
+
+
+def _calls_away(command: SimpleCommand) -> bool:
+    """Whether a web client may talk to another machine: only what names this one, and nothing else, does not."""
+    name, arguments = program_name(command.words[0]), command.words[1:]
+    if any(argument in {"-h", "--help", "-V", "--version"} for argument in arguments):
+        return len(arguments) > 1
+    # A configuration file, a proxy or another address for a name can lead anywhere.
+    letters = "Kx" if name == "curl" else "ie"
+    if command.changing or has_option(
+        arguments, letters, "config", "proxy", "resolve", "connect-to", "input-file", "execute"
+    ):
+        return True
+    if name == "curl":
+        arguments = _without_values(arguments)
+    hosts = [_host(argument) for argument in arguments if _ADDRESS.fullmatch(argument)]
+    bare = [argument for argument in arguments if argument in _LOOPBACK]
+    return not (hosts or bare) or any(host not in _LOOPBACK for host in hosts)
+
+
+def _without_values(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The arguments of curl without the words that are values of options: a file's name may look like a host's."""
+    return tuple(
+        argument
+        for index, argument in enumerate(arguments)
+        if index == 0 or _TAKES_VALUE.fullmatch(arguments[index - 1]) is None
+    )
+
+
+def _host(address: str) -> str:
+    try:
+        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
+    except ValueError:
+        return ""
+    return host.casefold()
+
+
+def _copies_away(command: SimpleCommand) -> bool:
+    arguments = command.words[1:]
+    has_remote = any(_REMOTE_PATH.fullmatch(argument) for argument in arguments if not argument.startswith("-"))
+    runs_shell = has_option(arguments, "eS", "rsh", "rsync-path")
+    return has_remote or bool(command.changing) or program_name(command.words[0]) == "rclone" or runs_shell
+
+
+def _ends_others(command: SimpleCommand) -> bool:
+    """Whether `kill` may reach a process that this line did not start."""
+    arguments = command.words[1:]
+    if not arguments or arguments[0] in {"-l", "-L"}:
+        return False
+    targets = _kill_targets(arguments)
+    return not targets or any(_OWN_PROCESS.fullmatch(target) is None for target in targets)
+
+
+def _kill_targets(arguments: Sequence[str]) -> list[str]:
+    """The processes that `kill` is given; a negative number behind the signal is a whole group of them."""
+    rest = list(arguments)
+    if rest[0] in {"-s", "-n", "--signal"}:
+        rest = rest[2:]
+    elif rest[0] != "--" and rest[0].startswith("-"):
+        rest = rest[1:]
+    return [word for word in rest if word != "--"]
+
+
+def _runs_containers(command: SimpleCommand) -> bool:
+    acts = _names(
+        "run create exec cp start restart stop kill rm load import login commit attach up update plugin swarm"
+    )
+    return any(word in acts for word in command.words[1:4])
+
+
+def _installs_for_all(command: SimpleCommand) -> bool:
+    arguments = command.words[1:]
+    return has_option(arguments, "g", "global", "location") or arguments[:1] == ("global",)
+
+
+def _changes_system(command: SimpleCommand) -> bool:
+    reads = _names("list search show info policy depends rdepends status outdated why home doctor config --version -V")
+    return not any(word in reads for word in command.words[1:2])
+
+
+def _changes_services(command: SimpleCommand) -> bool:
+    reads = _names("status list-units list-unit-files list-timers show cat is-active is-enabled is-failed list print")
+    return not any(word in reads for word in command.words[1:]) and len(command.words) > 1
+
+
+def _plans(command: SimpleCommand) -> bool:
+    return not has_option(command.words[1:], "l")
+
+
+def _git_reaches(command: SimpleCommand) -> bool:
+    """A remote that is named in full is one that nobody has agreed to; `origin` is the project's own."""
+    name, options = git_command(command.words[1:])
+    return name in {"push", "pull", "fetch", "clone", "ls-remote", "archive", "submodule"} and any(
+        _TRANSPORT.fullmatch(option.partition("=")[2] or option) for option in options
+    )
+
+
+def _speaks_for_the_person(command: SimpleCommand) -> bool:
+    words = command.words[1:3]
+    return any(word in _names("api gist secret auth ssh-key gpg-key codespace variable workflow") for word in words)
+
+
+_RULES = (
+    _Rule(_CLIENTS, _calls_away, "talks to another machine, and can carry away what the model has read."),
+    _Rule(_CHANNELS, _always, "talks to another machine, and can carry away what the model has read."),
+    _Rule(_COPIERS, _copies_away, "copies files from or to another machine."),
+    _Rule(_names("git"), _git_reaches, "talks to a repository that is not one of this project's remotes."),
+    _Rule(_names("gh glab hub"), _speaks_for_the_person, "acts in the person's name on another machine."),
+    _Rule(_names("kill skill snice renice"), _ends_others, "acts on processes that this command did not start."),
+    _Rule(_CONTAINERS, _runs_containers, "starts or changes containers, which can change anything on this machine."),
+    _Rule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
+    _Rule(_SYSTEM_INSTALLERS, _changes_system, "installs or removes programs of this machine."),
+    _Rule(_names("systemctl service launchctl sc"), _changes_services, "changes services of this machine."),
+    _Rule(_names("crontab"), _plans, "plans commands that run when this session is over."),
+    _Rule(_names("at batch schtasks"), _plans, "plans commands that run when this session is over."),
+    _Rule(
+        _names("open xdg-open start explorer osascript"), _always, "opens programs of the person outside this session."
+    ),
+    _Rule(_names("mount umount insmod rmmod modprobe sysctl loginctl hostnamectl timedatectl"), _always,
+          "changes settings of this machine."),
+)  # fmt: skip
