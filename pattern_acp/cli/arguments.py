@@ -8,9 +8,10 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
-from pattern_acp.cli.memory_arguments import Memory, MemoryUsageError, add_memory_arguments, memory_arguments
+from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, add_memory_arguments, memory_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -125,7 +126,7 @@ def _version() -> str:
 def _parse(argv: Sequence[str]) -> Arguments:
     parser = _build_parser()
     try:
-        found = vars(parser.parse_args(_switches_last(argv)))
+        found = vars(parser.parse_args(_options_last(argv)))
     except _UsageError as error:
         # argparse takes the value of an unknown flag for the command, and complains about the value.
         known = set(re.findall(r"--[a-z-]+", parser.format_help()))
@@ -170,12 +171,23 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
     return Serve(flags)
 
 
-def _switches_last(argv: Sequence[str]) -> list[str]:
-    """`--json` and `--all` behind everything else: argparse loses an optional word that follows a switch."""
+def _options_last(argv: Sequence[str]) -> list[str]:
+    """Options of `memory`, and `--json` and `--all`, behind all words: argparse loses optional words after one."""
     if "--" in argv:
         return list(argv)
-    switches = [word for word in argv if word in ("--json", "--all")]
-    return [word for word in argv if word not in switches] + switches
+    names = {command.name for command in _COMMANDS}
+    words: list[str] = []
+    options: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        is_memory = next((one for one in words if one in names), "") == "memory"
+        if word in {"--json", "--all"} or (is_memory and word.startswith("--")):
+            options.append(word)
+            if is_memory and word in VALUED:
+                options += islice(rest, 1)
+        else:
+            words.append(word)
+    return words + options
 
 
 def _refuse_bad_settings(found: dict[str, object]) -> None:

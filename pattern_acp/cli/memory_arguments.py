@@ -42,6 +42,15 @@ _SETTING_UP = frozenset({"create", "set", "share", "unshare"})
 _NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback"})
 
 
+VALUED = frozenset(
+    {
+        *("--reason", "--cwd", "--file", "--template", "--scope"),
+        *("--constellation", "--persona", "--model", "--mode", "--log-level"),
+    }
+)
+"""Options that the next word belongs to, those of every command too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Look at memory and its history, or change it as the person."""
@@ -79,7 +88,7 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--words", action="store_true", help="diff: compare word by word")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the history")
     parser.add_argument("--cwd", metavar="DIR", default="", help="the project's directory instead of the current one")
-    parser.add_argument("--file", metavar="FILE", default="", help="edit: take the new text from a file")
+    parser.add_argument("--file", metavar="FILE", default="", help="edit: take the new text (or TOML) from a file")
     parser.add_argument("--template", metavar="NAME", default="", help="create: the template of the block")
     parser.add_argument("--scope", metavar="SCOPE", default="", help="create: persona, project or shared")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")

@@ -1,4 +1,4 @@
-"""Memory as files: one Markdown file a block.
+"""Memory as files: one file a block, Markdown, or TOML where the block has typed fields.
 
 Owns: the form of a file, its name, and the rows that say which write each file was made from. Must not know: where the
 folder is, or when files are written and read. A file is a projection (rule R3): it can be deleted, and is made anew.
@@ -12,6 +12,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.block_files import MARKDOWN, TOML, EditableText
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -41,17 +42,24 @@ class MemoryFile:
     file_hash: str
 
 
-def file_content(label: str, description: str, limit: int, text: str) -> str:
-    """The file of a block. It says nothing that changes without the block, so that its diffs are those of memory."""
-    head = "\n".join(("---", f"label: {label}", f"limit: {limit}", f"description: {' '.join(description.split())}"))
+def file_content(label: str, description: str, limit: int, editable: EditableText) -> str:
+    """The file of a block. It says nothing that changes without the block, so that its diffs are those of memory.
+
+    What is known of the block stands before its text: between lines of dashes, or in TOML as comments.
+    """
+    known = (f"label: {label}", f"limit: {limit}", f"description: {' '.join(description.split())}")
+    text = editable.text
     body = text if text.endswith("\n") or not text else f"{text}\n"
-    return f"{head}\n---\n\n{body}"
+    if editable.suffix == TOML:
+        return "".join(f"# {line}\n" for line in known) + f"\n{body}"
+    return "\n".join(("---", *known, "---", "", body))
 
 
 def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
     """The block's text in a file that a person edited; `known` is its text as the file was written.
 
-    The line end that every file ends with is not the block's own, unless the block had one.
+    The line end that every file ends with is not the block's own, unless the block had one. A TOML file is given whole,
+    since what stands before its fields are comments.
 
     Raises:
         MemoryFileError: it is not of the form in which it was written.
@@ -62,6 +70,10 @@ def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
         decoded = content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise MemoryFileError(file, "it is not UTF-8; save it as UTF-8.") from error
+    if file.endswith(TOML):
+        if not decoded.startswith(f"# label: {label}\n"):
+            raise MemoryFileError(file, f"its head is not the one it was written with; begin it with # label: {label}.")
+        return decoded
     found = _HEAD.fullmatch(decoded)
     if found is None or f"label: {label}\n" not in found["head"]:
         raise MemoryFileError(
@@ -71,13 +83,13 @@ def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
     return text if known.endswith("\n") else text.rstrip("\n")
 
 
-def file_name(label: str, taken: frozenset[str]) -> str:
+def file_name(label: str, taken: frozenset[str], suffix: str = MARKDOWN) -> str:
     """The name of a block's file on every platform, other than those `taken`, which are in lower case."""
     plain = _UNSAFE.sub("-", label).strip(".-") or "block"
     plain = f"_{plain}" if _RESERVED.fullmatch(plain) else plain
-    name, number = f"{plain}.md", 2
+    name, number = f"{plain}{suffix}", 2
     while name.lower() in taken:
-        name, number = f"{plain}-{number}.md", number + 1
+        name, number = f"{plain}-{number}{suffix}", number + 1
     return name
 
 

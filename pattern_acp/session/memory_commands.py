@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import InvalidRequestError
@@ -187,12 +188,17 @@ async def _verify(session: "Session", argument: str) -> str:
 async def _edit(session: "Session", argument: str) -> str:
     label, text = _label(argument, "edit")
     shown = await _history(session).show(label)
+    schema = shown.block.schema
     if not text.strip():
+        editable = editable_text(schema, shown.text)
+        language = "toml" if editable.suffix == TOML else ""
         return (
             f"Run `pattern-acp memory edit {label}` in a terminal in this folder to open it in your editor, or send "
-            f"`/memory edit {label}` with the whole new text behind it. It reads now:\n\n{markdown.fence(shown.text)}"
+            f"`/memory edit {label}` with the whole new text behind it. It reads now:\n\n"
+            f"{markdown.fence(editable.text.rstrip(), language)}"
         )
-    plan = partial(plan_merge, opened=shown.write.number, text=text.strip("\n"))
+    wanted = text_of_edited(label, schema, text.strip("\n"), shown.text)
+    plan = partial(plan_merge, opened=shown.write.number, text=wanted)
     return markdown.change_text(await _reverts(session).change(label, plan))
 
 

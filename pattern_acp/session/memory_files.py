@@ -1,4 +1,4 @@
-"""Memory kept as files in a project, `.pattern/memory/LABEL.md`, when the person has asked for that.
+"""Memory kept as files in a project, `.pattern/memory/LABEL.md` or `.toml`, when the person has asked for that.
 
 Owns: when files are written and when edits in them are taken in. Must not know: their form (`memory/projection.py`), or
 how texts are merged. Nothing watches the folder: files are written in the operation that changed a block, after its
@@ -16,6 +16,7 @@ import anyio
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.block_files import MARKDOWN, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.history import read_history, text_of_version
 from pattern_acp.memory.projection import (
@@ -30,6 +31,7 @@ from pattern_acp.memory.projection import (
     note_file,
     text_in_file,
 )
+from pattern_acp.memory.schemas.types import BlockSchema
 from pattern_acp.memory.sharing import visible_blocks
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit
 from pattern_acp.workspace.files import fingerprint
@@ -102,8 +104,9 @@ async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlock
 
 
 async def _merge(session: "Session", folder: Path, one: MemoryFile, content: bytes, label: str) -> bool:
-    base = await session.constellation.database.read(lambda tx: _text_then(tx, session, one))
-    text = text_in_file(one.file, content, label, known=base)
+    schema, base = await session.constellation.database.read(lambda tx: _text_then(tx, session, one))
+    edited = text_in_file(one.file, content, label, known=base)
+    text = text_of_edited(label, schema, edited, base, Path(one.file).suffix)
     if text == base:
         return False
     edit = MemoryEdit(label, "rewrite", text, reason=f"Edited in .pattern/memory/{one.file}.", base=base)
@@ -114,13 +117,13 @@ async def _merge(session: "Session", folder: Path, one: MemoryFile, content: byt
     return True
 
 
-def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> str:
-    """The block's text as the file was made of it."""
+def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> tuple[BlockSchema, str]:
+    """The block's schema, and its text as the file was made of it."""
     owners = (Scope.PERSONA, session.constellation.persona.name), (Scope.PROJECT, session.state.project_key)
     block = next(seen.block for seen in visible_blocks(tx, owners) if seen.block.id == one.block_id)
     if block.head_update == one.version:
-        return block.text
-    return text_of_version(read_history(tx, block), one.version)
+        return block.schema, block.text
+    return block.schema, text_of_version(read_history(tx, block), one.version)
 
 
 async def _note(session: "Session", folder: Path, one: MemoryFile, content: bytes) -> None:
@@ -138,7 +141,8 @@ async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[Me
         if view.block_id not in names:
             continue
         name, known = names[view.block_id], written.get(view.block_id)
-        content = file_content(view.label, view.description, view.limit, view.text).encode("utf-8", "replace")
+        editable = _editable(view, Path(name).suffix)
+        content = file_content(view.label, view.description, view.limit, editable).encode("utf-8", "replace")
         there = disk.contents.get(name)
         if there is not None and there != content and (known is None or content_hash(there) != known.file_hash):
             if known is None:
@@ -170,8 +174,16 @@ def _names(views: Sequence[MemoryBlockView], written: dict[str, MemoryFile]) -> 
     names = {view.block_id: written[view.block_id].file for view in own if view.block_id in written}
     for view in own:
         if view.block_id not in names:
-            names[view.block_id] = file_name(view.label, frozenset(name.lower() for name in names.values()))
+            taken = frozenset(name.lower() for name in names.values())
+            names[view.block_id] = file_name(view.label, taken, _editable(view).suffix)
     return names
+
+
+def _editable(view: MemoryBlockView, suffix: str = "") -> EditableText:
+    """The block's text in the form of its file; a file that was begun as Markdown stays Markdown."""
+    if view.schema is None or suffix == MARKDOWN:
+        return EditableText(view.text, MARKDOWN)
+    return editable_text(view.schema, view.text)
 
 
 def _folder(session: "Session") -> Path:

@@ -24,6 +24,7 @@ from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pattern_acp.memory.schemas.types import BlockSchema
     from pattern_acp.tools.code_access import CodeAccess
     from pattern_acp.tools.memory_takeback import AgentHistory
     from pattern_acp.workspace.jobs import Jobs
@@ -187,6 +188,8 @@ class MemoryBlockView:
     block_id: str = ""
     version: int = 0
     """Number of the newest write."""
+    schema: "BlockSchema | None" = None
+    """What it can hold; None for free text."""
 
 
 @dataclass(frozen=True, slots=True)

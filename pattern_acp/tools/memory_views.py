@@ -44,6 +44,7 @@ def view_of(
         shared_from=visible.shared_from,
         block_id=block.id,
         version=block.head_update,
+        schema=block.schema,
     )
 
 

@@ -235,6 +235,42 @@ def test_a_block_can_be_edited_before_any_session_from_a_file(
     assert text.exists()
 
 
+@POSIX
+def test_a_block_with_typed_fields_is_edited_as_toml(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(remembered, folder, capsys, "create decisions --template decision-record")
+    text = tmp_path / "new.toml"
+    text.write_text('[[items]]\ndecision = "Use ninja"\nwhy = "It is fast"\nat = 2026-11-27\n', encoding="utf-8")
+    assert "+- decision: Use ninja" in answer(remembered, folder, capsys, f"edit decisions --file {text}")
+    editor = script(tmp_path, 'test "${1%.toml}" != "$1" && sed -i.bak "s/fast/quick/" "$1"')
+    told = answer(with_environment(remembered, EDITOR=editor), folder, capsys, "edit decisions")
+    assert "+  why: It is quick" in told
+    assert "at: 2026-11-27 00:00:00" in answer(remembered, folder, capsys, "show decisions")
+    wrong = with_environment(remembered, EDITOR=script(tmp_path, 'echo "at = later" >> "$1"'))
+    refused = json.loads(answer(wrong, folder, capsys, "edit decisions --json", code=1))
+    assert "it is no TOML" in refused["error"]
+    assert "line" in refused["error"]
+    assert Path(refused["file"]).read_text(encoding="utf-8").endswith("at = later\n")
+    assert len(json.loads(answer(remembered, folder, capsys, "history decisions --json"))) == 3
+    unchanged = with_environment(remembered, EDITOR=script(tmp_path, 'echo >> "$1"'))
+    assert "Nothing was changed." in answer(unchanged, folder, capsys, "edit decisions")
+
+
+def test_options_may_stand_before_the_words_they_belong_to(
+    home: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(home, folder, capsys, "create --scope shared rules What holds everywhere.")
+    assert "rules" in answer(home, tmp_path, capsys, f"--json list --cwd {folder}")
+    answer(home, folder, capsys, "--cwd . create --template decision-record decisions")
+    assert "decision (text, required" in answer(home, folder, capsys, "set decisions")
+    text = tmp_path / "new.md"
+    text.write_text("Tabs.", encoding="utf-8")
+    answer(home, folder, capsys, f"edit --reason tidy --file {text} rules")
+    (newest, *_) = json.loads(answer(home, folder, capsys, "history --json --no-pager rules"))
+    assert (newest["operation"], newest["reason"]) == ("edit", "tidy")
+
+
 def test_the_editor_is_the_persons_or_a_usual_one():
     assert editor_command({"VISUAL": "code --wait", "EDITOR": "vim"}) == ["code", "--wait"]
     assert editor_command({"VISUAL": " ", "EDITOR": "vim"}) == ["vim"]

@@ -275,3 +275,18 @@ async def test_verify_finds_what_does_not_agree():
         assert "its updates cannot be read" in said
         assert "its archive cannot be read" in said
         assert "| `persona` | 1 | sound |" in said
+
+
+async def test_a_block_with_typed_fields_is_shown_and_taken_as_toml():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await ask(agent, session, "/memory create decisions --template decision-record")
+        said = await ask(agent, session, "/memory edit decisions")
+        assert "```toml\n# Each item begins" in said
+        assert "#   decision (text, required): What was decided" in said
+        said = await ask(agent, session, '/memory edit decisions [[items]]\ndecision = "Use ninja"\nwhy = "Fast"')
+        assert "+- decision: Use ninja" in said
+        said = await ask(agent, session, '/memory edit decisions [[items]]\ndecision = "Use ninja"\nwhy = 3')
+        assert "`why` must be a text in quotes (line 3)" in said
+        said = await ask(agent, session, "/memory edit decisions - decision: Use make\n  why: It is there")
+        assert "+- decision: Use make" in said

@@ -141,3 +141,27 @@ async def test_forgetting_reaches_the_files():
     async with keeping_files() as (agent, session, folder):
         await agent.editor.prompt(session, "/memory forget human Likes tea.")
         assert "tea" not in (folder / "human.md").read_text(encoding="utf-8")
+
+
+async def test_a_block_with_typed_fields_is_a_toml_file_whose_edits_are_merged():
+    async with keeping_files(ScriptedProvider([says("ok"), says("ok"), says("ok")])) as (agent, session, folder):
+        await agent.editor.prompt(session, "/memory create decisions --template decision-record")
+        made = '/memory edit decisions [[items]]\ndecision = "Use ninja"\nwhy = "Fast"\n'
+        await agent.editor.prompt(session, made)
+        path = folder / "decisions.toml"
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("# label: decisions\n# limit: 16000\n")
+        assert text.endswith('[[items]]\ndecision = "Use ninja"\nwhy = "Fast"\n')
+        edit(path, '"Fast"', '"Quick"')
+        await agent.editor.prompt(session, f'{made}[[items]]\ndecision = "Log in JSON"\nwhy = "Tools read it"')
+        await agent.editor.prompt(session, "Hi")
+        merged = '[[items]]\ndecision = "Use ninja"\nwhy = "Quick"\n\n[[items]]\ndecision = "Log in JSON"\n'
+        assert merged in path.read_text(encoding="utf-8")
+        edit(path, "why = ", "why: ")
+        broken = path.read_bytes()
+        said = await shown(agent, session, "Hi")
+        assert "decisions.toml was not taken in and was left as it is" in said
+        assert "it is no TOML" in said
+        assert "line 13" in said
+        assert "decisions" not in await shown(agent, session, "Hi again")
+        assert path.read_bytes() == broken

@@ -27,6 +27,7 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.block_files import editable_text, text_of_edited
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session.memory_markdown import archive_table, verified_table
@@ -198,15 +199,20 @@ async def _edit(desk: Desk) -> Answer:
     # The default blocks exist from the first look at memory on, so that one can be written before any session.
     await desk.memory.blocks()
     opened = await desk.history.show(arguments.label)
+    schema = opened.block.schema
+    editable = editable_text(schema, opened.text)
     if arguments.file:
-        edited = EditedText(read_edited(Path(arguments.file), opened.text), Path(arguments.file))
+        edited = EditedText(read_edited(Path(arguments.file), editable.text), Path(arguments.file))
     else:
-        edited = await anyio.to_thread.run_sync(edit_text, opened.text, arguments.label, desk.process.environ)
+        edited = await anyio.to_thread.run_sync(edit_text, editable, arguments.label, desk.process.environ)
     kept = bool(arguments.file)
+    # A file of the person's own may be of either form.
+    suffix = "" if arguments.file else editable.suffix
     try:
-        if edited.text == opened.text:
+        text = text_of_edited(arguments.label, schema, edited.text, opened.text, suffix)
+        if text == opened.text:
             return Answer([line("Nothing was changed.")], {"label": arguments.label, "changed": False})
-        plan = partial(plan_merge, opened=opened.write.number, text=edited.text)
+        plan = partial(plan_merge, opened=opened.write.number, text=text)
         return _changed(await desk.reverts.change(arguments.label, plan, arguments.reason))
     except BlockError as error:
         kept = True

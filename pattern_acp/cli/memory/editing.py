@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.block_files import EditableText
 
 _FALLBACKS = ("notepad",) if sys.platform == "win32" else ("vi", "nano")
 
@@ -34,8 +35,8 @@ class EditedText:
         shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
-def edit_text(text: str, label: str, environ: Mapping[str, str]) -> EditedText:
-    """Open `text` in the editor as a Markdown file of this user alone, and wait for the editor to end.
+def edit_text(editable: EditableText, label: str, environ: Mapping[str, str]) -> EditedText:
+    """Open a text in the editor as a file of this user alone, and wait for the editor to end.
 
     Raises:
         EditingError: there is no editor, it failed, or the file is no text afterwards; the sentence names the file.
@@ -43,8 +44,8 @@ def edit_text(text: str, label: str, environ: Mapping[str, str]) -> EditedText:
     command = editor_command(environ)
     # mkdtemp makes a folder that no other user can look into.
     folder = Path(tempfile.mkdtemp(prefix="pattern-acp-memory-"))
-    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', label) or 'block'}.md"
-    path.write_text(text, encoding="utf-8", newline="")
+    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', label) or 'block'}{editable.suffix}"
+    path.write_text(editable.text, encoding="utf-8", newline="")
     try:
         ended = subprocess.run([*command, str(path)], check=False)  # noqa: S603  # the person's own editor
     except OSError as error:
@@ -54,7 +55,7 @@ def edit_text(text: str, label: str, environ: Mapping[str, str]) -> EditedText:
         ) from error
     if ended.returncode != 0:
         raise EditingError(f"The editor ended with {ended.returncode}, so nothing was changed; your text is in {path}.")
-    return EditedText(read_edited(path, text), path)
+    return EditedText(read_edited(path, editable.text), path)
 
 
 def read_edited(path: Path, original: str) -> str:
