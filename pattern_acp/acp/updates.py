@@ -168,13 +168,15 @@ def named_by_call(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[
 
 
 def tool_call_shows(
-    call_id: ToolCallId, content: Sequence[ToolContent], abilities: Abilities
+    call_id: ToolCallId, content: Sequence[ToolContent], abilities: Abilities, title: str = ""
 ) -> schema.ToolCallProgress:
     """New content of a running call."""
     items = content_items(
         named_by_call(content, call_id), live=abilities.embeds_terminals, meta=abilities.terminal_meta
     )
-    return schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items)
+    return schema.ToolCallProgress(
+        tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items, title=title or None
+    )
 
 
 def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool) -> schema.ToolCallProgress:
@@ -186,6 +188,7 @@ def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
         status=event.status,
+        title=event.title or None,
         content=content or None,
         locations=locations_of(event.locations) or None,
         raw_output={"durationMs": event.duration_ms},

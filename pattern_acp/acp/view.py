@@ -29,6 +29,7 @@ from pattern_acp.turn.events import (
     ThinkingStreamed,
     ToolCallRunning,
     ToolCallShows,
+    ToolCallWaits,
     Transient,
 )
 
@@ -59,9 +60,11 @@ class EditorView:
                 await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
             case ToolCallRunning(call_id):
                 await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS))
-            case ToolCallShows(call_id, content):
+            case ToolCallWaits(call_id):
+                await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.PENDING))
+            case ToolCallShows(call_id, content, title):
                 await self._send(
-                    tool_call_shows(call_id, content, self._abilities), self._terminal_meta(call_id, content)
+                    tool_call_shows(call_id, content, self._abilities, title), self._terminal_meta(call_id, content)
                 )
             case TerminalStreamed() | TerminalEnded():
                 await self._show_terminal(event)
@@ -128,7 +131,11 @@ class EditorView:
     async def _send(self, update: schema.SessionUpdate, meta: dict[str, object] | None = None) -> None:
         if meta is not None and isinstance(update, schema.ToolCallProgress):
             update = schema.ToolCallProgress(
-                tool_call_id=update.tool_call_id, status=update.status, content=update.content, meta=meta
+                tool_call_id=update.tool_call_id,
+                status=update.status,
+                content=update.content,
+                title=update.title,
+                meta=meta,
             )
         await self._batch.then(lambda: self._notify(update))
 

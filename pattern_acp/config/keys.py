@@ -14,6 +14,7 @@ from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     MODES_BY_REACH,
     SECRETS_BY_REACH,
+    DelegateSettings,
     FetchSettings,
     MemorySettings,
     Settings,
@@ -108,10 +109,33 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
     )
 
 
+def _delegate_limit(field: str, summary: str, high: int, default: int) -> Key:
+    return Key(
+        name=f"delegate.{field}",
+        summary=summary,
+        allowed=f"a whole number from 1 to {high}",
+        check=_number(1, high),
+        default=default,
+        project=ProjectRule.LOWER,
+    )
+
+
+def _delegate_model(field: str, who: str, otherwise: str) -> Key:
+    return Key(
+        name=f"delegate.{field}",
+        summary=f"The model of {who}; empty for {otherwise}.",
+        allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
+        check=_model,
+        default="",
+        project=ProjectRule.CONFIGURED,
+    )
+
+
 _SETTINGS = Settings()
 _TURN = TurnSettings()
 _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
+_DELEGATE = DelegateSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -222,6 +246,16 @@ KEYS: tuple[Key, ...] = (
         allowed="true or false",
         check=_yes_or_no,
         default=_FETCH.private_addresses,
+    ),
+    _delegate_model("model", "subagents", "that of the session"),
+    _delegate_model("explorer_model", "explorers", "that of all subagents"),
+    _delegate_model("worker_model", "workers", "that of all subagents"),
+    _delegate_model("reviewer_model", "reviewers", "that of all subagents"),
+    _delegate_limit("max_model_requests", "Model requests of one subagent.", 10_000, _DELEGATE.max_model_requests),
+    _delegate_limit("max_wall_seconds", "Duration of one subagent.", 86_400, _DELEGATE.max_wall_seconds),
+    _delegate_limit("max_tool_calls", "Tool calls of one subagent.", 100_000, _DELEGATE.max_tool_calls),
+    _delegate_limit(
+        "max_tokens", "Tokens that all requests of one subagent read and write.", 1_000_000_000, _DELEGATE.max_tokens
     ),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),

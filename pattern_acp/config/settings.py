@@ -77,6 +77,22 @@ class TurnSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DelegateSettings:
+    """What one subagent may use, and its model. All of it counts for its turn's limits as well."""
+
+    model: str = ""
+    """`PROVIDER/MODEL` of all subagents, or empty for the session's."""
+    explorer_model: str = ""
+    worker_model: str = ""
+    reviewer_model: str = ""
+    max_model_requests: int = 40
+    max_wall_seconds: int = 900
+    max_tool_calls: int = 150
+    max_tokens: int = 2_000_000
+    """Read and written, over all its requests."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """What fetch_url may reach."""
 
@@ -178,6 +194,7 @@ class Settings:
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    delegate: DelegateSettings = field(default_factory=DelegateSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])

@@ -43,6 +43,14 @@ def load_persona(name: str, folder: Path) -> Persona:
     return Persona(name, template.replace("{persona}", shown).strip())
 
 
+def subagent_prompt(kind: str, name: str) -> str:
+    """What is added to the system prompt for a subagent: what holds for all, and for its kind."""
+    folder = Path(__file__).parent / "prompts"
+    common, own = (folder / "subagent.md", folder / f"subagent_{kind}.md")
+    text = common.read_text(encoding="utf-8").replace("{name}", name)
+    return f"{text.strip()}\n{own.read_text(encoding='utf-8').strip()}"
+
+
 def system_prompt(persona: Persona, environment: Environment, instructions: tuple[ProjectInstruction, ...]) -> str:
     """The whole system prompt."""
     sections = [persona.prompt, _environment_section(environment)]

@@ -27,7 +27,7 @@ from pattern_acp.journal.content import (
 )
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event
-from pattern_acp.journal.values import as_flag, as_list, as_number, as_text
+from pattern_acp.journal.values import as_flag, as_list, as_number, as_object, as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.CheckpointTaken: ("checkpoint_taken", 1),
     events.RewindStarted: ("rewind_started", 1),
     events.SessionRewound: ("session_rewound", 1),
+    events.SubagentRecorded: ("subagent_recorded", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 
@@ -137,6 +138,17 @@ def _encode_payload(event: Event) -> JsonObject:
         case events.ToolCallFinished():
             # The generic form lacks the type of each content.
             return {**encode_fields(event), "content": encode_contents(event.content)}
+        case events.SubagentRecorded():
+            inner = encode(event.event)
+            return {
+                "turn_id": event.turn_id,
+                "call_id": event.call_id,
+                "thread_id": event.thread_id,
+                "name": event.name,
+                "kind": inner.kind,
+                "version": inner.version,
+                "event": inner.payload,
+            }
         case _:
             return encode_fields(event)
 
@@ -182,6 +194,17 @@ def _read_call_finished(stored: JsonObject) -> Event:
         full_output=as_text(stored.get("full_output", "")),
         duration_ms=as_number(stored.get("duration_ms", 0)),
         interrupted=as_flag(stored.get("interrupted", False)),
+        title=as_text(stored.get("title", "")),
+    )
+
+
+def _read_subagent_recorded(stored: JsonObject) -> Event:
+    return events.SubagentRecorded(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        call_id=ToolCallId(as_text(stored["call_id"])),
+        thread_id=as_text(stored["thread_id"]),
+        name=as_text(stored["name"]),
+        event=decode(as_text(stored["kind"]), as_number(stored["version"]), as_object(stored["event"])),
     )
 
 
@@ -191,5 +214,6 @@ _READERS: dict[type[Event], Callable[[JsonObject], Event]] = {
     events.MessageRecorded: _read_message_recorded,
     events.ToolCallStarted: _read_call_started,
     events.ToolCallFinished: _read_call_finished,
+    events.SubagentRecorded: _read_subagent_recorded,
 }
 """Events that hold unions, which a generic conversion cannot tell apart."""

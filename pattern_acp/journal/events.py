@@ -208,6 +208,8 @@ class ToolCallFinished:
     duration_ms: int = 0
     interrupted: bool = False
     """True when nobody saw it end: the process died, or the turn was cancelled."""
+    title: str = ""
+    """The title at its end; empty for the one that it was announced with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +314,21 @@ class HistoryCleared:
     turn_id: TurnId
 
 
+@dataclass(frozen=True, slots=True)
+class SubagentRecorded:
+    """Something that happened in the thread of a subagent, which is beside the conversation of its session.
+
+    `call_id` is the call that the subagent runs for, `name` what the person knows it by. Neither the model nor a replay
+    reads a thread as part of the conversation; a grant that the person gave is recorded as the session's own.
+    """
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    thread_id: str
+    name: str
+    event: "Event"
+
+
 Event: TypeAlias = (
     SessionCreated
     | SessionOpened
@@ -356,4 +373,5 @@ Event: TypeAlias = (
     | CheckpointTaken
     | RewindStarted
     | SessionRewound
+    | SubagentRecorded
 )

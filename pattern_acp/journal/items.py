@@ -15,7 +15,7 @@ CHECKPOINTS = "checkpoints"
 _ABOUT_CHECKPOINTS = (events.FilesSaved, events.CheckpointTaken, events.RewindStarted, events.SessionRewound)
 
 
-def item_of(event: Event) -> str:
+def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
     """The id of the call, message, block or else turn that `event` is about; empty when it is about its session."""
     match event:
         case (
@@ -56,6 +56,8 @@ def item_of(event: Event) -> str:
             | events.BlockShared()
         ):
             return event.block_id
+        case events.SubagentRecorded():
+            return item_of(event.event)
         case events.EntryArchived() | events.EntryVerified():
             return event.entry_id
         case _:

@@ -181,4 +181,10 @@ def _scripted(settings: ProviderSettings) -> Provider:
     if not settings.script:
         raise ProviderRequestError(f"The provider {settings.name} has no script; set PATTERN_ACP_SCRIPT to a file.")
     script = load_script(Path(settings.script))
-    return ScriptedProvider(script.turns, name=settings.name, chunk=script.chunk, repeat=script.repeat)
+    return ScriptedProvider(
+        script.turns,
+        name=settings.name,
+        chunk=script.chunk,
+        repeat=script.repeat,
+        subagents=script.subagents,
+    )

@@ -4,7 +4,8 @@ Owns: the script's file format and its playing. Must not know: any network or wi
 
 A script is a list of turns, one turn for each model request; a turn is a list of steps. As a file it is one JSON list
 of turns (a plain list of steps is one turn), one JSON object `{"turns": [...], "chunk": 12, "repeat": true}`, or JSON
-Lines with one turn a line. The steps:
+Lines with one turn a line. An object may have the turns of subagents too, by their names:
+`"subagents": {"lexer": [...]}`. The steps:
 
     {"text": "…"}                                       answer text
     {"thinking": "…", "signature": "…"}                 a reasoning block; {"redacted": "…"} for a hidden one
@@ -117,6 +118,7 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     turns: list[list[ScriptStep]]
     chunk: int = 0
     repeat: bool = False
+    subagents: dict[str, list[list[ScriptStep]]] = msgspec.field(default_factory=dict[str, list[list[ScriptStep]]])
 
 
 def parse_script(data: bytes, name: str) -> Script:
@@ -175,13 +177,16 @@ class ScriptedProvider:
         name: str = "scripted",
         chunk: int = 0,
         repeat: bool = False,
+        subagents: Mapping[str, Sequence[Sequence[Step | ScriptStep]]] | None = None,
     ) -> None:
+        """`subagents` are the turns of subagents by name; their requests are told from others by the cache key."""
         self._turns = turns
         self._name = name
         self._chunk = chunk
         self._repeat = repeat
         self.requests: list[ProviderRequest] = []
         """Every request so far, in order."""
+        self._subagents = dict(subagents or {})
 
     @property
     def name(self) -> str:
@@ -190,16 +195,22 @@ class ScriptedProvider:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`."""
-        turn = self._next_turn()
+        turn = self._next_turn(self._player(request))
         self.requests.append(request)
         return _playing(_expand(turn, request, self._chunk))
 
-    def _next_turn(self) -> Sequence[Step | ScriptStep]:
-        index = len(self.requests)
-        if self._repeat and self._turns:
-            index %= len(self._turns)
-        if index < len(self._turns):
-            return self._turns[index]
+    def _player(self, request: ProviderRequest) -> str:
+        """The name of the subagent whose turns answer a request; empty for the script's own turns."""
+        name = request.cache_key.partition("/")[2]
+        return name if name in self._subagents else ""
+
+    def _next_turn(self, name: str) -> Sequence[Step | ScriptStep]:
+        turns = self._subagents.get(name, self._turns)
+        index = sum(self._player(request) == name for request in self.requests)
+        if self._repeat and turns:
+            index %= len(turns)
+        if index < len(turns):
+            return turns[index]
         return (TextDelta("The script has no more turns."),)
 
 

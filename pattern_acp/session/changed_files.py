@@ -12,6 +12,8 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.subagents import with_threads
+from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.text_limits import DIFFED_LINES
 
 MEMORY_TOOLS = "memory_"
@@ -46,15 +48,19 @@ class ChangedFile:
 
 
 def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
-    """The files that completed calls changed, in the order of their first change; those changed back are left out."""
+    """The files that completed calls changed, in the order of their first change; those changed back are left out.
+
+    What subagents changed is in the calls of their threads; the call that they ran for repeats it.
+    """
     names: dict[ToolCallId, str] = {}
     files: dict[str, ChangedFile] = {}
-    for event in events:
+    for event in with_threads(events):
         if isinstance(event, ToolCallStarted):
             names[event.call.call_id] = event.call.name
         if not isinstance(event, ToolCallFinished) or event.status is not ToolCallStatus.COMPLETED:
             continue
-        if names.get(event.call_id, "").startswith(MEMORY_TOOLS):
+        name = names.get(event.call_id, "")
+        if name == DELEGATE or name.startswith(MEMORY_TOOLS):
             continue
         for item in event.content:
             if isinstance(item, DiffContent):

@@ -15,6 +15,7 @@ from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.sink import TurnSink
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -27,9 +28,9 @@ def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
     return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
 
 
-def checks_of(session: "Session", gate: Gate, context: ToolContext) -> ConfiguredChecks:
-    """The checks of one turn."""
-    shared, sink = session.constellation, session.sink
+def checks_of(session: "Session", gate: Gate, context: ToolContext, sink: TurnSink | None = None) -> ConfiguredChecks:
+    """The checks of one turn; `sink` is where they are recorded, the session's own unless it is given."""
+    shared, sink = session.constellation, sink or session.sink
 
     async def confirm() -> tuple[CheckSettings, ...]:
         if session.trust.in_force.checks:

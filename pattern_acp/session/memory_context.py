@@ -22,6 +22,7 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryShown
 from pattern_acp.memory.cursors import LaterWrite, writes_since
+from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
@@ -35,6 +36,22 @@ _AUTHORS = {
     Actor.PROCESS: "another process",
     Actor.IMPORT: "an import",
 }
+
+
+def memory_view(block: MemoryBlockView) -> MemoryView:
+    """A block as requests show it."""
+    return MemoryView(
+        block.label,
+        block.description,
+        block.text,
+        block.limit,
+        block.form,
+        block.permission,
+        block.notes,
+        block.in_context,
+        block.block_id,
+        block.version,
+    )
 
 
 async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> None:

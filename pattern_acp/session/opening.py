@@ -34,6 +34,7 @@ from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import NewSession, SessionRow
+from pattern_acp.journal.subagents import with_threads
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.guards import SecretRule
@@ -364,7 +365,7 @@ def usable_default(shared: Constellation) -> ModelInfo:
 
 def cost_of_session(events: Sequence[Event]) -> Cost | None:
     """What the session has cost so far, from its last usage."""
-    for event in reversed(events):
+    for event in reversed(tuple(with_threads(events))):
         if isinstance(event, UsageReported) and event.cost is not None:
             return event.cost
     return None

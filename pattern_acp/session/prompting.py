@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
@@ -30,17 +31,19 @@ from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
 from pattern_acp.session.memory_commands import agent_history
-from pattern_acp.session.memory_context import memory_changes, show_memory
+from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
+from pattern_acp.session.subagents.running import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
+from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.loop import ModelInUse, SoFar, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
@@ -125,11 +128,12 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     session.state.model = info
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools)[0])
+    budget = turn_budget(session)
+    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools, budget)[0])
     if refused is not None:
         return refused
     allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
-    runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed])
+    runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
     recalled = await _before_turn(session, turn_id)
 
     async def build(history: Sequence[Message]) -> ProviderRequest:
@@ -146,24 +150,34 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         runner=runner,
         sink=session.sink,
         ids=shared.ids,
-        clock=shared.clock,
-        limits=session.state.settings.turn,
-        so_far=SoFar(session.state.cost, session.state.used_calls),
+        used_calls=session.state.used_calls,
+        budget=budget,
     )
     try:
         return await _until_all_agree(session, turn_id, loop, checks)
     finally:
-        session.state.cost = loop.cost
+        session.state.cost = budget.cost
         session.state.notices.extend(session.workbench.take_warnings())
 
 
-def runner_of(session: "Session", turn_id: TurnId, tools: Sequence[Tool]) -> tuple[ToolRunner, ConfiguredChecks]:
+def turn_budget(session: "Session") -> Budget:
+    """What one turn may use, its subagents included."""
+    limits, clock = session.state.settings.turn, session.constellation.clock
+    asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
+    return Budget(asked, clock, Waits(clock), cost=session.state.cost)
+
+
+def runner_of(
+    session: "Session", turn_id: TurnId, tools: Sequence[Tool], budget: Budget
+) -> tuple[ToolRunner, ConfiguredChecks]:
     """What runs calls of `tools` in this turn, policy, checks and hooks applied to each; and these checks."""
     shared = session.constellation
-    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock)
-    context = tool_context(session, turn_id)
-    checks = checks_of(session, gate, context)
-    hooks = SessionToolHooks(session)
+    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits)
+    context, hooks = tool_context(session, turn_id), SessionToolHooks(session)
+    parts = TurnParts(turn_id, tuple(tools), lambda: offered_tools(session), context, hooks, budget)
+    subagents = Subagents(session, parts)
+    context = replace(context, delegation=subagents)
+    checks = subagents.checks = checks_of(session, gate, context)
     runner = ToolRunner(
         tools,
         context,
@@ -228,21 +242,7 @@ async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView
             sentence = f"> This session goes on without memory: {error.sentence}\n\n"
             await show_sentence(session.sink, turn_id, session.constellation.ids, sentence)
         return []
-    return [
-        MemoryView(
-            b.label,
-            b.description,
-            b.text,
-            b.limit,
-            b.form,
-            b.permission,
-            b.notes,
-            b.in_context,
-            b.block_id,
-            b.version,
-        )
-        for b in blocks
-    ]
+    return [memory_view(block) for block in blocks]
 
 
 async def _build(

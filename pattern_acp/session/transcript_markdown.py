@@ -22,6 +22,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
     HistoryCleared,
     MessageRecorded,
+    SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
@@ -84,6 +85,9 @@ def _sections(entry: Recorded, export: _Export) -> Iterator[str]:
             export.cost = cost or export.cost
         case HistoryCleared():
             yield "---\n\n*The model's context starts anew here.*"
+        case SubagentRecorded(event=UsageReported(usage=usage, cost=cost)):
+            export.turn, export.total = export.turn + usage, export.total + usage
+            export.cost = cost or export.cost
         case TurnEnded() if export.turn != Usage():
             yield f"*{usage_words(export.turn, None)}*"
         case _:

@@ -30,11 +30,18 @@ class RecordedProgress:
 
     shown: list[tuple[ToolContent, ...]] = field(default_factory=list[tuple[ToolContent, ...]])
     output: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    notes: list[str] = field(default_factory=list[str])
+    titles: list[str] = field(default_factory=list[str])
     exits: list[tuple[str, int | None, str | None]] = field(default_factory=list[tuple[str, int | None, str | None]])
 
-    async def show(self, content: tuple[ToolContent, ...]) -> None:
+    async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""
         self.shown.append(content)
+        self.titles += [title] if title else []
+
+    def note(self, text: str) -> None:
+        """See `Progress.note`."""
+        self.notes.append(text)
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
         """See `Progress.terminal_output`."""

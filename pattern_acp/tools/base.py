@@ -26,6 +26,7 @@ from pattern_acp.workspace.terminal import Terminal
 if TYPE_CHECKING:
     from pattern_acp.memory.schemas.types import BlockSchema
     from pattern_acp.tools.code_access import CodeAccess
+    from pattern_acp.tools.delegation import Delegation
     from pattern_acp.tools.memory_takeback import AgentHistory
     from pattern_acp.workspace.jobs import Jobs
 
@@ -65,6 +66,8 @@ class ToolOutcome:
     raw_output: JsonObject = field(default_factory=dict[str, str])
     origin: Origin = Origin.WORKSPACE
     plan: Plan | None = None
+    title: str = ""
+    """The call's title at its end; empty for the one that it was announced with."""
     changed: tuple[str, ...] = ()
     """Absolute paths of files that the call wrote, as the editor knows them."""
 
@@ -72,8 +75,12 @@ class ToolOutcome:
 class Progress(Protocol):
     """Where a running tool reports."""
 
-    async def show(self, content: tuple[ToolContent, ...]) -> None:
-        """Replace the call's shown content."""
+    async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
+        """Replace the call's shown content, and its title unless that is empty; the title comes back at its end."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Keep what the model has to know of what was done, should the call be cancelled."""
         ...
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
@@ -120,6 +127,8 @@ class ToolContext:
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
     code: "CodeAccess | None" = None
     """The code map; None where there is none."""
+    delegation: "Delegation | None" = None
+    """Runs subagents; None where there are none, as for a subagent."""
     may_read: Callable[[str], bool] = looks_readable
     """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
 

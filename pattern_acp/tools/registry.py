@@ -10,6 +10,7 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_map import CodeMap
+from pattern_acp.tools.delegate import Delegate
 from pattern_acp.tools.edit_file import EditFile
 from pattern_acp.tools.fetch_url import FetchUrl
 from pattern_acp.tools.find_files import FindFiles
@@ -48,6 +49,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         MemorySearch(),
         ReadAttachment(),
         FetchUrl(Pages(private_addresses=private_addresses)),
+        Delegate(),
     )
 
 

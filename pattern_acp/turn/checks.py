@@ -99,6 +99,10 @@ class ConfiguredChecks:
         self._since_stop += changed
         return (await self._run_all(turn_id, changed, "after_edit")).text
 
+    def note_edited(self, paths: Sequence[str]) -> None:
+        """Count files (absolute paths) for the checks of the turn's end, that a subagent edited and checked itself."""
+        self._since_stop += paths
+
     async def on_stop(self, turn_id: TurnId) -> Found:
         """Run the checks of the turn's end for what was changed since they last ran; none when nothing was.
 

@@ -34,11 +34,19 @@ class ToolCallRunning:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallWaits:
+    """A running call waits for the person: they are asked about something that it does."""
+
+    call_id: ToolCallId
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallShows:
-    """A running call replaces what it shows."""
+    """A running call replaces what it shows, and its title unless that is empty."""
 
     call_id: ToolCallId
     content: tuple[ToolContent, ...]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +69,5 @@ class TerminalEnded:
 
 
 Transient: TypeAlias = (
-    TextStreamed | ThinkingStreamed | ToolCallRunning | ToolCallShows | TerminalStreamed | TerminalEnded
+    TextStreamed | ThinkingStreamed | ToolCallRunning | ToolCallWaits | ToolCallShows | TerminalStreamed | TerminalEnded
 )

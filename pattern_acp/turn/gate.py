@@ -15,7 +15,9 @@ from pattern_acp.policy.access import Access
 from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
 from pattern_acp.policy.grants import LIFETIME, Grant
+from pattern_acp.policy.narrowing import WHOLE, Narrowing
 from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.paths import absolute_path, resolve_path
 
@@ -44,19 +46,33 @@ def resolved(path: str, folder: str) -> str:
 class Gate:
     """Admits or refuses the calls of one turn."""
 
-    def __init__(self, state: PolicyState, approver: Approver, sink: TurnSink, *, clock: Clock) -> None:
-        self.waited = 0.0
-        """Seconds that the person took to answer so far; the turn's own time limit leaves them out."""
+    def __init__(
+        self,
+        state: PolicyState,
+        approver: Approver,
+        sink: TurnSink,
+        *,
+        clock: Clock,
+        waits: Waits | None = None,
+        narrowing: Narrowing = WHOLE,
+    ) -> None:
+        """`waits` counts what the person takes to answer; `narrowing` is what a subagent may do less."""
         self._state = state
         self._approver = approver
         self._sink = sink
-        self._clock = clock
+        self._waits = waits or Waits(clock)
+        self._narrowing = narrowing
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the person took to answer so far; time limits leave them out."""
+        return self._waits.seconds
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
         """What policy says now."""
-        return decide(
-            accesses, mode=self._state.mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved
-        )
+        mode = self._narrowing.mode(self._state.mode)
+        decision = decide(accesses, mode=mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved)
+        return self._narrowing.narrowed(decision, accesses)
 
     def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
         """What policy says of what the person has set up themselves: a refusal holds, everything else is allowed."""
@@ -92,9 +108,8 @@ class Gate:
         options = approval_options(decision, accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._sink.record(Fact(asked, Actor.SYSTEM))
-        began = self._clock.monotonic()
-        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
-        self.waited += self._clock.monotonic() - began
+        with self._waits.waiting():
+            answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
         facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:

@@ -4,22 +4,21 @@ import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import anyio
 import msgspec
 
-from pattern_acp.config.settings import TurnSettings
-from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import EmptyAnswerError
+from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.limits import REPEATS_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
@@ -45,14 +44,6 @@ class ModelInUse:
     info: ModelInfo
 
 
-@dataclass(frozen=True, slots=True)
-class SoFar:
-    """What a session did before this turn: what it cost, and the ids of all its calls, to which the loop adds."""
-
-    cost: Cost | None = None
-    used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
-
-
 _USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
@@ -70,20 +61,23 @@ class TurnLoop:
         runner: ToolRunner,
         sink: TurnSink,
         ids: IdFactory,
-        clock: Clock,
-        limits: TurnSettings,
-        so_far: SoFar | None = None,
+        budget: Budget,
+        used_calls: set[ToolCallId] | None = None,
+        own_call_ids: bool = False,
     ) -> None:
+        """`used_calls` are the ids of all calls of the session, to which the loop adds.
+
+        With `own_call_ids`, every call gets an id of ours: whoever runs beside others must not share any.
+        """
         self._model = model
         self._build = build
         self._runner = runner
         self._sink = sink
         self._ids = ids
-        self._clock = clock
-        self._limits = limits
-        so_far = so_far or SoFar()
-        self.cost = so_far.cost
-        self._used_calls = so_far.used_calls
+        self._budget = budget
+        self._own_call_ids = own_call_ids
+        self._used_calls = set[ToolCallId]() if used_calls is None else used_calls
+        self._number = 0
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -92,23 +86,18 @@ class TurnLoop:
             ProviderError: the model could not be used.
             DatabaseError: the journal could not be written; nothing more was shown.
         """
-        began = self._clock.monotonic()
-        for number in range(1, self._limits.max_model_requests + 1):
-            assembly = await self._ask_model(turn_id, number, history)
-            end = await self._after_stream(turn_id, assembly, history)
+        self._budget.begin()
+        while not (reached := self._budget.used_up()):
+            end = await self._one_request(turn_id, history)
             if end is not None:
                 return end
-            if self._clock.monotonic() - began - self._runner.waited_for_person > self._limits.max_wall_seconds:
-                return TurnEnd(
-                    StopReason.MAX_TURN_REQUESTS,
-                    f"This turn reached its limit of {self._limits.max_wall_seconds} seconds; "
-                    "send another prompt to go on.",
-                )
-        return TurnEnd(
-            StopReason.MAX_TURN_REQUESTS,
-            f"This turn reached its limit of {self._limits.max_model_requests} model requests; "
-            "send another prompt to go on.",
-        )
+        return TurnEnd(StopReason.MAX_TURN_REQUESTS, f"This turn reached {reached}; send another prompt to go on.")
+
+    async def _one_request(self, turn_id: TurnId, history: list[Message]) -> TurnEnd | None:
+        self._number += 1
+        self._budget.take_request()
+        assembly = await self._ask_model(turn_id, self._number, history)
+        return await self._after_stream(turn_id, assembly, history)
 
     async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
         request = await self._build(history)
@@ -137,7 +126,8 @@ class TurnLoop:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
         # Whatever else ended the answer may have cut its calls too.
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
-        message = with_unique_calls(assembly.message(with_calls=with_calls), self._used_calls, self._ids)
+        message = assembly.message(with_calls=with_calls)
+        message = with_unique_calls(message, self._used_calls, self._ids, all_new=self._own_call_ids)
         facts: list[Fact] = []
         if message.parts:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
@@ -153,15 +143,14 @@ class TurnLoop:
         return end_of(assembly.stop, assembly.detail)
 
     def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
-        if assembly.cost is not None:
-            before = self.cost.micro_units if self.cost is not None else 0
-            self.cost = Cost(before + assembly.cost.micro_units, assembly.cost.currency)
-        usage = assembly.usage
-        return UsageReported(turn_id, usage, usage.context_tokens, self._model.info.context_window, self.cost)
+        usage, window = assembly.usage, self._model.info.context_window
+        self._budget.take_usage(usage, assembly.cost)
+        return UsageReported(turn_id, usage, usage.context_tokens, window, self._budget.cost_so_far)
 
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
     ) -> TurnEnd | None:
+        self._budget.take_tool_calls(len(calls))
         results = await self._runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
         if self._runner.stop:
@@ -175,19 +164,19 @@ class TurnLoop:
         return None
 
 
-def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory) -> Message:
+def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *, all_new: bool = False) -> Message:
     """The message with an id for each call that no other call of the session has; these are added to `used`.
 
     Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
     that are unique in a session, also when the model no longer sees the call that had it first. An id that is not
-    short and printable is replaced too: it goes into many lines.
+    short and printable is replaced too: it goes into many lines. With `all_new` every id is.
     """
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolCallPart):
             parts.append(part)
             continue
-        is_new = _USABLE_ID.fullmatch(part.call_id) and part.call_id not in used
+        is_new = not all_new and _USABLE_ID.fullmatch(part.call_id) and part.call_id not in used
         call_id = part.call_id if is_new else ToolCallId(ids.new("call"))
         used.add(call_id)
         parts.append(replace(part, call_id=call_id))

@@ -67,11 +67,28 @@ class CallProgress:
         self._call_id = call_id
         self._sink = sink
         self.content: tuple[ToolContent, ...] = ()
+        self.is_retitled = False
+        self._noted = ""
 
-    async def show(self, content: tuple[ToolContent, ...]) -> None:
+    def note(self, text: str) -> None:
+        """See `Progress.note`."""
+        self._noted = text
+
+    def cancelled(self, view: ToolCallView) -> ToolOutcome:
+        """The result of a call that is cancelled now."""
+        text = "\n\n".join(part for part in (CANCELLED_SENTENCE, self._noted) if part)
+        title = view.title if self.is_retitled else ""
+        return ToolOutcome(text, is_error=True, content=self.content or view.content, title=title)
+
+    async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""
         self.content = content
-        await self._sink.show(ToolCallShows(self._call_id, content))
+        self.is_retitled = self.is_retitled or bool(title)
+        await self._sink.show(ToolCallShows(self._call_id, content, title))
+
+    def final_title(self, outcome: ToolOutcome, view: ToolCallView) -> str:
+        """What the title has to be set to at the end; empty when it still is what it was announced with."""
+        return outcome.title or (view.title if self.is_retitled else "")
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
         """See `Progress.terminal_output`."""
@@ -129,11 +146,6 @@ class ToolRunner:
     def stop(self) -> str:
         """Why a hook wants the turn to end; empty when none does."""
         return self._hooks.stop if self._hooks is not None else ""
-
-    @property
-    def waited_for_person(self) -> float:
-        """Seconds that calls of this turn have waited for the person's answers."""
-        return self._gate.waited
 
     async def run(self, turn_id: TurnId, calls: Sequence[ToolCallPart]) -> list[ToolResultPart]:
         """The results of `calls`, in their order.
@@ -253,9 +265,9 @@ class ToolRunner:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                cancelled = ToolOutcome(CANCELLED_SENTENCE, is_error=True, content=progress.content or view.content)
-                await self._finish(turn_id, view, cancelled, started, interrupted=True)
+                await self._finish(turn_id, view, progress.cancelled(view), started, interrupted=True)
             raise
+        outcome = replace(outcome, title=progress.final_title(outcome, view))
         return await self._finish(turn_id, view, outcome, started)
 
     async def _effect(
@@ -293,6 +305,7 @@ class ToolRunner:
             outcome.full_output,
             duration_ms,
             interrupted,
+            outcome.title,
         )
         facts = [Fact(finished, Actor.TOOL, outcome.origin)]
         if outcome.plan is not None:

@@ -50,13 +50,25 @@ CALLS = st.builds(
     content=st.lists(CONTENTS, max_size=3).map(tuple),
 )
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
-EVENTS: st.SearchStrategy[Event] = st.one_of(
+PLAIN_EVENTS: st.SearchStrategy[Event] = st.one_of(
     *(
         st.builds(events.ToolCallStarted, turn_id=TEXTS.map(TurnId), call=CALLS)
         if event_type is events.ToolCallStarted
         else st.from_type(event_type)
         for event_type in EVENT_TYPES
+        if event_type is not events.SubagentRecorded
     )
+)
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    PLAIN_EVENTS,
+    st.builds(
+        events.SubagentRecorded,
+        turn_id=TEXTS.map(TurnId),
+        call_id=TEXTS.map(ToolCallId),
+        thread_id=TEXTS,
+        name=TEXTS,
+        event=PLAIN_EVENTS,
+    ),
 )
 CALL = ToolCallView(
     ToolCallId("call_1"),
@@ -151,6 +163,7 @@ def test_an_unknown_kind_or_version_is_named(kind: str, version: int):
         ("tool_call_started", {"turn_id": "t", "call": {}}),
         ("tool_call_finished", {"turn_id": 3, "call_id": "c", "status": "failed", "result_text": ""}),
         ("message_recorded", {"turn_id": "t", "message": {}, "complete": 1}),
+        ("subagent_recorded", {"turn_id": "t", "call_id": "c", "thread_id": "h", "name": "n", "event": {}}),
     ],
 )
 def test_a_payload_that_is_not_of_its_kind_is_damaged(kind: str, payload: JsonObject):

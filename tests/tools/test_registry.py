@@ -18,6 +18,7 @@ READS_ONLY = [
     "memory_search",
     "read_attachment",
     "fetch_url",
+    "delegate",
 ]
 
 
@@ -43,6 +44,7 @@ def test_there_are_the_tools_of_the_contract():
         "memory_search",
         "read_attachment",
         "fetch_url",
+        "delegate",
     ]
 
 

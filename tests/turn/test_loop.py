@@ -27,9 +27,10 @@ from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.testing.tools import FakeTool, tool_bench
 from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import Progress, ToolOutcome
+from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.loop import ModelInUse, SoFar, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 
 TURN = TurnId("turn_1")
@@ -49,11 +50,15 @@ class Bench:
     clock: FakeClock = field(default_factory=FakeClock)
     sink: RecordingSink = field(default_factory=RecordingSink)
     history: list[Message] = field(default_factory=lambda: [Message(MessageId("msg_1"), Role.USER, (TextPart("Go."),))])
+    budget: Budget = field(init=False)
     loop: TurnLoop = field(init=False)
 
     def __post_init__(self) -> None:
-        state = PolicyState(Mode.ASK, (str(ROOT),))
-        admission = Gate(state, ScriptedApprover(self.answers, self.clock), self.sink, clock=self.clock)
+        state, waits = PolicyState(Mode.ASK, (str(ROOT),)), Waits(self.clock)
+        approver = ScriptedApprover(self.answers, self.clock)
+        admission = Gate(state, approver, self.sink, clock=self.clock, waits=waits)
+        limits = Limits(self.limits.max_model_requests, self.limits.max_wall_seconds)
+        self.budget = Budget(limits, self.clock, waits, cost=self.cost)
         runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)
         self.loop = TurnLoop(
             model=ModelInUse(self.model, fake_model("scripted")),
@@ -61,9 +66,7 @@ class Bench:
             runner=runner,
             sink=self.sink,
             ids=RandomIds(),
-            clock=self.clock,
-            limits=self.limits,
-            so_far=SoFar(self.cost),
+            budget=self.budget,
         )
 
     async def build(self, history: Sequence[Message]) -> ProviderRequest:
@@ -120,7 +123,7 @@ async def test_the_cost_of_every_request_is_added_to_that_of_the_session():
     )
     await made.run()
     assert [event.cost for event in of_type(made.sink.events, UsageReported)] == [Cost(105, "USD"), Cost(112, "USD")]
-    assert made.loop.cost == Cost(112, "USD")
+    assert made.budget.cost == Cost(112, "USD")
 
 
 async def test_every_request_is_recorded_before_the_model_is_asked():

@@ -1,0 +1,54 @@
+"""What a part of a session may do less than the session itself.
+
+Owns: how a decision on the session becomes one on a subagent. Must not know: subagents' tasks, or who asks. It only
+ever makes a decision stricter, so nobody gains by delegating.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
+from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.paths import is_inside_any
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """`name` is who is narrowed, for sentences; `paths` are absolute and resolved, none for no limit."""
+
+    name: str = ""
+    only_reads: bool = False
+    paths: tuple[str, ...] = ()
+
+    def mode(self, mode: Mode) -> Mode:
+        """The mode that decides: who only reads is in plan mode, whatever the session's is."""
+        return Mode.PLAN if self.only_reads else mode
+
+    def narrowed(self, decision: Decision, accesses: Sequence[Access]) -> Decision:
+        """The decision on these accesses, after the one that policy gave for the session."""
+        if decision.verdict is Verdict.DENY:
+            return self._denied(decision)
+        if not self.paths:
+            return decision
+        if any(isinstance(one, WritePath) and not is_inside_any(one.path, self.paths) for one in accesses):
+            reason = f"The subagent {self.name} may write only in {', '.join(self.paths)}."
+            return Decision(Verdict.DENY, "subagent_paths", reason)
+        # What a program writes cannot be seen from here; what the person said always to, they said for the session.
+        is_free = decision.verdict is Verdict.ALLOW and decision.rule != "allowed_before"
+        if is_free and any(_could_write(one) for one in accesses):
+            reason = f"The subagent {self.name} may write only in some places, and this could write elsewhere."
+            return Decision(Verdict.ASK, "subagent_paths", reason)
+        return decision
+
+    def _denied(self, decision: Decision) -> Decision:
+        if not self.only_reads or decision.rule != "plan_mode":
+            return decision
+        return Decision(Verdict.DENY, "subagent_reads", f"The subagent {self.name} only reads.")
+
+
+WHOLE = Narrowing()
+"""Nothing less than the session."""
+
+
+def _could_write(access: Access) -> bool:
+    return isinstance(access, RunCommand) or (isinstance(access, CallServer) and not access.read_only)

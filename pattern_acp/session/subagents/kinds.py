@@ -1,0 +1,51 @@
+"""What each kind of subagent has.
+
+Owns: the tools, model and limits of each kind. Must not know: how one runs.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.config.settings import DelegateSettings
+from pattern_acp.tools.base import Tool
+from pattern_acp.tools.delegation import DELEGATE, SubagentKind
+from pattern_acp.turn.budget import Limits
+
+READING = frozenset(
+    {
+        "read_file",
+        "list_directory",
+        "find_files",
+        "search_text",
+        "code_map",
+        "memory_read",
+        "memory_search",
+        "fetch_url",
+        "skill",
+    }
+)
+"""Tools of kinds that only read."""
+
+KEPT = frozenset({DELEGATE, "update_plan", "job", "read_attachment"})
+"""Tools that no subagent has: it does not delegate, and plan, background commands and attachments are the session's."""
+
+
+def tools_for(kind: SubagentKind, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Those of the session's tools that a kind has."""
+    if kind.only_reads:
+        return tuple(tool for tool in tools if tool.spec.name in READING)
+    return tuple(tool for tool in tools if tool.spec.name not in KEPT)
+
+
+def limits_of(settings: DelegateSettings) -> Limits:
+    """The most that one subagent may use."""
+    return Limits(settings.max_model_requests, settings.max_wall_seconds, settings.max_tool_calls, settings.max_tokens)
+
+
+def model_for(kind: SubagentKind, settings: DelegateSettings, own: str) -> str:
+    """`PROVIDER/MODEL` of a subagent; `own` is the session's."""
+    by_kind = {
+        SubagentKind.EXPLORER: settings.explorer_model,
+        SubagentKind.WORKER: settings.worker_model,
+        SubagentKind.REVIEWER: settings.reviewer_model,
+    }
+    return by_kind[kind] or settings.model or own

@@ -1,0 +1,292 @@
+"""Running a subagent to its end.
+
+Owns: putting its parts together, its limits, and what it gives back. Must not know: the wire, or how a turn runs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.context.builder import MemoryView, Stable, build_request
+from pattern_acp.context.instructions import subagent_prompt
+from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
+from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
+from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, TurnStarted
+from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.narrowing import Narrowing
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.checks import checks_of
+from pattern_acp.session.conversation_commands import run_diff
+from pattern_acp.session.memory_context import memory_view
+from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.subagents.activity import Activity
+from pattern_acp.session.subagents.approving import NamedApprover
+from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
+from pattern_acp.session.subagents.memory import SubagentMemory
+from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
+from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from pattern_acp.tools.text_limits import cut_middle, one_line
+from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.checks import ConfiguredChecks
+from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.groups import single_error
+from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_hooks import ToolHooks
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+from pattern_acp.workspace.paths import display_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+TICK_SECONDS = 2.0
+"""How often the time that it has taken is shown anew while nothing else happens."""
+
+LAST_SECONDS = 180
+"""Time for the report of one whose limits are reached."""
+
+FILES_SHOWN = 50
+"""Most changed files whose diffs the call shows; `/diff` shows all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnParts:
+    """What a subagent shares with the turn that it belongs to."""
+
+    turn_id: TurnId
+    tools: tuple[Tool, ...]
+    """Those that the turn may call."""
+    offered: Callable[[], tuple[Tool, ...]]
+    """Those that the model is offered now."""
+    context: ToolContext
+    hooks: ToolHooks
+    budget: Budget
+
+
+class Subagents:
+    """`tools.delegation.Delegation` of one turn."""
+
+    def __init__(self, session: "Session", parts: TurnParts) -> None:
+        self._session = session
+        self._parts = parts
+        self.checks: ConfiguredChecks | None = None
+        """Those of the turn: what subagents edit counts for the checks at its end."""
+
+    def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
+        """See `Delegation.tool_names`."""
+        return tuple(tool.spec.name for tool in tools_for(kind, self._parts.tools))
+
+    async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
+        """See `Delegation.run`."""
+        subagent = _Subagent(self._session, self._parts, task, call_id, progress)
+        try:
+            return await subagent.run()
+        finally:
+            if self.checks is not None:
+                self.checks.note_edited(subagent.edited)
+
+
+class _Subagent:
+    """One run."""
+
+    def __init__(
+        self, session: "Session", parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, progress: Progress
+    ) -> None:
+        shared, settings = session.constellation, session.state.settings.delegate
+        self.edited: list[str] = []
+        """Absolute paths of files that it edited."""
+        self._failed = False
+        self._words = ""
+        self._session, self._parts, self._task, self._progress = session, parts, task, progress
+        qualified = model_for(task.kind, settings, session.state.model.qualified)
+        self._missing = shared.models.missing_key(qualified)
+        self._model = ModelInUse(*shared.models.resolve(qualified))
+        self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
+        thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
+        self._sink = ThreadSink(session.sink, thread, self._activity)
+        self._memory = SubagentMemory(session.memory, task.name)
+        waits = Waits(shared.clock, parts.budget.waits)
+        self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
+        # Once its own limits are reached: one answer more, out of the turn's.
+        self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
+        gate = Gate(
+            session.state.policy,
+            NamedApprover(session.approver, task.name, call_id, session.sink, self._activity),
+            self._sink,
+            clock=shared.clock,
+            waits=waits,
+            narrowing=Narrowing(task.name, task.kind.only_reads, task.paths),
+        )
+        context = replace(
+            parts.context,
+            memory=self._memory,
+            history=None,
+            read_fingerprints={},
+            jobs=None,
+            keeps_slow_commands=False,
+            delegation=None,
+        )
+        self._tools = tuple(
+            tool for tool in tools_for(task.kind, parts.tools) if not task.tools or tool.spec.name in task.tools
+        )
+        self._checks = checks_of(session, gate, context, self._sink)
+        self._runner = ToolRunner(
+            self._tools,
+            context,
+            gate,
+            self._sink,
+            clock=shared.clock,
+            after_edits=self,
+            hooks=parts.hooks,
+            effects=session.checkpoints,
+        )
+        self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
+
+    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
+        """See `turn.tool_runner.AfterEdits`."""
+        self.edited += changed
+        return await self._checks.after_edits(turn_id, changed)
+
+    async def run(self) -> ToolOutcome:
+        """Run it to its end.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        if self._missing:
+            return ToolOutcome(self._missing, is_error=True)
+        self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
+        history = [self._message(await self._opening())]
+        await self._sink.record(Fact(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
+        await self._activity.show()
+        try:
+            end = await self._watched(history)
+        except anyio.get_cancelled_exc_class():
+            self._progress.note(self._changes(changed_files(self._sink.events)))
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                await self._record_end(TurnEnd(StopReason.CANCELLED))
+            raise
+        await self._record_end(end)
+        return self._outcome(end, history)
+
+    async def _watched(self, history: list[Message]) -> TurnEnd:
+        end = TurnEnd(StopReason.CANCELLED)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._tick)
+                end = await self._run(history)
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group_error:
+            raise single_error(group_error) from group_error
+        return end
+
+    async def _run(self, history: list[Message]) -> TurnEnd:
+        try:
+            end = await self._loop(self._runner, self._budget).run(self._parts.turn_id, history)
+            reached = self._budget.used_up()
+            if end.stop_reason is not StopReason.MAX_TURN_REQUESTS:
+                return end
+            said = self._message(f"You reached {reached}. No more calls run: write your report now from what you know.")
+            added = ContextAdded(self._parts.turn_id, said, ("limit",))
+            await self._sink.record(Fact(added, Actor.SYSTEM, Origin.AGENT))
+            history.append(said)
+            await self._loop(self._idle, self._last).run(self._parts.turn_id, history)
+            return TurnEnd(StopReason.MAX_TURN_REQUESTS, f"It was stopped: it reached {reached}.")
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            failed = ErrorReported(self._parts.turn_id, type(error).__name__, error.sentence)
+            await self._sink.record(Fact(failed, Actor.SYSTEM))
+            self._failed = True
+            return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}")
+
+    def _loop(self, runner: ToolRunner, budget: Budget) -> TurnLoop:
+        return TurnLoop(
+            model=self._model,
+            build=self._build,
+            runner=runner,
+            sink=self._sink,
+            ids=self._session.constellation.ids,
+            budget=budget,
+            used_calls=self._session.state.used_calls,
+            own_call_ids=True,
+        )
+
+    async def _build(self, history: Sequence[Message]) -> ProviderRequest:
+        state = self._session.state
+        offered = {tool.spec.name for tool in self._parts.offered()}
+        specs = tuple(tool.spec for tool in self._tools if tool.spec.name in offered)
+        limited = (f"You may write only in {', '.join(self._task.paths)}.",) if self._task.paths else ()
+        plan = ("Plan mode: nothing can be changed.",) if state.policy.mode is Mode.PLAN else ()
+        return build_request(
+            session_id=SessionId(f"{self._session.session_id}/{self._task.name}"),
+            stable=Stable(f"{state.system}\n\n{self._words}", specs),
+            model=self._model.info,
+            thought_level=thought_level_of(self._model.info, state.thought_level),
+            history=history,
+            memory=await self._views(),
+            notes=(*limited, *plan),
+            max_output_tokens=state.settings.turn.max_output_tokens,
+        )
+
+    async def _views(self) -> list[MemoryView]:
+        try:
+            return [memory_view(block) for block in await self._memory.blocks()]
+        except BlockError:
+            # The person was told of it by the turn itself.
+            return []
+
+    async def _opening(self) -> str:
+        if self._task.kind is not SubagentKind.REVIEWER:
+            return self._task.task
+        return f"{self._task.task}\n\n<changes>\n{await run_diff(self._session, '')}\n</changes>"
+
+    async def _tick(self) -> None:
+        while True:
+            await anyio.sleep(TICK_SECONDS)
+            await self._activity.show()
+
+    async def _record_end(self, end: TurnEnd) -> None:
+        ended = TurnEnded(self._parts.turn_id, end.stop_reason, end.sentence)
+        await self._sink.record(Fact(ended, Actor.SYSTEM))
+
+    def _message(self, text: str) -> Message:
+        return Message(MessageId(self._session.constellation.ids.new("msg")), Role.USER, (TextPart(text),))
+
+    def _outcome(self, end: TurnEnd, history: Sequence[Message]) -> ToolOutcome:
+        report = next((m.text.strip() for m in reversed(history) if m.role is Role.ASSISTANT and m.text.strip()), "")
+        files = changed_files(self._sink.events)
+        said = "\n\n".join(part for part in (report, end.sentence, self._changes(files)) if part)
+        cut = cut_middle(said, self._parts.context.result_limit)
+        diffs = tuple(
+            DiffContent(file.path, passage.before, passage.after)
+            for file in files[:FILES_SHOWN]
+            for passage in file.passages
+        )
+        return ToolOutcome(
+            cut.text,
+            is_error=self._failed or not report,
+            content=(TextContent(said), *diffs),
+            locations=tuple(Location(file.path) for file in files),
+            full_output=said if cut.text != said else "",
+            origin=Origin.AGENT,
+            title=self._activity.final_title,
+        )
+
+    def _changes(self, files: Sequence[ChangedFile]) -> str:
+        """What it changed, as far as its edits tell; what its commands changed cannot be known."""
+        names = [display_path(file.path, self._parts.context.cwd) for file in files]
+        blocks = list(self._memory.changed)
+        told = [f"Files changed: {', '.join(names)}."] if names else []
+        told += [f"Memory changed: {one_line(', '.join(blocks))}."] if blocks else []
+        return "\n".join(told) or ("" if self._task.kind.only_reads else "It changed no files and no memory.")

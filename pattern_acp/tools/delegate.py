@@ -1,0 +1,96 @@
+"""The tool delegate.
+
+Owns: what the model says to have a subagent do something. Must not know: how a subagent runs.
+"""
+
+from functools import partial
+from typing import Annotated
+
+import anyio.to_thread
+from msgspec import Meta, Struct
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.tool_calls import TextContent, ToolKind
+from pattern_acp.policy.access import NoEffect
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.delegation import DELEGATE, DelegatedTask, Delegation, SubagentKind
+from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.text_limits import one_line
+from pattern_acp.workspace.paths import absolute_path, resolve_path
+
+NAME_CHARACTERS = 40
+"""Of a name in titles."""
+
+TITLE_CHARACTERS = 80
+"""Of the task, where it stands for a name."""
+
+
+class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of delegate."""
+
+    kind: Annotated[
+        SubagentKind, Meta(description="explorer and reviewer only read; a reviewer is given the session's changes.")
+    ]
+    task: Annotated[str, Meta(min_length=1, description="All it needs to know: it sees nothing of this conversation.")]
+    name: Annotated[str, Meta(description="One to three words for the person.")] = ""
+    paths: Annotated[tuple[str, ...], Meta(description="worker: where alone it may write.")] = ()
+    tools: Annotated[tuple[str, ...], Meta(description="The only tools it gets; default: all of its kind.")] = ()
+
+
+class Delegate:
+    """Runs a subagent. It changes nothing by itself: each call of a worker is decided on for itself.
+
+    So calls of it run side by side, and plan mode has it too, where policy lets a worker change nothing.
+    """
+
+    spec = ToolSpec(
+        DELEGATE,
+        "Have a subagent with a context of its own do a task; you read only its report. "
+        "For wide searches, separable work, reviews. Several calls run side by side.",
+        input_schema(DelegateArguments),
+    )
+    kind = ToolKind.THINK
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, DelegateArguments)
+        delegation = context.delegation
+        if delegation is None:
+            raise ToolFailedError("A subagent cannot delegate; do the task yourself.")
+        if not asked.task.strip():
+            raise ToolInputError("The argument task is empty; say what is to be done.")
+        if asked.paths and asked.kind.only_reads:
+            raise ToolInputError(f"The argument paths is for a worker; a subagent of kind {asked.kind} writes nothing.")
+        _check_tools(asked, delegation)
+        paths = tuple(absolute_path(path, context.cwd) for path in asked.paths)
+        resolved = tuple([await anyio.to_thread.run_sync(resolve_path, path) for path in paths])
+        name = one_line(asked.name, NAME_CHARACTERS) or asked.kind.value
+        task = DelegatedTask(asked.kind, asked.task, name, asked.tools, resolved)
+        return PreparedCall(
+            _title(asked, name),
+            (NoEffect(),),
+            partial(_run, delegation, task, call_id),
+            preview=(TextContent(asked.task),),
+        )
+
+
+def _check_tools(asked: DelegateArguments, delegation: Delegation) -> None:
+    known = delegation.tool_names(asked.kind)
+    unknown = [name for name in asked.tools if name not in known]
+    if unknown:
+        raise ToolInputError(
+            f"A subagent of kind {asked.kind} has no tool {one_line(unknown[0], NAME_CHARACTERS)!r}; it has "
+            f"{one_line(', '.join(known), 1000)}."
+        )
+
+
+def _title(asked: DelegateArguments, name: str) -> str:
+    said = name if asked.name.strip() else one_line(asked.task, TITLE_CHARACTERS)
+    return f"{asked.kind.value.capitalize()}: {said}"
+
+
+async def _run(delegation: Delegation, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
+    return await delegation.run(task, call_id, progress)

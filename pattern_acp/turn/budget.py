@@ -1,0 +1,135 @@
+"""What a turn may use, and what it has used.
+
+Owns: counting model requests, tool calls, tokens, money and time, and saying when one is used up. Must not know: who
+counts. The budget of a subagent is a part of its turn's: what it uses is used of both.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import field
+
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.usage import Cost, Usage
+
+KEPT_FOR_THE_TURN = 1
+"""Model requests that a subagent leaves its turn, which has to answer the person."""
+
+
+class Waits:
+    """Time that the person takes to answer, which no limit counts; questions side by side are counted once."""
+
+    def __init__(self, clock: Clock, outer: "Waits | None" = None) -> None:
+        """`outer` waits whenever this one does."""
+        self._clock = clock
+        self._outer = outer
+        self._pending = 0
+        self._since = 0.0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._seconds + (self._clock.monotonic() - self._since if self._pending else 0.0)
+
+    @contextmanager
+    def waiting(self) -> Generator[None, None, None]:
+        """The person was asked, until this context ends."""
+        if self._outer is not None:
+            with self._outer.waiting(), self._counted():
+                yield
+        else:
+            with self._counted():
+                yield
+
+    @contextmanager
+    def _counted(self) -> Generator[None, None, None]:
+        if self._pending == 0:
+            self._since = self._clock.monotonic()
+        self._pending += 1
+        try:
+            yield
+        finally:
+            self._pending -= 1
+            if self._pending == 0:
+                self._seconds += self._clock.monotonic() - self._since
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that may be used; None for as much as is wanted. Seconds are without those that the person took."""
+
+    requests: int
+    seconds: int
+    tool_calls: int | None = None
+    tokens: int | None = None
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is used of `limits`. `outer` is the budget of the turn, of which this one is a part."""
+
+    limits: Limits
+    clock: Clock
+    waits: Waits
+    outer: "Budget | None" = None
+    cost: Cost | None = None
+    """What the session has cost so far, on the outermost budget; see `cost_so_far`."""
+    requests: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    """Read and written, over all requests."""
+    began: float | None = field(default=None)
+
+    def begin(self) -> None:
+        """Time runs from the first time on that this is called."""
+        if self.began is None:
+            self.began = self.clock.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the beginning, without those that the person took."""
+        return 0.0 if self.began is None else self.clock.monotonic() - self.began - self.waits.seconds
+
+    @property
+    def cost_so_far(self) -> Cost | None:
+        """What the session has cost so far."""
+        return self.cost if self.outer is None else self.outer.cost_so_far
+
+    def take_request(self) -> None:
+        """A model request is about to be sent."""
+        self.requests += 1
+        if self.outer is not None:
+            self.outer.take_request()
+
+    def take_tool_calls(self, count: int) -> None:
+        """Calls are about to run."""
+        self.tool_calls += count
+        if self.outer is not None:
+            self.outer.take_tool_calls(count)
+
+    def take_usage(self, usage: Usage, cost: Cost | None) -> None:
+        """A model request used this."""
+        self.tokens += usage.context_tokens
+        if self.outer is not None:
+            self.outer.take_usage(usage, cost)
+        elif cost is not None:
+            before = self.cost.micro_units if self.cost is not None else 0
+            self.cost = Cost(before + cost.micro_units, cost.currency)
+
+    def used_up(self, *, keeping: int = 0) -> str:
+        """Which limit is reached, as in "its limit of 3 model requests"; empty while none is.
+
+        `keeping` are requests that must be left.
+        """
+        limits = self.limits
+        if self.requests + keeping >= limits.requests:
+            return f"its limit of {limits.requests} model requests"
+        if self.seconds > limits.seconds:
+            return f"its limit of {limits.seconds} seconds"
+        if limits.tool_calls is not None and self.tool_calls >= limits.tool_calls:
+            return f"its limit of {limits.tool_calls} tool calls"
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            return f"its limit of {limits.tokens:,} tokens"
+        outer = self.outer.used_up(keeping=KEPT_FOR_THE_TURN) if self.outer is not None else ""
+        return outer.replace("its", "the turn's", 1)
