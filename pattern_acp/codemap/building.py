@@ -141,9 +141,9 @@ async def _read_portion(
 ) -> None:
     if await _run(database, root, portion, (), work, seconds[0]):
         return
-    if not await _run(database, root, (), (), work, seconds[0]):
-        raise WorkspaceError("The process that reads sources cannot be started, so the code map stays as it is.")
     for path in portion:
+        if not await _run(database, root, (), (), work, PORTION_SECONDS):  # a start is not on a file's own time
+            raise WorkspaceError("The process that reads sources cannot be started, so the code map stays as it is.")
         if not await _run(database, root, [path], (), work, seconds[1]):
             await database.write(lambda tx, path=path: _record_unparsable(tx, root, path))
 

@@ -6,6 +6,7 @@ import re
 import anyio
 import anyio.lowlevel
 import pytest
+from PIL import Image
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
@@ -253,15 +254,19 @@ async def test_an_edit_of_a_large_file_shows_the_changed_region():
         assert "changed\n" in diff["newText"]
 
 
-async def test_an_image_that_is_too_large_for_a_line_is_named_instead():
+async def test_an_image_that_is_too_large_for_a_line_is_shown_small():
     model = ScriptedProvider([calls("read_file", path="big.png"), says("Done.")])
     async with running_agent(model) as agent:
-        (agent.folder / "big.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2_000_000))
+        Image.effect_noise((1200, 1200), 100).save(agent.folder / "big.png")
         sizes = await run_and_measure(agent)
-        assert max(sizes) < 100_000
-        assert last_result(model.requests[1]).images
-        shown = agent.editor.of_kind("tool_call_update")[-1]["content"][0]["content"]
-        assert "too large to be shown" in shown["text"]
+        [sent] = last_result(model.requests[1]).images
+        [shown] = [
+            each["content"]
+            for each in agent.editor.of_kind("tool_call_update")[-1]["content"]
+            if each["content"]["type"] == "image"
+        ]
+        assert len(shown["data"]) < len(sent.data) / 3
+        assert max(sizes) < len(sent.data) / 2
 
 
 @pytest.mark.parametrize("levels", [40, 900, 100_000])
