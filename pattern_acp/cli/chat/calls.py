@@ -31,6 +31,9 @@ NOTE_LINES = 4
 
 ENDED = frozenset({ToolCallStatus.COMPLETED, ToolCallStatus.FAILED})
 
+QUIET = frozenset({ToolKind.READ, ToolKind.SEARCH, ToolKind.EDIT})
+"""Kinds whose text says nothing that their line and their diffs do not."""
+
 Tail = Callable[[str], str]
 """The end of a terminal's output, by its id."""
 
@@ -110,12 +113,16 @@ def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool 
 
 
 def live_details(call: Call, tail: Tail, marks: Marks) -> list[RenderableType]:
-    """What a running call shows below its line: the end of its terminals."""
-    texts = [
-        last_lines(tail(item.terminal_id), LIVE_LINES, marks)
-        for item in call.content
-        if isinstance(item, schema.Terminal)
-    ]
+    """What a running call shows below its line: the end of its terminals, and of what it says of its progress."""
+    texts: list[Text] = []
+    for item in call.content:
+        match item:
+            case schema.Terminal(terminal_id=terminal_id):
+                texts.append(last_lines(tail(terminal_id), LIVE_LINES, marks))
+            case schema.Content(content=schema.TextContent(text=text)) if _tells_progress(call):
+                texts.append(last_lines(plain_text(text), LIVE_LINES, marks))
+            case _:
+                pass
     return [Indented(text) for text in texts if text.plain]
 
 
@@ -146,13 +153,17 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def _tells_progress(call: Call) -> bool:
+    """Whether its text is about what it does, and no preview of what it is about to do."""
+    return call.status is ToolCallStatus.IN_PROGRESS and call.kind not in {*QUIET, ToolKind.EXECUTE}
+
+
 def _note(call: Call, text: str, marks: Marks) -> Text:
     if one_line(plain_text(text)) == one_line(call.title):
         return Text()
     if call.kind is ToolKind.EXECUTE:
         return last_lines(plain_text(text), OUTPUT_LINES, marks)
-    quiet = call.kind in {ToolKind.READ, ToolKind.SEARCH, ToolKind.EDIT}
-    if quiet and call.status is ToolCallStatus.COMPLETED:
+    if call.kind in QUIET and call.status is ToolCallStatus.COMPLETED:
         return Text()
     lines = output_lines(plain_text(text))
     failed = call.status is ToolCallStatus.FAILED

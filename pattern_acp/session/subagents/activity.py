@@ -14,7 +14,7 @@ from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.tools.base import Progress
 from pattern_acp.tools.text_limits import one_line, plural
 
-SHOWN_CALLS = 6
+SHOWN_CALLS = 5
 """Newest calls that are named."""
 
 CALL_CHARACTERS = 100

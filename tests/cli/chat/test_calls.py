@@ -1,0 +1,47 @@
+"""Lines of running calls."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console, RenderableType
+
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.calls import Call, live_details
+from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
+
+
+def shown(*parts: RenderableType) -> str:
+    written = StringIO()
+    console = Console(width=60, file=written)
+    for part in parts:
+        console.print(part)
+    return written.getvalue()
+
+
+def call(kind: ToolKind, status: ToolCallStatus, text: str) -> Call:
+    content = (schema.Content(content=schema.TextContent(text=text)), schema.Terminal(terminal_id="t"))
+    return Call("c", "Explorer: finder", kind, status, content)
+
+
+def test_a_running_call_shows_its_progress_and_the_end_of_its_terminal():
+    running = call(ToolKind.THINK, ToolCallStatus.IN_PROGRESS, "2 calls, 3 s\n- Read a.py\n- Search plum …")
+    text = shown(*live_details(running, lambda _terminal: "line of t", Marks()))
+    assert [line.strip() for line in text.splitlines()] == [
+        "2 calls, 3 s",
+        "- Read a.py",
+        "- Search plum …",
+        "line of t",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (ToolKind.THINK, ToolCallStatus.PENDING),
+        (ToolKind.READ, ToolCallStatus.IN_PROGRESS),
+        (ToolKind.EXECUTE, ToolCallStatus.IN_PROGRESS),
+    ],
+)
+def test_what_a_call_is_about_to_do_is_no_progress(kind: ToolKind, status: ToolCallStatus):
+    assert shown(*live_details(call(kind, status, "the task"), lambda _terminal: "", Marks())) == ""
