@@ -64,6 +64,40 @@ class _Open:
     after: FileState | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """What is known of a checkpoint before the transaction that takes it."""
+
+    checkpoint_id: str
+    turn_id: TurnId
+    cause: str
+    name: str = ""
+    changes: tuple[FileChange, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFacts, *, at_ms: int) -> int:
+    """Append the event of a checkpoint, with where the journal and memory are now; the number of the event."""
+    where = stream_position(tx, session.session_id)
+    points = tuple(
+        MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
+        for point in block_points(tx, history_scope(session).owners)
+    )
+    event = CheckpointTaken(
+        facts.checkpoint_id,
+        facts.turn_id,
+        facts.cause,
+        facts.name,
+        where.session_seq,
+        where.hash,
+        where.global_seq,
+        facts.changes,
+        facts.left_out,
+        points,
+    )
+    return append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms).seq
+
+
 class Checkpoints:
     """What one session changed since its last checkpoint, and the taking of the next."""
 
@@ -169,24 +203,8 @@ class Checkpoints:
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
-            where = stream_position(tx, session.session_id)
-            points = tuple(
-                MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
-                for point in block_points(tx, history_scope(session).owners)
-            )
-            event = CheckpointTaken(
-                checkpoint_id,
-                turn_id,
-                cause,
-                name,
-                where.session_seq,
-                where.hash,
-                where.global_seq,
-                changes,
-                left_out,
-                points,
-            )
-            seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
+            facts = CheckpointFacts(checkpoint_id, turn_id, cause, name, changes, left_out)
+            seq = append_checkpoint(tx, session, facts, at_ms=now)
             for digest, content in contents:
                 if digest in wanted:
                     store_content(tx, digest, content, seq=seq)

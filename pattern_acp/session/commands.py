@@ -17,6 +17,7 @@ from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.rewind_commands import run_checkpoint, run_checkpoints, run_rewind
 from pattern_acp.session.trust_commands import run_trust
 from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
@@ -197,6 +198,14 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
         CommandSpec("diff", "What this session changed in files", "[PATH]", run_diff),
+        CommandSpec("checkpoint", "Name this moment, to go back to it later", "NAME", run_checkpoint),
+        CommandSpec("checkpoints", "The moments to which the session can go back", "", run_checkpoints),
+        CommandSpec(
+            "rewind",
+            "Go back: conversation, files, memory; shows first what would change",
+            "[TURN | NAME | last | undo] [conversation] [files] [memory]",
+            run_rewind,
+        ),
         CommandSpec("export", "Write the conversation as Markdown", "[--overwrite] [PATH]", run_export),
         CommandSpec("jobs", "Background commands: list, stop", "[stop ID]", run_jobs),
         CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),

@@ -51,6 +51,7 @@ from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
+from pattern_acp.session.rewind import finish_cut_off
 from pattern_acp.session.session import Session, SessionMemory, SessionState
 from pattern_acp.session.trust import FolderTrust, follow_servers, open_trust
 from pattern_acp.tools.mcp_toolbox import McpToolbox
@@ -178,7 +179,11 @@ async def reopen_session(
         notices=[*place.problems, *notices, *lost_notices(jobs)],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
-    return _session(shared, client, state, opening, trust, jobs), reopened.kept
+    session = _session(shared, client, state, opening, trust, jobs)
+    if await finish_cut_off(session):
+        recorded = await shared.database.read(lambda tx: read_stream(tx, row.session_id))
+        return session, tuple(item.event for item in kept_events(recorded))
+    return session, reopened.kept
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:

@@ -1,0 +1,177 @@
+"""The slash commands /checkpoint, /checkpoints and /rewind.
+
+Owns: what they take, what they ask and what they answer. Must not know: how files are put back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import (
+    Location,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    ToolKind,
+)
+from pattern_acp.journal.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+)
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.rewind import Rewound, end_rewind, put_everything_back, start_rewind
+from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
+from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
+from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+TOOL_NAME = "rewind"
+LONGEST_NAME = 60
+MOST_DIFFS = 20
+"""Most files of which the preview shows the difference; all are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was typed behind /rewind. No parts: the person chooses when asked."""
+
+    named: str
+    parts: tuple[str, ...] = ()
+    yes: bool = False
+    overwrite: bool = False
+
+
+async def run_checkpoint(session: "Session", argument: str) -> str:
+    """Take a checkpoint under a name."""
+    name = argument.strip()
+    reserved = {UNDO, LAST, "yes", "overwrite", *PARTS}
+    if not name or len(name) > LONGEST_NAME or name.isdigit() or name.lower() in reserved or "\n" in name:
+        raise InvalidRequestError(
+            f"Give the checkpoint a name of at most {LONGEST_NAME} characters that is no number: /checkpoint NAME."
+        )
+    await session.checkpoints.take("person", name)
+    return f"Checkpoint `{name}` is taken. `/rewind {name}` goes back to it."
+
+
+async def run_checkpoints(session: "Session", argument: str) -> str:
+    """List the moments to which the session can go back."""
+    del argument
+    return points_table(list_points(await recorded_of(session)))
+
+
+async def run_rewind(session: "Session", argument: str) -> str:
+    """Go back to a turn or checkpoint, after a preview."""
+    if not argument.strip():
+        return await run_checkpoints(session, "")
+    asked = parse_rewind(argument)
+    await session.checkpoints.close_turn()
+    recorded = await recorded_of(session)
+    plan = await plan_rewind(session, recorded, find_target(recorded, asked.named))
+    if not (plan.lost or plan.regained or plan.files or plan.blocks):
+        return f"Nothing has changed since {plan.target.words}."
+    return await _ask_and_go(session, recorded, plan, asked)
+
+
+def parse_rewind(argument: str) -> Asked:
+    """What was typed behind /rewind.
+
+    Raises:
+        InvalidRequestError: it names no moment.
+    """
+    words = argument.split()
+    parts = tuple(part for part in PARTS if part in words[1:])
+    flags = {word for word in words[1:] if word in {"yes", "overwrite"}}
+    named = " ".join(word for index, word in enumerate(words) if index == 0 or word not in {*PARTS, *flags})
+    if not named:
+        raise InvalidRequestError("Say where to: /rewind TURN or /rewind CHECKPOINT; /rewind lists them.")
+    return Asked(named, parts, "yes" in flags, "overwrite" in flags)
+
+
+async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: RewindPlan, asked: Asked) -> str:
+    turn_id = session.memory.turn_id or TurnId("")
+    parts = asked.parts or plan.target.parts
+    view = await _view(session, plan, parts)
+    await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.HUMAN, Origin.PERSON))
+    if not asked.yes:
+        asked = await _choose(session, plan, replace(asked, parts=parts), view, explicit=bool(asked.parts))
+        parts = asked.parts
+    if not parts:
+        await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
+        return "Nothing was changed."
+    before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
+    started = await start_rewind(session, plan, parts, overwrite=asked.overwrite, before=before)
+    done = await put_everything_back(session, started, session.workbench.files)
+    text = answer_text(plan, started.parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
+    await _finish(session, view, text, ToolCallStatus.COMPLETED, done)
+    await end_rewind(session, started, done)
+    return text
+
+
+def _starts(entry: Recorded, turn_id: TurnId) -> bool:
+    return isinstance(entry.event, TurnStarted) and entry.event.turn_id == turn_id
+
+
+async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> ToolCallView:
+    content: list[ToolContent] = []
+    if "files" in parts:
+        for change in plan.chosen(overwrite=True)[:MOST_DIFFS]:
+            diff = await diff_of(session, change)
+            if diff is not None:
+                content.append(diff)
+    content.append(TextContent(preview_text(plan, parts, session.state.cwd)))
+    return ToolCallView(
+        ToolCallId(session.constellation.ids.new("call")),
+        TOOL_NAME,
+        f"Go back to {plan.target.words}",
+        ToolKind.EDIT,
+        {"to": plan.target.words, "parts": list(parts)},
+        tuple(Location(file.path) for file in plan.files),
+        tuple(content),
+    )
+
+
+async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: ToolCallView, *, explicit: bool) -> Asked:
+    """What the person wants of it; no parts: nothing."""
+    kept = f"; {len(plan.conflicts)} changed by others stay" if plan.conflicts and not asked.overwrite else ""
+    first = f"Put back {', '.join(asked.parts[:-1])}{' and ' if asked.parts[1:] else ''}{asked.parts[-1]}{kept}"
+    options = [ApprovalOption(Answer.ALLOW_ONCE, first)]
+    second = asked
+    if not explicit and "conversation" in asked.parts and len(asked.parts) > 1:
+        second = replace(asked, parts=("conversation",))
+        options.append(ApprovalOption(Answer.ALLOW_ALWAYS, "The conversation only"))
+    elif explicit and kept and "files" in asked.parts:
+        second = replace(asked, overwrite=True)
+        options.append(ApprovalOption(Answer.ALLOW_ALWAYS, "The same, also over what others changed"))
+    options.append(ApprovalOption(Answer.REJECT_ONCE, "Leave everything as it is"))
+    reason = "Going back changes files and memory; it can be undone with /rewind undo."
+    turn_id = session.memory.turn_id or TurnId("")
+    offered = tuple(option.answer.value for option in options)
+    await session.sink.record(Fact(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
+    answer = await session.approver.ask(ApprovalRequest(view, reason, tuple(options)))
+    answered = PermissionAnswered(turn_id, view.call_id, answer.value)
+    await session.sink.record(Fact(answered, Actor.HUMAN, Origin.PERSON))
+    if not answer.allows:
+        return replace(asked, parts=())
+    return second if answer is Answer.ALLOW_ALWAYS else asked
+
+
+async def _finish(
+    session: "Session", view: ToolCallView, text: str, status: ToolCallStatus, done: Rewound | None = None
+) -> None:
+    turn_id = session.memory.turn_id or TurnId("")
+    changed = set(done.files) if done is not None else set[str]()
+    diffs = tuple(item for item in view.content if getattr(item, "path", "") in changed)
+    finished = ToolCallFinished(turn_id, view.call_id, status, text, (*diffs, TextContent(text)), view.locations)
+    await session.sink.record(Fact(finished, Actor.SYSTEM, Origin.WORKSPACE))

@@ -1,0 +1,161 @@
+"""What going back would change, worked out before anything is changed.
+
+Owns: which files would get which state, which of them others changed since, and what becomes of memory. Must not know:
+how it is carried out, or who asked.
+
+Only what the session changed is put back: a file gets the state that it had before the session's first change behind
+the moment. A file counts as changed by others when it is not what the session left, now or between two of its changes.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.file_states import FileChange, FileState
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.tool_calls import DiffContent
+from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken
+from pattern_acp.journal.file_contents import read_content
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
+from pattern_acp.session.rewind_points import Target, turns_between
+from pattern_acp.workspace.paths import is_within
+from pattern_acp.workspace.snapshots import capture, place_of
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+DIFF_BYTES = 200_000
+"""Most bytes of a file's two states together of which a preview shows the difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """One file: what it is now, what it would be, why it may be somebody else's work, or why it cannot be put back."""
+
+    path: str
+    now: FileState
+    then: FileState
+    conflict: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """All that going back to `target` would change. `lost` and `regained` are turns, with their numbers."""
+
+    target: Target
+    lost: tuple[str, ...]
+    regained: tuple[str, ...]
+    files: tuple[PlannedFile, ...]
+    blocks: tuple[BlockPlan, ...]
+    left_out: tuple[str, ...] = ()
+    """What the session changed and no checkpoint holds, with the reason."""
+
+    def chosen(self, *, overwrite: bool) -> tuple[FileChange, ...]:
+        """The changes of files that would be made; those that others changed only with `overwrite`."""
+        return tuple(
+            FileChange(file.path, file.now, file.then)
+            for file in self.files
+            if not file.problem and (overwrite or not file.conflict)
+        )
+
+    @property
+    def conflicts(self) -> tuple[PlannedFile, ...]:
+        """The files that others changed."""
+        return tuple(file for file in self.files if file.conflict and not file.problem)
+
+
+async def recorded_of(session: "Session") -> list[Recorded]:
+    """The session's whole stream.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    return await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+
+
+async def plan_rewind(session: "Session", recorded: Sequence[Recorded], target: Target) -> RewindPlan:
+    """What going back to `target` would change now.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    lost, regained = turns_between(recorded, target.position)
+    behind = [e.event for e in recorded if e.session_seq > target.files_from]
+    taken = [event for event in behind if isinstance(event, CheckpointTaken)]
+    files = await anyio.to_thread.run_sync(_plan_files, taken, session.state.policy.roots)
+    left_out = {left.path: left.why for event in taken for left in event.left_out}
+    return RewindPlan(
+        target,
+        tuple(lost),
+        tuple(regained),
+        tuple(files),
+        await plan_blocks(session, _labels(recorded, target.memory_from), target.memory_from),
+        tuple(f"{path}: {why}" for path, why in left_out.items()),
+    )
+
+
+async def diff_of(session: "Session", change: FileChange) -> DiffContent | None:
+    """How a file would change; None when one side is no text, or too long to show.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    if change.before.size + change.after.size > DIFF_BYTES or "link" in {change.before.kind, change.after.kind}:
+        return None
+    captured = await anyio.to_thread.run_sync(capture, change.path)
+    digest = change.after.digest
+
+    def read(tx: Transaction) -> bytes | None:
+        return read_content(tx, digest) if digest else None
+
+    then = await session.constellation.database.read(read)
+    try:
+        old = None if captured.content is None else captured.content.decode("utf-8")
+        new = "" if then is None else then.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return DiffContent(change.path, old, new)
+
+
+def _plan_files(taken: Sequence[CheckpointTaken], roots: Sequence[str]) -> list[PlannedFile]:
+    first: dict[str, FileState] = {}
+    last: dict[str, FileState] = {}
+    between: set[str] = set()
+    for change in (change for event in taken for change in event.changes):
+        if change.path in last and last[change.path] != change.before:
+            between.add(change.path)
+        first.setdefault(change.path, change.before)
+        last[change.path] = change.after
+    planned = (
+        _plan_file(path, then, last[path], roots, changed_between=path in between) for path, then in first.items()
+    )
+    return [file for file in planned if file is not None]
+
+
+def _plan_file(
+    path: str, then: FileState, left: FileState, roots: Sequence[str], *, changed_between: bool
+) -> PlannedFile | None:
+    now = capture(path).state
+    if now == then:
+        return None
+    plan = partial(PlannedFile, path, now, then)
+    if not is_within(path, roots):
+        return plan(problem="it lies outside the session's folders")
+    if place_of(path) != path:
+        return plan(problem="a folder on the way to it is a link now")
+    if not then.is_kept:
+        return plan(problem=f"its content was not kept: {then.why_not}")
+    if now != left:
+        return plan(conflict="it was changed since the session left it")
+    return plan(conflict="it was changed by others between the session's changes" if changed_between else "")
+
+
+def _labels(recorded: Sequence[Recorded], memory_from: int) -> tuple[str, ...]:
+    """The labels of the blocks that the session wrote behind an event."""
+    written = (e.event for e in recorded if e.seq > memory_from)
+    return tuple(dict.fromkeys(e.label for e in written if isinstance(e, BlockCommitted | BlockDeleted)))

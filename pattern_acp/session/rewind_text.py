@@ -1,0 +1,100 @@
+"""What a person reads of checkpoints and rewinds, as Markdown. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pattern_acp.session.rewind import Rewound
+from pattern_acp.session.rewind_plan import PlannedFile, RewindPlan
+from pattern_acp.session.rewind_points import Point
+from pattern_acp.tools.text_limits import plural
+from pattern_acp.workspace.paths import display_path
+
+MOST_LISTED = 50
+"""Most moments, and most files, that are listed; the newest moments."""
+
+
+def points_table(points: Sequence[Point]) -> str:
+    """The moments to which a session can go back, newest last."""
+    if not points:
+        return "There is nothing to go back to yet: every prompt becomes a point, and `/checkpoint NAME` makes one."
+    rows = ["| Go to | Moment | When | Files changed from there |", "| --- | --- | --- | --- |"]
+    for point in points[-MOST_LISTED:]:
+        at = datetime.fromtimestamp(point.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        what = f"before “{point.text}”" if point.kind == "turn" else f"checkpoint: {point.text}"
+        rows.append(f"| `/rewind {point.key}` | {_cell(what)} | {at} | {point.files or ''} |")
+    more = f"\n\n{len(points) - MOST_LISTED} older ones are not shown." if len(points) > MOST_LISTED else ""
+    return (
+        "\n".join(rows) + f"{more}\n\nAdd `files`, `conversation` or `memory` to go back with only these; "
+        "`/rewind undo` takes the last rewind back."
+    )
+
+
+def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
+    """What going back would change."""
+    sections = [f"**Go back to {plan.target.words}**"]
+    if "conversation" in parts:
+        sections += _turns("The conversation loses", plan.lost) + _turns("The conversation regains", plan.regained)
+    if "files" in parts and plan.files:
+        sections.append(
+            "\n".join([f"{plural(len(plan.files), 'file')}:", *(_file_line(f, cwd) for f in plan.files[:MOST_LISTED])])
+        )
+    if "memory" in parts and plan.blocks:
+        sections.append("\n".join(["Memory:", *(f"- `{block.label}` {block.sentence}" for block in plan.blocks)]))
+    if "files" in parts and plan.left_out:
+        sections.append("\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)]))
+    return "\n\n".join(sections)
+
+
+def answer_text(plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwrite: bool, cwd: str) -> str:
+    """What was done."""
+    lines = [f"---\n\n**Back to {plan.target.words}.**"]
+    if "conversation" in parts:
+        if plan.lost:
+            lines.append(f"The model no longer knows {plural(len(plan.lost), 'turn')}; they stay in the journal.")
+        if plan.regained:
+            lines.append(f"The model knows {plural(len(plan.regained), 'turn')} again.")
+    if done.files:
+        names = ", ".join(f"`{display_path(path, cwd)}`" for path in done.files[:MOST_LISTED])
+        lines.append(f"{plural(len(done.files), 'file')} put back: {names}.")
+    if "files" in parts and plan.conflicts and not overwrite:
+        names = ", ".join(f"`{display_path(file.path, cwd)}`" for file in plan.conflicts[:MOST_LISTED])
+        lines.append(f"Left as they are, since others changed them: {names}. Add `overwrite` to put them back too.")
+    if done.blocks:
+        lines.append(f"Memory put back: {', '.join(f'`{label}`' for label in done.blocks)}.")
+    lines += [f"> {problem}" for problem in (*done.problems, *_refused(plan, parts))]
+    lines.append("`/rewind undo` takes this back.")
+    return "\n\n".join(lines)
+
+
+def _refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:
+    if "files" not in parts:
+        return []
+    return [f"{file.path} was not put back: {file.problem}." for file in plan.files if file.problem]
+
+
+def _turns(what: str, turns: Sequence[str]) -> list[str]:
+    if not turns:
+        return []
+    return ["\n".join([f"{what} {plural(len(turns), 'turn')}:", *(f"- {turn}" for turn in turns[-MOST_LISTED:])])]
+
+
+def _file_line(file: PlannedFile, cwd: str) -> str:
+    match file.now.kind, file.then.kind:
+        case _, "missing":
+            what = "is deleted"
+        case "missing", _:
+            what = "comes back"
+        case now, then if now == then and file.now.digest == file.then.digest:
+            what = f"gets mode {file.then.mode:o}"
+        case _:
+            what = "is put back"
+    note = ""
+    if file.problem:
+        what, note = "stays", f" ({file.problem})"
+    elif file.conflict:
+        note = f" — **conflict**: {file.conflict}; kept unless you say otherwise"
+    return f"- `{display_path(file.path, cwd)}` {what}{note}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,200 @@
+"""/checkpoint, /checkpoints and /rewind over the wire."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.journal.events import SessionRewound
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.heard import conversation
+from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.turns import events_of, of_type
+
+AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits of POSIX")
+
+
+async def answer(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    return agent.editor.said()
+
+
+def write(path: str, content: str):
+    return calls("write_file", path=path, content=content)
+
+
+async def opened(agent: RunningAgent) -> str:
+    return await agent.editor.open_session(str(agent.folder))
+
+
+async def test_files_conversation_and_memory_go_back_together_and_an_undo_brings_them_again():
+    remember = calls("memory_write", label="human", operation="append", text="Likes plums.")
+    model = ScriptedProvider(
+        [
+            write("a.txt", "one\n"),
+            says("First done."),
+            write("a.txt", "two\n"),
+            calls("run_command", command="rm b.txt; chmod 700 run.sh; echo x > made"),
+            remember,
+            says("Second done."),
+            says("Again."),
+            says("And again."),
+        ]
+    )
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "b.txt").write_bytes(b"b\xff")
+        (agent.folder / "run.sh").write_text("#!/bin/sh\n")
+        (agent.folder / "run.sh").chmod(0o644)
+        session = await opened(agent)
+        await answer(agent, session, "Make the first.")
+        await answer(agent, session, "Make the second.")
+        assert (agent.folder / "a.txt").read_text() == "two\n"
+        assert "plums" in await answer(agent, session, "/memory show human")
+        listed = await answer(agent, session, "/rewind")
+        assert "| `/rewind 1` | before “Make the first.” |" in listed
+        assert "| `/rewind 2` | before “Make the second.” |" in listed
+        said = await answer(agent, session, "/rewind 2")
+        assert "**Back to before turn 2 (“Make the second.”).**" in said
+        assert "The model no longer knows 1 turn" in said
+        assert (agent.folder / "a.txt").read_text() == "one\n"
+        assert (agent.folder / "b.txt").read_bytes() == b"b\xff"
+        assert (agent.folder / "run.sh").stat().st_mode & 0o777 == 0o644
+        assert not (agent.folder / "made").exists()
+        assert "plums" not in await answer(agent, session, "/memory show human")
+        await answer(agent, session, "What do you know?")
+        heard = str(conversation(model.requests[-1]))
+        assert "First done." in heard
+        assert "second" not in heard.lower()
+        agent.editor.updates.clear()
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", params)
+        replayed = agent.editor.said()
+        assert "First done." in replayed
+        assert "Second done." not in replayed
+        assert "**Back to before turn 2" in replayed
+        said = await answer(agent, session, "/rewind undo")
+        assert "The model knows 1 turn again." in said
+        assert (agent.folder / "a.txt").read_text() == "two\n"
+        assert not (agent.folder / "b.txt").exists()
+        assert (agent.folder / "run.sh").stat().st_mode & 0o777 == 0o700
+        assert (agent.folder / "made").read_text() == "x\n"
+        assert "plums" in await answer(agent, session, "/memory show human")
+        await answer(agent, session, "And now?")
+        heard = str(conversation(model.requests[-1]))
+        assert "Second done." in heard
+        assert "What do you know?" not in heard
+
+
+async def test_a_file_that_others_changed_is_kept_unless_the_person_says_so():
+    model = ScriptedProvider([write("a.txt", "one\n"), write("b.txt", "b\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write.")
+        (agent.folder / "a.txt").write_text("the person's\n")
+        said = await answer(agent, session, "/rewind 1 files")
+        assert "1 file put back: `b.txt`" in said
+        assert "Left as they are, since others changed them: `a.txt`" in said
+        assert (agent.folder / "a.txt").read_text() == "the person's\n"
+        assert not (agent.folder / "b.txt").exists()
+        await answer(agent, session, "/rewind 1 files overwrite yes")
+        assert not (agent.folder / "a.txt").exists()
+        await answer(agent, session, "/rewind undo yes")
+        assert (agent.folder / "a.txt").read_text() == "the person's\n"
+
+
+async def test_the_preview_shows_turns_files_with_differences_and_conflicts_and_a_refusal_changes_nothing():
+    asked: list[JsonDict] = []
+
+    async def refuse(params: JsonDict) -> JsonDict:
+        asked.append(params)
+        return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+
+    model = ScriptedProvider([write("a.txt", "one\n"), write("b.txt", "b\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=refuse) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write them.")
+        (agent.folder / "b.txt").write_text("mine\n")
+        assert await answer(agent, session, "/rewind last") == "Nothing was changed."
+        [params] = asked
+        call = params["toolCall"]
+        assert call["title"] == "Go back to before turn 1 (“Write them.”)"
+        assert call["content"][0] == {
+            "type": "diff",
+            "path": str(agent.folder / "a.txt"),
+            "oldText": "one\n",
+            "newText": "",
+        }
+        text = "\n".join(item["content"]["text"] for item in call["content"] if item["type"] == "content")
+        assert "- 1. Write them." in text
+        assert "- `a.txt` is deleted" in text
+        assert "- `b.txt` is deleted — **conflict**" in text
+        assert [option["name"] for option in params["options"]] == [
+            "Put back conversation, files and memory; 1 changed by others stay",
+            "The conversation only",
+            "Leave everything as it is",
+        ]
+        assert (agent.folder / "a.txt").read_text() == "one\n"
+        assert of_type(await events_of(agent, session), SessionRewound) == []
+
+
+async def test_only_the_conversation_goes_back_by_the_second_choice_or_by_its_word():
+    model = ScriptedProvider([write("a.txt", "one\n"), says("Done."), says("Hello.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_always")) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write.")
+        await answer(agent, session, "/rewind 1")
+        assert (agent.folder / "a.txt").read_text() == "one\n"
+        await answer(agent, session, "Start anew.")
+        assert "Write." not in str(conversation(model.requests[-1]))
+
+
+async def test_a_named_checkpoint_is_a_moment_of_its_own_and_unknown_ones_are_named():
+    model = ScriptedProvider([write("a.txt", "one\n"), says("Done."), write("a.txt", "two\n"), says("Done again.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        assert "There is nothing to go back to yet" in await answer(agent, session, "/checkpoints")
+        await answer(agent, session, "Write.")
+        assert "Checkpoint `before the refactoring` is taken" in await answer(
+            agent, session, "/checkpoint before the refactoring"
+        )
+        await answer(agent, session, "Write again.")
+        assert "checkpoint: before the refactoring" in await answer(agent, session, "/checkpoints")
+        await answer(agent, session, "/rewind before the refactoring yes")
+        assert (agent.folder / "a.txt").read_text() == "one\n"
+        assert "There is no turn or checkpoint 'nowhere'" in await answer(agent, session, "/rewind nowhere")
+        assert "There is no turn or checkpoint '9'" in await answer(agent, session, "/rewind 9")
+        for name in ("", "12", "undo", "x" * 61):
+            assert "Give the checkpoint a name" in await answer(agent, session, f"/checkpoint {name}")
+        assert "Nothing has changed since the checkpoint" in await answer(
+            agent, session, "/rewind before the refactoring yes"
+        )
+
+
+async def test_nothing_is_written_outside_through_a_link_that_came_between():
+    model = ScriptedProvider([write("sub/a.txt", "one\n"), write("sub/a.txt", "two\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        (agent.folder / "sub").mkdir()
+        (agent.folder / "sub" / "a.txt").write_text("zero\n")
+        await answer(agent, session, "Write.")
+        outside = agent.folder.parent / f"{agent.folder.name}-outside"
+        (agent.folder / "sub").rename(outside)
+        (agent.folder / "sub").symlink_to(outside)
+        try:
+            said = await answer(agent, session, "/rewind 1 files yes")
+            assert "was not put back: a folder on the way to it is a link now." in said
+            assert (outside / "a.txt").read_text() == "two\n"
+        finally:
+            _remove(outside)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
