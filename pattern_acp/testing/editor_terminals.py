@@ -1,16 +1,19 @@
 """The terminals of `FakeEditor`.
 
-Owns: terminal/*. A command is played by `FakeTerminals.run`, never started. Must not know: who asks.
+Owns: terminal/*. A command is played by `FakeTerminals.run`; only `really_run` starts it. Must not know: who asks.
 """
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import anyio
+import anyio.to_thread
 import msgspec
 
+from pattern_acp.config.load import process_environment
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.testing.editor_files import JsonDict
@@ -31,6 +34,10 @@ class FakeTerminalState:
     killed: bool = False
     released: bool = False
     ended: anyio.Event = field(default_factory=anyio.Event)
+    words: tuple[str, ...] = ()
+    """Program and arguments as they came."""
+    finish: Callable[[], Awaitable[None]] | None = None
+    """Awaited before the end is told, where something really runs."""
 
     def end(self, output: str = "", exit_code: int | None = 0, signal: str | None = None) -> None:
         """Let the command end."""
@@ -68,6 +75,7 @@ class FakeTerminals:
         env = {pair["name"]: pair["value"] for pair in pairs}
         line = await _line_of(params)
         state = FakeTerminalState(line, params.get("cwd", ""), env, params.get("outputByteLimit"))
+        state.words = (params["command"], *(params.get("args") or []))
         self.by_id[terminal_id] = state
         self.run(state)
         return {"terminalId": terminal_id}
@@ -82,6 +90,8 @@ class FakeTerminals:
 
     async def _wait_for_exit(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
         state = await self._terminal(raw, context)
+        if state.finish is not None:
+            await state.finish()
         await state.ended.wait()
         return {"exitCode": state.exit_code, "signal": state.signal}
 
@@ -122,6 +132,25 @@ def end_with(output: str, exit_code: int) -> Callable[[FakeTerminalState], None]
         state.end(output, exit_code)
 
     return run
+
+
+def really_run(state: FakeTerminalState) -> None:
+    """Starts the command in its folder, as a client does that has terminals."""
+    process = subprocess.Popen(  # noqa: S603  what the agent's own policy let through
+        state.words,
+        cwd=state.cwd,
+        env={**process_environment(), **state.env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+    async def finish() -> None:
+        output, _ = await anyio.to_thread.run_sync(process.communicate)
+        if not state.ended.is_set():
+            state.end(output.decode("utf-8", "replace"), process.returncode)
+
+    state.finish = finish
 
 
 def hang(state: FakeTerminalState) -> None:

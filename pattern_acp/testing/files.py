@@ -29,6 +29,8 @@ class EditorHabits:
     drops_final_newline: bool = False
     saves: bool = True
     """Whether a write reaches the disk or stays in the buffer."""
+    plain_utf_8: bool = False
+    """Saves every file as UTF-8 without a byte order mark."""
     formatter: Callable[[str], str] = field(default=str)
     """What it makes of a text on writing."""
 
@@ -65,6 +67,8 @@ class FakeFileSystem:
         formatted = self.habits.formatter(text)
         if self._disk is not None and self.habits.saves:
             await self._disk.write_text_file(path, formatted)
+            if self.habits.plain_utf_8:
+                await anyio.Path(path).write_bytes(formatted.removeprefix("\ufeff").encode())
         if self._disk is None or not self.habits.saves or path in self.texts:
             self.texts[path] = formatted
         if self.habits.mute_after_writing:

@@ -27,6 +27,9 @@ _SAVE_WAITS = (0.02, 0.05, 0.1, 0.3)
 _CLOCK_MARGIN_NS = 100_000_000
 """File times come from a coarser clock than ours."""
 
+_NOT_UTF_8 = frozenset({"utf-16-le", "utf-16-be"})
+"""What most editors read wrongly and all but few write back as UTF-8 when a client asks them to."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
@@ -101,6 +104,8 @@ class DelegatingFileSystem:
         if not self._can_write or self._calls.paused:
             return await self._write_to_disk(path, text)
         before = await _inspect(path)
+        if before.marked in _NOT_UTF_8:
+            return await self._write_to_disk(path, text)
         self._gone.discard(path)
         try:
             await self._calls.ask(lambda: self._editor.write_text_file(path, text))
@@ -136,6 +141,11 @@ class DelegatingFileSystem:
         """What the file is after the editor took `text`; it may have been formatted."""
         saved = await self._wait_until_saved(path, text, before)
         facts = await _inspect(path)
+        if saved and before.marked and facts.marked is None:
+            # The editor left out the byte order mark; only the disk can put it back.
+            disk = await self._local.read_text_file(path)
+            await self._local.write_text_file(path, f"\ufeff{disk.text}")
+            facts = await _inspect(path)
         self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
         file = TextFile(path, text, "editor")
         try:
@@ -251,4 +261,5 @@ async def _inspect(path: str) -> PathFacts:
 
 def _editor_can_hold(facts: PathFacts) -> bool:
     """Whether a buffer of it makes sense: text, or a file that is not saved yet."""
-    return facts.kind in {"text", "missing"} and facts.size <= MAX_TEXT_BYTES
+    fits = facts.kind in {"text", "missing"} and facts.size <= MAX_TEXT_BYTES
+    return fits and facts.marked not in _NOT_UTF_8

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.text_codec import bom_encoding, is_utf32
+from pattern_acp.workspace.text_codec import TextEncoding, bom_encoding, is_utf32
 
 PathKind: TypeAlias = Literal["text", "image", "binary", "directory", "missing", "other"]
 
@@ -21,13 +21,15 @@ _SNIFFED_BYTES = 8_192
 class PathFacts:
     """What the disk says. `other` is a device, pipe or socket, or something that may not be looked at.
 
-    `size` is in bytes, `mtime_ns` in nanoseconds since 1970; both are 0 when missing. `media_type` is "" unless a file.
+    `size` is in bytes, `mtime_ns` in nanoseconds since 1970; both are 0 when missing. `media_type` is "" unless a file,
+    `marked` the encoding that a byte order mark names.
     """
 
     kind: PathKind
     size: int = 0
     mtime_ns: int = 0
     media_type: str = ""
+    marked: TextEncoding | None = None
 
 
 def inspect_path(path: str) -> PathFacts:
@@ -49,7 +51,7 @@ def inspect_path(path: str) -> PathFacts:
     except OSError:
         return PathFacts("other", found.st_size, found.st_mtime_ns)
     kind, media_type = kind_of_bytes(head)
-    return PathFacts(kind, found.st_size, found.st_mtime_ns, media_type)
+    return PathFacts(kind, found.st_size, found.st_mtime_ns, media_type, bom_encoding(head))
 
 
 def kind_of_bytes(head: bytes) -> tuple[PathKind, str]:

@@ -44,15 +44,15 @@ class Bench:
             on_warning=self.warnings.append,
         )
 
-    def put(self, name: str, text: str, *, hours_old: int = 2) -> str:
+    def put(self, name: str, text: str, *, hours_old: int = 2, encoding: str = "utf-8") -> str:
         path = self.folder / name
-        path.write_bytes(text.encode())
+        path.write_bytes(text.encode(encoding))
         when = path.stat().st_mtime_ns - hours_old * HOUR_NS
         os.utime(path, ns=(when, when))
         return str(path)
 
-    def on_disk(self, name: str) -> str:
-        return (self.folder / name).read_bytes().decode()
+    def on_disk(self, name: str, *, encoding: str = "utf-8") -> str:
+        return (self.folder / name).read_bytes().decode(encoding)
 
 
 async def read(bench: Bench, path: str) -> tuple[str, str]:
@@ -229,6 +229,24 @@ async def test_a_write_goes_through_the_editor_and_is_read_back(tmp_path: Path):
     assert await write(bench, path, "new\n") == ("NEW\n", "editor")
     assert bench.editor.calls == [("write", path), ("read", path)]
     assert bench.on_disk("a.txt") == "NEW\n"
+
+
+async def test_a_byte_order_mark_that_the_editor_leaves_out_is_put_back(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(plain_utf_8=True))
+    path = bench.put("a.txt", "\ufeffold\n")
+    assert await write(bench, path, "new\n") == ("new\n", "editor")
+    assert bench.on_disk("a.txt") == "\ufeffnew\n"
+    assert await read(bench, path) == ("new\n", "editor")
+    assert bench.warnings == []
+
+
+async def test_utf_16_is_not_trusted_to_editors(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(plain_utf_8=True))
+    path = bench.put("a.txt", "\ufeffold\n", encoding="utf-16-le")
+    assert await read(bench, path) == ("old\n", "disk")
+    assert await write(bench, path, "new\n") == ("new\n", "disk")
+    assert bench.on_disk("a.txt", encoding="utf-16-le") == "\ufeffnew\n"
+    assert bench.editor.calls == []
 
 
 async def test_a_new_file_is_written_through_the_editor(tmp_path: Path):
