@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import cast
 
 import anyio
 
@@ -12,9 +13,11 @@ from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.jsonrpc.messages import RequestId
 from pattern_acp.session.commands import more_commands
+from pattern_acp.session.holding import Held, hold, say
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
@@ -24,6 +27,11 @@ logger = logging.getLogger(__name__)
 
 COMMANDS_DELAY = 0.075
 """Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""
+
+ONLY_READ_SENTENCE = (
+    "*Another window has this session open. You see its history; your next prompt asks whether to go on here in a "
+    "fork, to take the session over, or to only read.*"
+)
 
 SERVERS_SECONDS = 90.0
 """Longest that a session's commands wait for the prompts of its MCP servers."""
@@ -56,6 +64,8 @@ class SessionMethods:
     ) -> schema.OpenedSessionResponse:
         """session/load: the whole replay goes out before the answer."""
         session = await self._sessions.load(request.session_id, opening_of(request))
+        if session.state.is_read:
+            await say(session, ONLY_READ_SENTENCE)
         self._announce_later(session, context)
         return opened(session)
 
@@ -71,19 +81,10 @@ class SessionMethods:
         self, request: schema.ListSessionsRequest, _context: RequestContext, /
     ) -> schema.ListSessionsResponse:
         """session/list."""
-        page = await self._sessions.list(request.cwd, request.cursor)
+        archived = asked_of(request.meta).get("archived") is True
+        page = await self._sessions.list(request.cwd, request.cursor, archived=archived)
         return schema.ListSessionsResponse(
-            sessions=tuple(
-                schema.SessionInfo(
-                    session_id=row.session_id,
-                    cwd=row.cwd,
-                    title=row.title or None,
-                    updated_at=iso_time(row.updated_ms),
-                    additional_directories=row.additional_directories,
-                )
-                for row in page.rows
-            ),
-            next_cursor=page.next_cursor,
+            sessions=tuple(session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
         )
 
     async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
@@ -113,7 +114,7 @@ class SessionMethods:
         value = request.value if isinstance(request.value, str) else str(request.value).lower()
         options = await session.set_option(request.config_id, value)
         if request.config_id == MODE_OPTION:
-            view = self._client.view(session.session_id)
+            view = self._client.view(session.state.client_id)
             context.after_response(lambda: view.show_mode(options))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
@@ -132,15 +133,19 @@ class SessionMethods:
             raise unknown_session(request.session_id)
         session, ticket = registered
         try:
-            if session.session_id not in self._announced:
-                await self._client.view(session.session_id).show_commands(more_commands(session))
-                self._announced.add(session.session_id)
+            if session.state.client_id not in self._announced:
+                await self._client.view(session.state.client_id).show_commands(more_commands(session))
+                self._announced.add(session.state.client_id)
             parts = await checked_parts(request.prompt)
+            held = await hold(self._sessions, session, ticket)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
             session.drop_prompt(ticket)
             raise
-        end = await session.prompt(ticket, parts)
+        if not isinstance(held, Held):
+            return schema.PromptResponse(stop_reason=held.stop_reason)
+        context.on_cancel(held.ticket.cancel)
+        end = await held.session.prompt(held.ticket, parts)
         return schema.PromptResponse(stop_reason=end.stop_reason)
 
     def cancel(self, request: schema.SessionRequest) -> None:
@@ -161,14 +166,41 @@ class SessionMethods:
         context.after_response(announce)
 
     async def _show_commands(self, session: Session) -> None:
-        if self._sessions.find(session.session_id) is session:
-            await self._client.view(session.session_id).show_commands(more_commands(session))
+        if self._sessions.find(session.state.client_id) is session:
+            await self._client.view(session.state.client_id).show_commands(more_commands(session))
 
     def _forget(self, request: schema.SessionRequest) -> None:
         session_id = SessionId(request.session_id)
         self._announced.discard(session_id)
         self.memory_events.end_of(session_id)
         self._client.forget(session_id)
+
+
+def asked_of(meta: dict[str, object] | None) -> dict[str, object]:
+    """What a client that knows us says in `_meta.pattern`."""
+    pattern = (meta or {}).get("pattern")
+    return cast("dict[str, object]", pattern) if isinstance(pattern, dict) else {}
+
+
+def session_info(listed: ListedSession) -> schema.SessionInfo:
+    """One session of the list; what ACP has no field for stands in `_meta.pattern`."""
+    row = listed.row
+    more: dict[str, object] = {
+        "status": listed.status.value,
+        "preview": listed.preview,
+        "messages": row.message_count,
+        "archived": row.archived,
+    }
+    if row.parent is not None:
+        more["parent"] = row.parent
+    return schema.SessionInfo(
+        session_id=row.session_id,
+        cwd=row.cwd,
+        title=row.title or None,
+        updated_at=iso_time(row.updated_ms),
+        additional_directories=row.additional_directories,
+        meta={"pattern": more},
+    )
 
 
 def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:

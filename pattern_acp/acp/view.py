@@ -79,9 +79,10 @@ class EditorView:
 
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
-        while self._open_calls:
-            failed = schema.ToolCallProgress(tool_call_id=self._open_calls.pop(), status=ToolCallStatus.FAILED)
-            await self._send(failed)
+        for call_id in tuple(self._open_calls):
+            await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.FAILED))
+            # Only now: what a cancel kept from being sent is sent by the next call.
+            self._open_calls.discard(call_id)
 
     async def show_options(self, options: Sequence[Option]) -> None:
         """See `SessionView.show_options`."""

@@ -16,12 +16,13 @@ from pattern_acp.cli.output import OutputClosed, format_table, printable, write_
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal import sessions as store
+from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import read_stream
-from pattern_acp.session.registry import delete_session
+from pattern_acp.journal.leases import this_process
+from pattern_acp.session.stored import delete_session
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +54,8 @@ async def _run(arguments: Sessions, path: Path) -> int:
             print_sessions(rows, arguments)
             return EXIT_OK
         if arguments.action == "delete":
-            deleted = await delete_session(database, arguments.session, now=SystemClock().now_ms())
+            holder = this_process(RandomIds().new("cli"))
+            deleted = await delete_session(database, arguments.session, holder, now=SystemClock().now_ms())
             if deleted:
                 write_line(f"Deleted {arguments.session}.")
             return EXIT_OK if deleted else _no_such(arguments.session)
@@ -65,7 +67,7 @@ async def _show(database: Database, arguments: Sessions) -> int:
     row = await database.read(lambda tx: store.get_session(tx, session_id))
     if row is None:
         return _no_such(arguments.session)
-    recorded = await database.read(lambda tx: read_stream(tx, session_id))
+    recorded = await database.read(lambda tx: read_history(tx, session_id))
     events = [item.event for item in kept_events(recorded)]
     if arguments.json:
         print_updates(events)

@@ -65,13 +65,21 @@ CREATE TABLE sessions (
     deleted INTEGER NOT NULL,            -- 1 after session/delete
     parent TEXT REFERENCES sessions (id), -- the session it was forked from
     fork_seq INTEGER,                    -- the parent's event it was forked at
-    last_seq INTEGER NOT NULL REFERENCES events (seq) -- rule R1
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    archived INTEGER NOT NULL DEFAULT 0, -- 1: kept out of the usual list until its next prompt
+    deleted_ms INTEGER,                  -- when it was deleted; NULL while it is not
+    message_count INTEGER NOT NULL DEFAULT 0 -- prompts and answers, those of the history it was forked from too
 ) STRICT;
 
 -- A list shows neither deleted sessions nor those without a prompt, so its indexes hold neither.
 CREATE INDEX sessions_listed ON sessions (updated_ms, id) WHERE deleted = 0 AND prompt_count > 0;
 
 CREATE INDEX sessions_listed_by_cwd ON sessions (cwd_key, updated_ms, id) WHERE deleted = 0 AND prompt_count > 0;
+
+-- Forks, by what they share the history of; and what can be brought back, newest last.
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
+
+CREATE INDEX sessions_deleted ON sessions (deleted_ms, id) WHERE deleted = 1;
 
 CREATE TABLE leases (
     session_id TEXT PRIMARY KEY REFERENCES sessions (id),

@@ -46,6 +46,8 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.SessionTitled: ("session_titled", 1),
     events.SessionClosed: ("session_closed", 1),
     events.SessionDeleted: ("session_deleted", 1),
+    events.SessionRestored: ("session_restored", 1),
+    events.SessionArchived: ("session_archived", 1),
     events.InstructionsCompiled: ("instructions_compiled", 1),
     events.TurnStarted: ("turn_started", 1),
     events.MemoryShown: ("memory_shown", 1),

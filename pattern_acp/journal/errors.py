@@ -40,18 +40,38 @@ class BadCursorError(JournalError):
 
 
 class LeaseHeldError(JournalError):
-    """The session runs in another process that is alive."""
+    """The session runs in another process that is alive. `remedy` says what the person can do."""
 
-    def __init__(self, session_id: str, *, pid: int, host: str, since_ms: int) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        pid: int,
+        host: str,
+        since_ms: int,
+        remedy: str = "close it there, or start a new session",
+    ) -> None:
         since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        super().__init__(
-            f"Session {session_id} is in use by process {pid} on {host} since {since}; "
-            "close it there, or start a new session."
-        )
+        super().__init__(f"Session {session_id} is in use by process {pid} on {host} since {since}; {remedy}.")
         self.session_id = session_id
         self.pid = pid
         self.host = host
         self.since_ms = since_ms
+
+
+class LeaseLostError(JournalError):
+    """Another process has the session now; nothing may be added to it from here."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"Session {session_id} is open in another window now, so nothing can be added to it from here. "
+            "What was recorded before is there; the next prompt asks where to go on."
+        )
+        self.session_id = session_id
+
+
+class NotDeletedError(JournalError):
+    """There is no deleted session to bring back, or its time is over."""
 
 
 class RedactionError(JournalError):

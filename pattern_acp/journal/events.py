@@ -5,7 +5,7 @@ Events are what a replay shows and what the next request is built from, so each 
 
 from typing import TypeAlias
 
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
@@ -34,7 +34,11 @@ from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, Rewin
 
 @dataclass(frozen=True, slots=True)
 class SessionCreated:
-    """A session began. `persona_identity` is the content hash of the persona it runs (rule R5)."""
+    """A session began. `persona_identity` is the content hash of the persona it runs (rule R5).
+
+    A fork names its `parent`, the number of the parent's event behind which it begins, and that event's hash: a parent
+    that is changed later no longer fits.
+    """
 
     cwd: str
     additional_directories: tuple[str, ...]
@@ -42,6 +46,9 @@ class SessionCreated:
     persona_identity: str
     model: str
     mode: str
+    parent: SessionId | None = None
+    fork_seq: int | None = None
+    fork_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,18 @@ class SessionClosed:
 @dataclass(frozen=True, slots=True)
 class SessionDeleted:
     """The person deleted the session; it is no longer listed or loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRestored:
+    """The person took the deletion back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionArchived:
+    """The person put the session away (`archived`) or back into the list."""
+
+    archived: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +355,8 @@ Event: TypeAlias = (
     | SessionTitled
     | SessionClosed
     | SessionDeleted
+    | SessionRestored
+    | SessionArchived
     | InstructionsCompiled
     | TurnStarted
     | MemoryShown

@@ -71,6 +71,8 @@ _Rest: TypeAlias = (
     | events.SessionTitled
     | events.SessionClosed
     | events.SessionDeleted
+    | events.SessionRestored
+    | events.SessionArchived
     | events.InstructionsCompiled
     | events.ServerToolsPinned
     | events.FolderTrustDecided

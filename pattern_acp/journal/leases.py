@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.journal.errors import LeaseHeldError
+from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.processes import host_name, is_running, own_start_mark
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -35,6 +36,15 @@ class Holder:
     host: str
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who has a session, since when, and when they last said so."""
+
+    holder: Holder
+    acquired_ms: int
+    renewed_ms: int
+
+
 def this_process(holder: str) -> Holder:
     """The holder that this process is; `holder` is an id that is new at every start."""
     return Holder(holder, os.getpid(), own_start_mark(), host_name())
@@ -46,24 +56,21 @@ def acquire(
     holder: Holder,
     now_ms: int,
     *,
+    take_over: bool = False,
     is_alive: Callable[[int, str], bool] = is_running,
 ) -> bool:
-    """Take the session. True: it was taken over from a holder that is dead.
+    """Take the session. True: another holder had it, who is dead or is taken it from (`take_over`).
 
     Raises:
-        LeaseHeldError: another process that is alive holds it.
+        LeaseHeldError: another process that is alive holds it, and `take_over` is not wanted.
         ConstraintError: there is no such session.
     """
-    row = tx.one(QUERIES["get_lease"], {"session_id": session_id})
-    taken_over = False
-    if row is not None:
-        held = Holder(text(row[0]), integer(row[1]), text(row[2]), text(row[3]))
-        if held.holder == holder.holder:
-            renew(tx, session_id, holder, now_ms)
-            return False
-        if _is_held(held, holder, renewed_ms=integer(row[5]), now_ms=now_ms, is_alive=is_alive):
-            raise LeaseHeldError(session_id, pid=held.pid, host=held.host, since_ms=integer(row[4]))
-        taken_over = True
+    lease = lease_of(tx, session_id)
+    if lease is not None and lease.holder.holder == holder.holder:
+        renew(tx, session_id, holder, now_ms)
+        return False
+    if not take_over:
+        refuse_if_held(tx, session_id, holder, now_ms, is_alive=is_alive)
     tx.execute(
         QUERIES["take_lease"],
         {
@@ -75,7 +82,62 @@ def acquire(
             "at_ms": now_ms,
         },
     )
-    return taken_over
+    return lease is not None
+
+
+def lease_of(tx: Transaction, session_id: SessionId) -> Lease | None:
+    """Who has the session, alive or not; None when nobody has."""
+    row = tx.one(QUERIES["get_lease"], {"session_id": storable(session_id)})
+    if row is None:
+        return None
+    return Lease(Holder(text(row[0]), integer(row[1]), text(row[2]), text(row[3])), integer(row[4]), integer(row[5]))
+
+
+def held_elsewhere(
+    tx: Transaction,
+    session_id: SessionId,
+    holder: Holder,
+    now_ms: int,
+    *,
+    is_alive: Callable[[int, str], bool] = is_running,
+) -> Lease | None:
+    """The lease of another process that is alive, or None."""
+    lease = lease_of(tx, session_id)
+    if lease is None or lease.holder.holder == holder.holder:
+        return None
+    held = _is_held(lease.holder, holder, renewed_ms=lease.renewed_ms, now_ms=now_ms, is_alive=is_alive)
+    return lease if held else None
+
+
+def refuse_if_held(
+    tx: Transaction,
+    session_id: SessionId,
+    holder: Holder,
+    now_ms: int,
+    *,
+    remedy: str = "close it there, or start a new session",
+    is_alive: Callable[[int, str], bool] = is_running,
+) -> None:
+    """Nothing, unless another process that is alive has the session.
+
+    Raises:
+        LeaseHeldError: with `remedy` as what the person can do.
+    """
+    lease = held_elsewhere(tx, session_id, holder, now_ms, is_alive=is_alive)
+    if lease is not None:
+        other = lease.holder
+        raise LeaseHeldError(session_id, pid=other.pid, host=other.host, since_ms=lease.acquired_ms, remedy=remedy)
+
+
+def require(tx: Transaction, session_id: SessionId, holder: Holder) -> None:
+    """Nothing, when the holder has the session; called in every transaction that adds to it.
+
+    Raises:
+        LeaseLostError: another process took it meanwhile.
+    """
+    lease = lease_of(tx, session_id)
+    if lease is None or lease.holder.holder != holder.holder:
+        raise LeaseLostError(session_id)
 
 
 def renew(tx: Transaction, session_id: SessionId, holder: Holder, now_ms: int) -> bool:

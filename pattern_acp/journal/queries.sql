@@ -23,7 +23,7 @@ ON CONFLICT (hash) DO NOTHING;
 SELECT
     events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
-WHERE stream = :stream AND session_seq > :after
+WHERE stream = :stream AND session_seq > :after AND session_seq <= :upto
 ORDER BY session_seq;
 
 -- name: read_item
@@ -138,6 +138,57 @@ WHERE hash IN (SELECT value FROM json_each(:hashes)) AND hash NOT IN (SELECT blo
 SELECT last_seq FROM sessions
 WHERE id = :stream AND NOT EXISTS (SELECT 1 FROM events WHERE events.seq = sessions.last_seq);
 
+-- name: broken_fork
+-- The first event of a fork whose shared history does not end with the event that it began behind.
+SELECT created.seq
+FROM sessions
+JOIN events AS created ON created.stream = sessions.id AND created.session_seq = 1
+LEFT JOIN events AS shared ON shared.seq = sessions.fork_seq AND shared.stream = sessions.parent
+WHERE sessions.id = :stream AND sessions.parent IS NOT NULL AND created.payload IS NOT NULL AND (
+    shared.hash IS NULL
+    OR shared.hash IS NOT created.payload ->> 'fork_hash'
+    OR sessions.fork_seq IS NOT created.payload ->> 'fork_seq'
+);
+
+-- name: fork_of
+-- What a session was forked from, deleted or not: the parent, the place in the parent's stream, the number there.
+SELECT sessions.parent, events.session_seq, sessions.fork_seq
+FROM sessions JOIN events ON events.seq = sessions.fork_seq AND events.stream = sessions.parent
+WHERE sessions.id = :id;
+
+-- name: event_place
+-- Where an event is: its stream, its hash.
+SELECT stream, hash FROM events WHERE seq = :seq;
+
+-- name: turn_end
+-- The end of one turn of a stream, also of one that the person went back behind.
+SELECT seq FROM events WHERE stream = :stream AND item = :turn_id AND kind = 'turn_ended';
+
+-- name: living_forks
+-- Sessions that share the history of another and were not deleted, oldest first, with where they begin.
+SELECT id, fork_seq FROM sessions WHERE parent = :parent AND deleted = 0 ORDER BY created_ms, id;
+
+-- name: read_jobs
+-- The events of a stream about background commands, in order, with their blobs. They are about no item.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND item = '' AND kind IN ('job_started', 'job_ended')
+ORDER BY session_seq;
+
+-- name: last_messages
+-- The newest things said in a stream up to an event, newest first, with their blobs.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND events.seq <= :upto AND kind IN ('turn_started', 'message_recorded')
+ORDER BY session_seq DESC LIMIT :limit;
+
+-- name: last_turn_event
+-- Whether the newest turn of a stream began or ended last.
+SELECT kind FROM events WHERE stream = :stream AND kind IN ('turn_started', 'turn_ended')
+ORDER BY session_seq DESC LIMIT 1;
+
 -- name: create_session
 -- Adds the row of a new session.
 INSERT INTO sessions (
@@ -152,16 +203,19 @@ INSERT INTO sessions (
 -- One session that was not deleted.
 SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
-    updated_ms, prompt_count, parent, fork_seq, last_seq
+    updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions WHERE id = :id AND deleted = 0;
 
 -- name: touch_session
 -- The session answered.
-UPDATE sessions SET updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET message_count = message_count + 1, updated_ms = :at_ms, last_seq = :last_seq
+WHERE id = :id AND deleted = 0;
 
 -- name: count_prompt
--- The session got a prompt.
-UPDATE sessions SET prompt_count = prompt_count + 1, updated_ms = :at_ms, last_seq = :last_seq
+-- The session got a prompt, so it is no longer put away.
+UPDATE sessions
+SET prompt_count = prompt_count + 1, message_count = message_count + 1, archived = 0, updated_ms = :at_ms,
+    last_seq = :last_seq
 WHERE id = :id AND deleted = 0;
 
 -- name: set_title
@@ -188,24 +242,49 @@ WHERE id = :id AND deleted = 0;
 
 -- name: delete_session
 -- The session is no longer listed or loaded; its journal stays.
-UPDATE sessions SET deleted = 1, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+UPDATE sessions SET deleted = 1, deleted_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: restore_session
+-- The session is back, as it was.
+UPDATE sessions SET deleted = 0, deleted_ms = NULL, last_seq = :last_seq WHERE id = :id AND deleted = 1;
+
+-- name: set_inherited
+-- How much was said in the history that a session was forked with.
+UPDATE sessions SET prompt_count = :prompt_count, message_count = :message_count, last_seq = :last_seq WHERE id = :id;
+
+-- name: archive_session
+-- The session is put away, or back into the list; its place there stays.
+UPDATE sessions SET archived = :archived, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: deleted_sessions
+-- Sessions that can be brought back, deleted last first.
+SELECT
+    id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
+    updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
+FROM sessions WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0
+ORDER BY deleted_ms DESC, id DESC LIMIT :limit;
+
+-- name: deleted_session
+-- When a session was deleted, and its folder.
+SELECT deleted_ms, cwd FROM sessions WHERE id = :id AND deleted = 1;
 
 -- name: list_sessions
 -- Sessions with a prompt, newest first, below a place in that order.
 SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
-    updated_ms, prompt_count, parent, fork_seq, last_seq
+    updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND (updated_ms, id) < (:before_ms, :before_id)
+WHERE deleted = 0 AND prompt_count > 0 AND archived = :archived AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
 -- name: list_sessions_of_cwd
 -- The same for one working directory.
 SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
-    updated_ms, prompt_count, parent, fork_seq, last_seq
+    updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND (updated_ms, id) < (:before_ms, :before_id)
+WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND archived = :archived
+    AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
 -- name: get_lease

@@ -26,6 +26,8 @@ QUERIES = load_queries("pattern_acp.journal")
 
 _CHAIN_PAGE = 500
 
+_LAST = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -52,14 +54,16 @@ class ChainReport:
     """Events whose words were taken out by an audited redaction (journal/redact.py), and which are sound."""
 
 
-def read_stream(tx: Transaction, stream: str, *, after: int = 0) -> list[Recorded]:
-    """The events of `stream` in order, those with a `session_seq` above `after`.
+def read_stream(tx: Transaction, stream: str, *, after: int = 0, upto: int | None = None) -> list[Recorded]:
+    """The events of `stream` in order, those with a `session_seq` above `after` and, when it is given, up to `upto`.
 
     Raises:
         JournalError: an event cannot be understood.
         DatabaseError: the file cannot be read.
     """
-    return _recorded(tx, QUERIES["read_stream"], {"stream": stream, "after": after})
+    return _recorded(
+        tx, QUERIES["read_stream"], {"stream": stream, "after": after, "upto": _LAST if upto is None else upto}
+    )
 
 
 def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
@@ -70,6 +74,26 @@ def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
         DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_item"], {"stream": stream, "item": item})
+
+
+def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
+    """The events of `stream` about background commands, in order.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
+
+
+def last_messages(tx: Transaction, stream: str, *, upto_seq: int, limit: int) -> list[Recorded]:
+    """The newest prompts and answers of `stream` up to an event's number, newest first.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    return _recorded(tx, QUERIES["last_messages"], {"stream": stream, "upto": upto_seq, "limit": limit})
 
 
 def verify_stream(tx: Transaction, stream: str) -> ChainReport:
@@ -94,6 +118,10 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
     if missing:
         problem = "the session's row was changed by an event that is gone"
         return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(missing[0]), problem=problem)
+    broken = tx.one(QUERIES["broken_fork"], {"stream": stream})
+    if broken:
+        problem = "the history that it shares with the session it was forked from is gone or was changed"
+        return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(broken[0]), problem=problem)
     for audit_seq in sorted(set(redacted_by)):
         if not _is_audited(tx, audit_seq):
             problem = "words were taken out of events in another way than this event says"

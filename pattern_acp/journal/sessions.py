@@ -1,4 +1,4 @@
-"""The row of each session: what a list shows and what a resumed session starts from.
+"""The row of each session: what a list begins with and what a resumed session starts from.
 
 Owns: the `sessions` table. Must not know: the events that cause a change; every write takes the `seq` of its event
 (rule R1) and says with its result whether there was such a session.
@@ -59,6 +59,9 @@ class SessionRow:
     parent: SessionId | None
     fork_seq: int | None
     last_seq: int
+    archived: bool = False
+    message_count: int = 0
+    """Prompts and answers, those of the history that it was forked with too."""
 
 
 def create_session(tx: Transaction, session: NewSession, *, seq: int, at_ms: int) -> None:
@@ -157,21 +160,72 @@ def set_place(
     _expect_one(tx.execute(QUERIES["set_directories"], params), session_id)
 
 
-def mark_deleted(tx: Transaction, session_id: SessionId, *, seq: int) -> bool:
+def mark_deleted(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> bool:
     """Mark the session as deleted. False: there was none, which `session/delete` treats as done."""
-    return tx.execute(QUERIES["delete_session"], {"id": storable(session_id), "last_seq": seq}) == 1
+    params = {"id": storable(session_id), "last_seq": seq, "at_ms": at_ms}
+    return tx.execute(QUERIES["delete_session"], params) == 1
+
+
+def mark_restored(tx: Transaction, session_id: SessionId, *, seq: int) -> None:
+    """The session is back.
+
+    Raises:
+        UnknownSessionError: there is no such deleted session.
+    """
+    _expect_one(tx.execute(QUERIES["restore_session"], {"id": session_id, "last_seq": seq}), session_id)
+
+
+def set_archived(tx: Transaction, session_id: SessionId, *, archived: bool, seq: int) -> None:
+    """Put the session away, or back into the list.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    params = {"id": session_id, "archived": int(archived), "last_seq": seq}
+    _expect_one(tx.execute(QUERIES["archive_session"], params), session_id)
+
+
+def set_inherited(tx: Transaction, session_id: SessionId, *, prompts: int, messages: int, seq: int) -> None:
+    """How many prompts and messages a fork begins with: with any, it is listed.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    params = {"id": session_id, "prompt_count": prompts, "message_count": messages, "last_seq": seq}
+    _expect_one(tx.execute(QUERIES["set_inherited"], params), session_id)
+
+
+def deleted_sessions(tx: Transaction, *, since_ms: int, limit: int) -> tuple[SessionRow, ...]:
+    """Sessions with a prompt that were deleted since then, deleted last first."""
+    rows = tx.all(QUERIES["deleted_sessions"], {"since_ms": since_ms, "limit": limit})
+    return tuple(_session(row) for row in rows)
+
+
+def living_forks(tx: Transaction, session_id: SessionId) -> tuple[tuple[SessionId, int], ...]:
+    """Sessions that share the history of this one and were not deleted, with the number of the last shared event."""
+    rows = tx.all(QUERIES["living_forks"], {"parent": session_id})
+    return tuple((SessionId(text(row[0])), integer(row[1])) for row in rows)
+
+
+def deleted_at(tx: Transaction, session_id: SessionId) -> tuple[int, str] | None:
+    """When a session was deleted, and its folder; None when it was not."""
+    row = tx.one(QUERIES["deleted_session"], {"id": storable(session_id)})
+    return None if row is None else (integer(row[0]), text(row[1]))
 
 
 def list_sessions(
-    tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int
+    tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool = False
 ) -> tuple[tuple[SessionRow, ...], str | None]:
     """Sessions that had a prompt, newest first, of one folder or of all, and the cursor of the next page or None.
+
+    Those that are archived are a list of their own. A cursor is the place of the last session that was shown: what is
+    used meanwhile moves to the front, and no other session is left out or shown twice.
 
     Raises:
         BadCursorError: `cursor` is not one that this function returned.
     """
     before_ms, before_id = _decode_cursor(cursor) if cursor is not None else (_NEWEST, "")
-    params = {"before_ms": before_ms, "before_id": before_id, "limit": limit + 1}
+    params = {"before_ms": before_ms, "before_id": before_id, "limit": limit + 1, "archived": int(archived)}
     if cwd is None:
         rows = tx.all(QUERIES["list_sessions"], params)
     else:
@@ -203,6 +257,8 @@ def _session(row: Row) -> SessionRow:
         parent=None if parent is None else SessionId(text(parent)),
         fork_seq=None if fork_seq is None else integer(fork_seq),
         last_seq=integer(row[14]),
+        archived=row[15] == 1,
+        message_count=integer(row[16]),
     )
 
 

@@ -309,6 +309,11 @@ WHERE id = :id;
 DELETE FROM search_entries
 WHERE source = :source AND item = :item;
 
+-- name: move_messages
+-- The messages of one session up to an event, from now on found as another one's.
+UPDATE search_entries SET source = :target
+WHERE source = :source AND kind IN ('user', 'assistant') AND last_seq <= :upto_seq;
+
 -- name: delete_source
 -- Everything indexed of one block or session.
 DELETE FROM search_entries

@@ -116,6 +116,14 @@ def remove_source(tx: Transaction, source: str) -> int:
     return tx.execute(_QUERIES["delete_source"], {"source": source})
 
 
+def move_messages(tx: Transaction, source: str, target: str, *, upto_seq: int) -> int:
+    """Make the messages of one session up to an event findable as another one's; how many passages that were.
+
+    Going back from a fork to its parent, `upto_seq` tells what was the parent's from what is the fork's own.
+    """
+    return tx.execute(_QUERIES["move_messages"], {"source": source, "target": target, "upto_seq": upto_seq})
+
+
 def search(
     tx: Transaction,
     query: str,

@@ -10,9 +10,10 @@ import anyio.to_thread
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import HistoryCleared, UsageReported
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
@@ -138,4 +139,4 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
 
 
 async def _recorded(session: "Session") -> list[Recorded]:
-    return await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    return await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))

@@ -1,7 +1,6 @@
-"""Opens sessions: a new one, or a recorded one with what was left open closed."""
+"""Opens new sessions, and puts every session together from what is known of it."""
 
 import platform as platform_module
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,49 +8,35 @@ import anyio
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
-from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.instruction_files import own_instructions, project_instructions, within_total
 from pattern_acp.context.instructions import Environment, system_prompt
-from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
-    Event,
     InstructionsCompiled,
     SessionCreated,
-    SessionOpened,
-    UsageReported,
 )
 from pattern_acp.journal.folder_events import InstructionFile
-from pattern_acp.journal.interrupted import close_interrupted
-from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
-from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import read_stream
-from pattern_acp.journal.sessions import NewSession, SessionRow
-from pattern_acp.journal.subagents import with_threads
+from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decide import Mode
-from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes
-from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
-from pattern_acp.session.jobs import known_jobs, lost_notices
+from pattern_acp.session.errors import CredentialsError, InvalidRequestError
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
-from pattern_acp.session.rewind import finish_cut_off
 from pattern_acp.session.session import Session, SessionMemory, SessionState
 from pattern_acp.session.trust import FolderTrust, follow_servers, open_trust
 from pattern_acp.tools.mcp_toolbox import McpToolbox
@@ -91,18 +76,6 @@ class Place:
     definitions: Definitions = NO_DEFINITIONS
 
 
-@dataclass(frozen=True, slots=True)
-class _Reopened:
-    row: SessionRow
-    events: tuple[Event, ...]
-    kept: tuple[Event, ...]
-    """Those of `events` that make up the conversation."""
-    grants: tuple[Grant, ...]
-    jobs: tuple[RecordedJob, ...]
-    lost: frozenset[str]
-    """Ids of those jobs that ran until now, as far as the journal knew."""
-
-
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
     place = await look_at(shared, opening)
@@ -133,6 +106,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     await shared.database.write(write)
     state = SessionState(
         session_id,
+        session_id,
         place.cwd,
         place.additional_directories,
         place.project,
@@ -146,70 +120,10 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         notices=[*place.problems, *notices],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
-    return _session(shared, client, state, opening, trust)
+    return assemble(shared, client, state, opening, trust)
 
 
-async def reopen_session(
-    shared: Constellation, client: Client, session_id: str, opening: Opening, how: str
-) -> tuple[Session, Sequence[Event]]:
-    """A recorded session, taken over from a dead process if need be, and what it did so far."""
-    place = await look_at(shared, opening)
-    found = await shared.database.read(lambda tx: _get(tx, SessionId(session_id)))
-    # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
-    model, notices = model_of(shared, found.model)
-    reopened = await shared.database.write(lambda tx: _take(tx, shared, SessionId(session_id), place, how))
-    row, events, jobs = reopened.row, reopened.events, known_jobs(reopened.jobs, reopened.lost)
-    compiled = await _compiled_before(shared, client, events, place)
-    state = SessionState(
-        row.session_id,
-        place.cwd,
-        place.additional_directories,
-        place.project,
-        title=row.title,
-        model=model,
-        thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
-        policy=PolicyState(Mode(row.mode), place.roots, list(reopened.grants)),
-        system=compiled.system,
-        instructions=in_force(compiled),
-        settings=place.settings,
-        history=history_of(reopened.kept),
-        used_calls=calls_of(events),
-        shown=last_shown(reopened.kept),
-        cost=cost_of_session(events),
-        notices=[*place.problems, *notices, *lost_notices(jobs)],
-    )
-    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
-    session = _session(shared, client, state, opening, trust, jobs)
-    if await finish_cut_off(session):
-        recorded = await shared.database.read(lambda tx: read_stream(tx, row.session_id))
-        return session, tuple(item.event for item in kept_events(recorded))
-    return session, reopened.kept
-
-
-def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
-    row = sessions.get_session(tx, session_id)
-    if row is None:
-        raise UnknownSessionError(f"Session not found: {str(session_id)[:80]}")
-    return row
-
-
-def _take(tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: str) -> _Reopened:
-    row = _get(tx, session_id)
-    now = shared.clock.now_ms()
-    leases.acquire(tx, session_id, shared.holder, now)
-    close_interrupted(tx, session_id, at_ms=now)
-    opened = SessionOpened(how, place.cwd, place.additional_directories)
-    appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
-    sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
-    recorded = read_stream(tx, session_id)
-    lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
-    jobs = close_lost_jobs(tx, session_id, recorded, at_ms=now)
-    events = tuple(item.event for item in recorded)
-    kept = tuple(item.event for item in kept_events(recorded))
-    return _Reopened(row, events, kept, tuple(load_grants(tx, session_id)), jobs, lost)
-
-
-def _session(
+def assemble(
     shared: Constellation,
     client: Client,
     state: SessionState,
@@ -217,6 +131,7 @@ def _session(
     trust: FolderTrust,
     known: tuple[Job, ...] = (),
 ) -> Session:
+    """The session over its ports. One that is only read starts no MCP servers."""
     owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
         *(
@@ -239,19 +154,22 @@ def _session(
     sink = JournalSink(
         shared.database,
         state.session_id,
-        client.view(state.session_id),
+        client.view(state.client_id),
         clock=shared.clock,
         projections=(projections.apply,),
+        check=lambda tx: leases.require(tx, state.session_id, shared.holder),
     )
-    session = Session(shared, state, client, memory, sink, _servers(shared, opening, sink), trust, known)
+    session = Session(
+        shared, state, client, memory, sink, _servers(shared, opening, sink, is_read=state.is_read), trust, known
+    )
     follow_servers(session)
     return session
 
 
-def _servers(shared: Constellation, opening: Opening, sink: JournalSink) -> SessionMcp:
+def _servers(shared: Constellation, opening: Opening, sink: JournalSink, *, is_read: bool) -> SessionMcp:
     """The session's MCP servers, started in the background."""
     host = shared.servers
-    servers = host.open(opening.servers, opening.cwd) if host is not None else SessionServers(())
+    servers = host.open(opening.servers, opening.cwd) if host is not None and not is_read else SessionServers(())
     own = [tool.spec.name for tool in shared.tools]
     return SessionMcp(servers, McpToolbox(servers, RecordedAgreements(shared.database, sink), own))
 
@@ -322,15 +240,6 @@ def in_force(compiled: InstructionsCompiled) -> tuple[tuple[str, int], ...]:
     return tuple((file.path, file.size) for file in compiled.files)
 
 
-async def _compiled_before(
-    shared: Constellation, client: Client, events: Sequence[Event], place: Place
-) -> InstructionsCompiled:
-    for event in reversed(events):
-        if isinstance(event, InstructionsCompiled):
-            return event
-    return await anyio.to_thread.run_sync(compile_system, shared, client, place)
-
-
 def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list[str]]:
     """The model of a new session: the project's when its file names one, else the process's."""
     wanted = place.settings.model
@@ -366,11 +275,3 @@ def usable_default(shared: Constellation) -> ModelInfo:
     if missing:
         raise CredentialsError(missing)
     return shared.default_model
-
-
-def cost_of_session(events: Sequence[Event]) -> Cost | None:
-    """What the session has cost so far, from its last usage."""
-    for event in reversed(tuple(with_threads(events))):
-        if isinstance(event, UsageReported) and event.cost is not None:
-            return event.cost
-    return None

@@ -13,10 +13,10 @@ from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.ancestry import newest_redaction_of_history, read_history
+from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import ErrorReported, TurnEnded, TurnStarted
 from pattern_acp.journal.interrupted import close_interrupted
-from pattern_acp.journal.reader import read_stream
-from pattern_acp.journal.redact import newest_redaction
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
@@ -62,7 +62,7 @@ async def run_command(session: "Session", turn_id: TurnId, command: Command) -> 
     run = COMMANDS[command.name].run
     try:
         answer = await run(session, command.argument)
-    except DatabaseError:
+    except (DatabaseError, LeaseLostError):
         raise
     except PatternError as error:
         answer = error.sentence
@@ -317,7 +317,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
 
 async def _long_text(session: "Session", text_id: str) -> str | None:
     """From the journal, since a compacted history no longer has every message."""
-    stream = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
     prompts = (item.event.message for item in stream if isinstance(item.event, TurnStarted))
     return long_text(prompts, text_id)
 
@@ -331,7 +331,9 @@ async def drop_forgotten(session: "Session") -> bool:
         DatabaseError: the constellation cannot be read.
     """
     known = session.state.redacted_seq
-    newest = await session.constellation.database.read(lambda tx: newest_redaction(tx, session.session_id, after=known))
+    newest = await session.constellation.database.read(
+        lambda tx: newest_redaction_of_history(tx, session.session_id, after=known)
+    )
     if newest == known:
         return False
     conversation = session.state.history
@@ -341,8 +343,8 @@ async def drop_forgotten(session: "Session") -> bool:
     return True
 
 
-async def nothing_saved(session: "Session", error: DatabaseError) -> TurnEnd:
-    """Tell the person that the constellation could not be written; the text is shown but cannot be recorded.
+async def nothing_saved(session: "Session", error: PatternError) -> TurnEnd:
+    """Tell the person that the journal could not be written; the text is shown but cannot be recorded.
 
     The next turn closes this one in the journal, when that can be written again.
     """

@@ -13,10 +13,10 @@ from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
+from pattern_acp.journal.ancestry import newest_redaction_of_history, read_history
 from pattern_acp.journal.events import HistoryCleared, MemoryShown, TurnEnded
 from pattern_acp.journal.kept import kept_events, went_back
-from pattern_acp.journal.reader import Recorded, read_stream
-from pattern_acp.journal.redact import newest_redaction
+from pattern_acp.journal.reader import Recorded
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -51,12 +51,13 @@ async def read_conversation(session: "Session") -> None:
     state = session.state
 
     def read(tx: Transaction) -> tuple[Conversation, list[Recorded], int]:
-        newest = newest_redaction(tx, session.session_id, after=state.redacted_seq)
-        # Forgetting changes what was read already.
-        known = state.settled if newest == state.redacted_seq else Conversation()
-        added = read_stream(tx, session.session_id, after=known.session_seq)
+        newest = newest_redaction_of_history(tx, session.session_id, after=state.redacted_seq)
+        # Forgetting changes what was read already; what ends in shared history is no place in the session's own stream.
+        is_known = newest == state.redacted_seq and state.settled.session_seq > 0
+        known = state.settled if is_known else Conversation()
+        added = read_history(tx, session.session_id, after=known.session_seq)
         if went_back(added):
-            return Conversation(), kept_events(read_stream(tx, session.session_id)), newest
+            return Conversation(), kept_events(read_history(tx, session.session_id)), newest
         return known, added, newest
 
     known, recorded, redacted_seq = await session.constellation.database.read(read)

@@ -1,25 +1,28 @@
 """The sessions of one process: new, load, resume, list, close, delete."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import anyio
 
-from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.events import Event, SessionClosed, SessionDeleted
-from pattern_acp.journal.sessions import SessionRow
+from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
+from pattern_acp.journal.events import Event, SessionClosed
+from pattern_acp.journal.session_lists import ListedSession, with_details
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.recall import remove_source
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import UnknownSessionError
-from pattern_acp.session.opening import Opening, create_session, reopen_session
+from pattern_acp.session.errors import InvalidRequestError, UnknownSessionError
+from pattern_acp.session.opening import Opening, create_session
 from pattern_acp.session.ports import Client
+from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
+from pattern_acp.session.stored import CLOSE_FIRST, delete_session
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ CLOSE_SECONDS = 2.0
 class SessionPage:
     """One page of the list; `next_cursor` is None on the last."""
 
-    rows: tuple[SessionRow, ...]
+    rows: tuple[ListedSession, ...]
     next_cursor: str | None
 
 
@@ -43,6 +46,8 @@ class Sessions:
         self._constellation = constellation
         self._client = client
         self._open: dict[SessionId, Session] = {}
+        """By the id that the client uses."""
+        self._openings: dict[SessionId, Opening] = {}
         self._opening = anyio.Lock()
         """One recorded session is opened at a time, or two loads of one would mix their replays."""
 
@@ -75,52 +80,94 @@ class Sessions:
         """
         session = await create_session(self._constellation, self._client, opening)
         self._open[session.session_id] = session
+        self._openings[session.session_id] = opening
         return session
 
     async def load(self, session_id: str, opening: Opening) -> Session:
         """Open a recorded session and replay it to the client before returning.
 
+        One that another window has is only shown: its next prompt asks where to go on (session/holding.py).
+
         Raises:
             UnknownSessionError: there is none, or it was deleted.
-            LeaseHeldError: another process runs it.
+            InvalidRequestError: it is answering a prompt here.
+        """
+        return await self.open(session_id, opening, Reopening("load", SessionId(session_id)))
+
+    async def resume(self, session_id: str, opening: Opening) -> Session:
+        """Open a recorded session without replaying it; errors and windows as for `load`."""
+        async with self._opening:
+            session, _ = await self._reopen(session_id, opening, Reopening("resume", SessionId(session_id)))
+        return session
+
+    async def open(self, session_id: str, opening: Opening, how: Reopening, *, only_read: bool = False) -> Session:
+        """Open a recorded session as `how` says and replay it; with `only_read`, leave it as it is.
+
+        Raises:
+            UnknownSessionError: there is none, or it was deleted.
+            InvalidRequestError: it is answering a prompt here.
         """
         async with self._opening:
-            session, events = await self._reopen(session_id, opening, "load")
+            session, events = await self._reopen(session_id, opening, how, only_read=only_read)
             await session.view.replay(events)
         return session
 
-    async def resume(self, session_id: str, opening: Opening) -> Session:
-        """Open a recorded session without replaying it; errors as for `load`."""
-        async with self._opening:
-            session, _ = await self._reopen(session_id, opening, "resume")
-        return session
+    async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:
+        """Go on where `session` cannot: with the recorded session `source_id`, under the client's id for `session`.
 
-    async def list(self, cwd: str | None, cursor: str | None) -> SessionPage:
-        """A page of the sessions that have a prompt, newest first.
+        Raises:
+            UnknownSessionError: it was deleted meanwhile.
+            LeaseHeldError: another window took it, and `how` does not say to take it over.
+        """
+        client_id = session.state.client_id
+        opening = self._openings[client_id]
+        async with self._opening:
+            replacement, _ = await reopen_session(self._constellation, self._client, source_id, opening, how)
+            _begin_to_end(session)
+            self._open[client_id] = replacement
+        return replacement
+
+    async def list(self, cwd: str | None, cursor: str | None, *, archived: bool = False) -> SessionPage:
+        """A page of the sessions that have a prompt, newest first; those put away are a list of their own.
 
         Raises:
             BadCursorError: the cursor is not one of ours.
         """
-        rows, next_cursor = await self._constellation.database.read(
-            lambda tx: sessions.list_sessions(tx, cwd=cwd, cursor=cursor, limit=PAGE_SIZE)
-        )
-        return SessionPage(tuple(rows), next_cursor)
+        shared = self._constellation
+        now = shared.clock.now_ms()
+
+        def read(tx: Transaction) -> SessionPage:
+            rows, cursor_after = sessions.list_sessions(tx, cwd=cwd, cursor=cursor, limit=PAGE_SIZE, archived=archived)
+            return SessionPage(tuple(with_details(tx, rows, shared.holder, now)), cursor_after)
+
+        return await shared.database.read(read)
 
     async def close(self, session_id: str) -> None:
         """Cancel and free the session; quiet when it is not open."""
         session = self._open.pop(SessionId(session_id), None)
+        self._openings.pop(SessionId(session_id), None)
         if session is None:
             return
         _begin_to_end(session)
         with anyio.move_on_after(CLOSE_SECONDS):
             await session.wait_until_idle()
         await _wait_for_children(session)
-        await self._write_quietly(session.session_id, SessionClosed(), self._release)
+        await _record_close(self._constellation, session)
 
     async def delete(self, session_id: str) -> None:
-        """Close the session and take it off every list; quiet when there is none."""
+        """Close the session and take it off every list; quiet when there is none.
+
+        Raises:
+            LeaseHeldError: another process works on it.
+        """
+        shared = self._constellation
+        now = shared.clock.now_ms()
+        remedy = f"{CLOSE_FIRST}, then delete it"
+        await shared.database.read(
+            lambda tx: leases.refuse_if_held(tx, SessionId(session_id), shared.holder, now, remedy=remedy)
+        )
         await self.close(session_id)
-        await delete_session(self._constellation.database, session_id, now=self._constellation.clock.now_ms())
+        await delete_session(shared.database, session_id, shared.holder, now=now)
 
     async def cancel_all(self) -> None:
         """Cancel every turn and wait a bounded time for their ends; before shutdown."""
@@ -130,58 +177,64 @@ class Sessions:
             for session in tuple(self._open.values()):
                 await session.wait_until_idle()
 
-    async def _reopen(self, session_id: str, opening: Opening, how: str) -> tuple[Session, Sequence[Event]]:
+    async def _reopen(
+        self, session_id: str, opening: Opening, how: Reopening, *, only_read: bool = False
+    ) -> tuple[Session, Sequence[Event]]:
+        already = self._open.get(SessionId(session_id)) or _under_another_id(self._open.values(), session_id)
+        if already is not None and already.is_busy:
+            raise InvalidRequestError(
+                f"Session {session_id} is answering a prompt here; wait for it or cancel it, then open it again."
+            )
         # Off the table meanwhile: a prompt that comes now must not start on what is about to be replaced.
-        already = self._open.pop(SessionId(session_id), None)
+        if already is not None:
+            self._open.pop(already.state.client_id, None)
         try:
-            if already is not None:
-                already.cancel()
-                if already.jobs is not None:
-                    already.jobs.close()
-                with anyio.move_on_after(CLOSE_SECONDS):
-                    await already.wait_until_idle()
-                if already.jobs is not None:
-                    await already.jobs.wait_closed()
-            session, events = await reopen_session(self._constellation, self._client, session_id, opening, how)
+            if already is not None and already.jobs is not None:
+                already.jobs.close()
+                await already.jobs.wait_closed()
+            session, events = await self._reopened(already, session_id, opening, how, only_read=only_read)
         except BaseException:
             if already is not None:
-                self._open[already.session_id] = already
+                self._open[already.state.client_id] = already
             raise
         if already is not None:
             already.mcp.servers.close()
-        self._open[session.session_id] = session
+        self._open[session.state.client_id] = session
+        self._openings[session.state.client_id] = opening
         return session, events
 
-    async def _write_quietly(
-        self, session_id: SessionId, event: Event, then: Callable[[Transaction, SessionId], None]
-    ) -> None:
-        now = self._constellation.clock.now_ms()
-
-        def write(tx: Transaction) -> None:
-            append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
-            then(tx, session_id)
-
-        try:
-            await self._constellation.database.write(write)
-        except PatternError:
-            logger.warning("the end of a session could not be recorded", exc_info=True)
-
-    def _release(self, tx: Transaction, session_id: SessionId) -> None:
-        leases.release(tx, session_id, self._constellation.holder)
+    async def _reopened(
+        self, already: Session | None, session_id: str, opening: Opening, how: Reopening, *, only_read: bool
+    ) -> tuple[Session, Sequence[Event]]:
+        shared = self._constellation
+        if already is not None and already.session_id != already.state.client_id and not only_read:
+            # The client goes on in a fork under its parent's id, which is what it means by that id.
+            return await reopen_session(shared, self._client, already.session_id, opening, how)
+        if not only_read:
+            with suppress(LeaseHeldError):
+                return await reopen_session(shared, self._client, session_id, opening, how)
+        return await view_session(shared, self._client, session_id, opening)
 
 
-async def delete_session(database: Database, session_id: str, *, now: int) -> bool:
-    """Take a session off every list; False when there is none."""
+def _under_another_id(sessions_here: Iterable[Session], session_id: str) -> Session | None:
+    """A fork in which the client goes on under its parent's id."""
+    return next((each for each in sessions_here if each.session_id == session_id), None)
 
-    def write(tx: Transaction) -> bool:
-        if sessions.get_session(tx, SessionId(session_id)) is None:
-            return False
-        appended = append(tx, session_id, SessionDeleted(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
-        sessions.mark_deleted(tx, SessionId(session_id), seq=appended.seq)
-        remove_source(tx, session_id)
-        return True
 
-    return await database.write(write)
+async def _record_close(shared: Constellation, session: Session) -> None:
+    now = shared.clock.now_ms()
+
+    def write(tx: Transaction) -> None:
+        leases.require(tx, session.session_id, shared.holder)
+        append(tx, session.session_id, SessionClosed(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+        leases.release(tx, session.session_id, shared.holder)
+
+    try:
+        await shared.database.write(write)
+    except LeaseLostError:
+        logger.info("a session was closed that another window has")
+    except PatternError:
+        logger.warning("the end of a session could not be recorded", exc_info=True)
 
 
 def _begin_to_end(session: Session) -> None:

@@ -16,6 +16,7 @@ from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
+from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import MemoryShown, SessionConfigured, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decide import Mode
@@ -77,6 +78,8 @@ class SessionState:
     """What a session knows of itself."""
 
     session_id: SessionId
+    client_id: SessionId
+    """The id by which the client names it: that of the session which it was forked from while the client went on."""
     cwd: str
     additional_directories: tuple[str, ...]
     project_key: str
@@ -110,6 +113,8 @@ class SessionState:
     """Files of memory, in the state they were in, that the person was told about."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
+    is_read: bool = False
+    """Whether it is only shown, since another window has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +148,9 @@ class Session:
         self.trust = trust
         self.hook_state = HookState()
         self.checkpoints = Checkpoints(self)
-        self.view: SessionView = client.view(state.session_id)
-        self.workbench: Workbench = client.workbench(state.session_id)
-        self.approver = client.approver(state.session_id)
+        self.view: SessionView = client.view(state.client_id)
+        self.workbench: Workbench = client.workbench(state.client_id)
+        self.approver = client.approver(state.client_id)
         tasks = constellation.background
         self.jobs = (
             Jobs(self.workbench.terminal, tasks, JobRecords(sink), constellation.clock, known_jobs) if tasks else None
@@ -241,7 +246,7 @@ class Session:
             turn.ended = True
             await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))
             await self.checkpoints.close_turn()
-        except DatabaseError as error:
+        except (DatabaseError, LeaseLostError) as error:
             logger.exception("a turn could not be recorded")
             end = await prompting.nothing_saved(self, error)
         finally:

@@ -60,6 +60,7 @@ class TurnSink(Protocol):
 
         Raises:
             DatabaseError: nothing was saved and nothing was shown.
+            LeaseLostError: nor here, since another window has the session now.
         """
         ...
 
@@ -90,7 +91,10 @@ class JournalSink:
         *,
         clock: Clock,
         projections: Sequence[Projection] = (),
+        check: Callable[[Transaction], None] = lambda _: None,
     ) -> None:
+        """`check` refuses, inside each transaction, what may not be recorded any more."""
+        self._check = check
         self._database = database
         self._session_id = session_id
         self._view = view
@@ -119,6 +123,7 @@ class JournalSink:
         now = self._clock.now_ms()
 
         def commit(tx: Transaction) -> None:
+            self._check(tx)
             for fact in facts:
                 appended = append(tx, self._session_id, fact.event, actor=fact.actor, origin=fact.origin, at_ms=now)
                 for project in self._projections:

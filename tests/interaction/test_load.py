@@ -159,18 +159,21 @@ async def test_a_new_folder_is_honoured():
         assert [row["sessionId"] for row in listing["sessions"]] == [session]
 
 
-async def test_loading_while_the_sessions_own_prompt_runs_cancels_it_first():
+async def test_loading_while_the_sessions_own_prompt_runs_is_refused_and_the_prompt_goes_on():
     waiting = gate()
-    model = ScriptedProvider([(*says("so far "), waiting, *says("never")), says("again")])
+    model = ScriptedProvider([(*says("so far "), waiting, *says("and on"))])
     async with running_agent(model) as agent, anyio.create_task_group() as tasks:
         session = await agent.editor.open_session(str(agent.folder))
         running = begin_prompt(tasks, agent.editor, session, "Hi")
         with anyio.fail_after(5):
             await waiting.reached.wait()
-        replayed = await load(agent, session)
-        assert await running.end() == {"stopReason": "cancelled"}
-        assert ("agent", "so far ") in shown(replayed)
-        assert await agent.editor.prompt(session, "Hi again") == {"stopReason": "end_turn"}
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        for method in ("session/load", "session/resume"):
+            error = await refused(agent.editor, method, params)
+            assert "is answering a prompt here" in error.message
+        waiting.opened.set()
+        assert await running.end() == {"stopReason": "end_turn"}
+        assert ("agent", "so far and on") in shown(await load(agent, session))
 
 
 async def test_two_loads_at_once_replay_one_after_the_other():

@@ -11,13 +11,13 @@ import anyio
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.integrity import quick_check
-from pattern_acp.journal.reader import verify_stream
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR
+from pattern_acp.journal.events import MessageRecorded, TurnStarted
+from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import refused, updates_of
-from pattern_acp.testing.scripts import Turn, calls, says
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.requests import begin_prompt, refused, updates_of
+from pattern_acp.testing.scripts import Turn, calls, gate, says
 
 HOLDER = textwrap.dedent("""
     import sys
@@ -57,83 +57,130 @@ def opening(agent: RunningAgent, session: str) -> JsonDict:
     return {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
 
 
-async def test_a_session_runs_in_one_process_and_is_taken_over_when_that_one_is_dead():
+def said(agent: RunningAgent, session: str) -> str:
+    """All that the agent said in a session, in the editor."""
+    chunks = [u for u in updates_of(agent.editor, session) if u["sessionUpdate"] == "agent_message_chunk"]
+    return "".join(str(chunk["content"]["text"]) for chunk in chunks)
+
+
+async def test_a_session_of_a_dead_process_is_taken_over_without_a_question():
     async with running_agent(ScriptedProvider([says("Hello."), says("Hello again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Hi")
         await agent.editor.request("session/close", {"sessionId": session})
-        with holding(agent.database.path, session) as pid:
-            for method in ("session/load", "session/resume"):
-                error = await refused(agent.editor, method, opening(agent, session))
-                assert error.code == INTERNAL_ERROR
-                assert f"process {pid} " in error.message
-                assert error.data == {"details": error.message}
-            other = await agent.editor.open_session(str(agent.folder))
-            await agent.editor.prompt(other, "A session of my own works")
-
+        with holding(agent.database.path, session):
+            pass
         await agent.editor.request("session/load", opening(agent, session))
         assert await agent.editor.prompt(session, "Go on") == {"stopReason": "end_turn"}
+        assert agent.editor.asked == []
 
 
-async def test_two_agents_of_one_machine_respect_each_other_too():
+async def test_a_session_of_another_window_is_shown_and_nothing_is_sent_when_the_person_only_reads():
+    async with running_agent(ScriptedProvider([says("Hello.")]), permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hi")
+        await agent.editor.request("session/close", {"sessionId": session})
+        before = await agent.database.read(lambda tx: len(read_stream(tx, session)))
+        with holding(agent.database.path, session) as pid:
+            agent.editor.updates.clear()
+            await agent.editor.request("session/load", opening(agent, session))
+            assert "Hello." in said(agent, session)
+            assert "Another window has this session open." in said(agent, session)
+            assert await agent.editor.prompt(session, "May I?") == {"stopReason": "end_turn"}
+            assert "Nothing was sent" in said(agent, session)
+            (asked,) = agent.editor.asked
+            assert f"Process {pid} " in str(asked)
+            assert [option["kind"] for option in asked["options"]] == ["allow_once", "allow_always", "reject_once"]
+            error = await refused(agent.editor, "session/set_mode", {"sessionId": session, "modeId": "auto"})
+            assert "open in another window" in error.message
+            await agent.editor.request("session/close", {"sessionId": session})
+        assert await agent.database.read(lambda tx: len(read_stream(tx, session))) == before
+
+
+async def test_a_session_that_is_taken_over_goes_on_here_and_the_first_window_asks_at_its_next_prompt():
+    first_model = ScriptedProvider([says("Blue."), says("Back here.")])
+    async with running_agent(first_model, permission=choose("allow_always")) as first:
+        session = await first.editor.open_session(str(first.folder))
+        await first.editor.prompt(session, "Name a colour")
+        second_model = ScriptedProvider([says("I said blue.")])
+        async with running_agent(
+            second_model, database=first.database.path, permission=choose("allow_always")
+        ) as second:
+            await second.editor.request("session/load", opening(first, session))
+            assert await second.editor.prompt(session, "What did you say?") == {"stopReason": "end_turn"}
+            assert "taken over" in said(second, session)
+            assert "Blue." in str(second_model.requests[0].messages)
+            error = await refused(first.editor, "session/set_mode", {"sessionId": session, "modeId": "auto"})
+            assert "open in another window" in error.message
+
+            assert await first.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+            assert len(first.editor.asked) == 1
+            assert "I said blue." in str(first_model.requests[-1].messages)
+        assert (await first.database.read(lambda tx: verify_stream(tx, session))).ok
+
+
+async def test_a_fork_goes_on_in_the_window_and_leaves_the_other_its_session():
+    first_model = ScriptedProvider([says("Blue."), says("Still mine.")])
+    async with running_agent(first_model) as first:
+        session = await first.editor.open_session(str(first.folder))
+        await first.editor.prompt(session, "Name a colour")
+        second_model = ScriptedProvider([says("I said blue."), says("More.")])
+        async with running_agent(second_model, database=first.database.path, permission=choose("allow_once")) as second:
+            await second.editor.request("session/load", opening(first, session))
+            before = await first.database.read(lambda tx: len(read_stream(tx, session)))
+            await second.editor.prompt(session, "What did you say?")
+            assert "Name a colour" in str(second_model.requests[0].messages)
+            assert await first.database.read(lambda tx: len(read_stream(tx, session))) == before
+            assert await first.editor.prompt(session, "Are you there?") == {"stopReason": "end_turn"}
+            assert first.editor.asked == []
+            listed = (await second.editor.request("session/list", {}))["sessions"]
+            assert {row["title"] for row in listed} == {"Name a colour", "Name a colour (fork)"}
+            forked = next(row for row in listed if row["title"].endswith("(fork)"))
+            assert forked["_meta"]["pattern"]["parent"] == session
+            assert forked["_meta"]["pattern"]["messages"] == 5
+            await second.editor.prompt(session, "Go on")
+            assert len(second.editor.asked) == 1
+
+        third = ScriptedProvider([says("Yes.")])
+        async with running_agent(third, database=first.database.path) as later:
+            await later.editor.request("session/load", opening(first, forked["sessionId"]))
+            assert said(later, forked["sessionId"]).startswith("Blue.> This goes on in “Name a colour (fork)”")
+            await later.editor.prompt(forked["sessionId"], "Remember?")
+            assert "Name a colour" in str(third.requests[0].messages)
+
+
+async def test_a_turn_whose_session_is_taken_over_ends_with_a_sentence_and_keeps_what_was_recorded():
+    waiting = gate()
+    model = ScriptedProvider([says("First. ") + calls("read_file", path="a.txt"), (waiting, *says("Never recorded."))])
+    async with running_agent(model) as first, anyio.create_task_group() as tasks:
+        (first.folder / "a.txt").write_text("hello\n", encoding="utf-8")
+        session = await first.editor.open_session(str(first.folder))
+        running = begin_prompt(tasks, first.editor, session, "Look")
+        with anyio.fail_after(5):
+            await waiting.reached.wait()
+        async with running_agent(
+            ScriptedProvider([says("Here now.")]), database=first.database.path, permission=choose("allow_always")
+        ) as second:
+            await second.editor.request("session/load", opening(first, session))
+            await second.editor.prompt(session, "Mine")
+            waiting.opened.set()
+            assert await running.end() == {"stopReason": "end_turn"}
+            assert "open in another window now" in said(first, session)
+            events = await first.database.read(lambda tx: [entry.event for entry in read_stream(tx, session)])
+            texts = [e.message.text for e in events if isinstance(e, TurnStarted | MessageRecorded)]
+            assert [text for text in texts if not text.startswith(">")] == ["Look", "First. ", "Mine", "Here now."]
+
+
+async def test_a_session_that_another_window_has_cannot_be_deleted():
     async with running_agent(ScriptedProvider([says("Hello.")])) as first:
         session = await first.editor.open_session(str(first.folder))
         await first.editor.prompt(session, "Hi")
         async with running_agent(ScriptedProvider([]), database=first.database.path) as second:
-            error = await refused(second.editor, "session/load", opening(first, session))
-            assert "in use by process" in error.message
+            error = await refused(second.editor, "session/delete", {"sessionId": session})
+            assert "close it there first, then delete it" in error.message
             await first.editor.request("session/close", {"sessionId": session})
-            await second.editor.request("session/load", opening(first, session))
-            assert updates_of(second.editor, session) != []
-
-
-async def test_what_one_process_remembers_the_next_prompt_of_the_other_sees():
-    writer = ScriptedProvider(
-        [calls("memory_write", label="human", operation="append", text="Prefers tabs.", reason="told"), says("Noted.")]
-    )
-    reader = ScriptedProvider([says("one"), says("two")])
-    async with (
-        running_agent(writer) as first,
-        running_agent(reader, database=first.database.path) as second,
-    ):
-        mine = await second.editor.open_session(str(second.folder))
-        await second.editor.prompt(mine, "Before")
-        session = await first.editor.open_session(str(first.folder))
-        await first.editor.prompt(session, "I prefer tabs")
-        await second.editor.prompt(mine, "After")
-
-        before, after = reader.requests
-        assert "Prefers tabs." not in before.volatile
-        assert "Prefers tabs." in after.volatile
-        assert before.system == after.system
-        assert before.tools == after.tools
-        assert after.messages[: len(before.messages)] == before.messages
-
-
-async def test_what_the_person_asks_to_remember_reaches_a_later_session():
-    async with running_agent(ScriptedProvider([])) as first:
-        session = await first.editor.open_session(str(first.folder))
-        await first.editor.prompt(session, "/remember I live in Lisbon.")
-        path = first.database.path
-        model = ScriptedProvider([says("You live in Lisbon.")])
-        async with running_agent(model, database=path) as second:
-            session = await second.editor.open_session(str(second.folder))
-            await second.editor.prompt(session, "Where do I live?")
-            assert "I live in Lisbon." in model.requests[0].messages[0].text
-
-
-async def test_a_project_block_is_seen_in_its_project_only():
-    async with running_agent(ScriptedProvider([says("one"), says("two")])) as agent:
-        here, there = agent.folder / "here", agent.folder / "there"
-        here.mkdir()
-        there.mkdir()
-        first = await agent.editor.open_session(str(here))
-        await agent.editor.prompt(first, "/remember project: Tests run with make check.")
-        await agent.editor.prompt(first, "How do tests run?")
-        second = await agent.editor.open_session(str(there))
-        await agent.editor.prompt(second, "How do tests run?")
-        assert "make check" in agent.model.requests[0].messages[0].text
-        assert "make check" not in str(agent.model.requests[1])
+            await second.editor.request("session/delete", {"sessionId": session})
+            assert (await second.editor.request("session/list", {}))["sessions"] == []
 
 
 async def test_two_agents_that_write_at_once_lose_nothing():

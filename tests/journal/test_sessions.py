@@ -57,6 +57,7 @@ async def test_a_session_is_stored_whole():
             parent=None,
             fork_seq=None,
             last_seq=8,
+            message_count=2,
         )
 
 
@@ -72,8 +73,8 @@ async def test_a_deleted_session_is_neither_found_nor_listed_nor_changed():
 
         def delete(tx: Transaction) -> tuple[bool, bool, SessionRow | None, list[str]]:
             session_id = create(tx, "s", prompt_ms=20)
-            first = sessions.mark_deleted(tx, session_id, seq=event(tx, "s"))
-            again = sessions.mark_deleted(tx, session_id, seq=event(tx, "s"))
+            first = sessions.mark_deleted(tx, session_id, seq=event(tx, "s"), at_ms=50)
+            again = sessions.mark_deleted(tx, session_id, seq=event(tx, "s"), at_ms=50)
             return first, again, sessions.get_session(tx, session_id), listed(tx)
 
         assert await constellation.database.write(delete) == (True, False, None, [])
@@ -147,7 +148,7 @@ async def test_a_list_of_one_folder_knows_its_other_spellings():
 
 @pytest.mark.parametrize("name", ["list_sessions", "list_sessions_of_cwd"])
 async def test_a_list_reads_only_the_rows_it_shows(name: str):
-    params = {"cwd_key": "/w", "before_ms": 5, "before_id": "", "limit": 10}
+    params = {"cwd_key": "/w", "before_ms": 5, "before_id": "", "limit": 10, "archived": 0}
     named = params if name == "list_sessions_of_cwd" else {k: v for k, v in params.items() if k != "cwd_key"}
 
     def plan(tx: Transaction) -> str:

@@ -1,0 +1,92 @@
+"""The history of a session, with what it shares with the session that it was forked from.
+
+Owns: walking from a fork to its parents, whose events are not copied. Must not know: what a session is forked for, or
+what the events mean. A parent may be deleted: its events stay for its forks.
+"""
+
+from dataclasses import replace
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.redact import newest_redaction
+
+QUERIES = load_queries("pattern_acp.journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A session whose history another goes on with, up to its event number `seq`, the `session_seq`-th of its own."""
+
+    session_id: SessionId
+    session_seq: int
+    seq: int
+
+
+def ancestors(tx: Transaction, session_id: str) -> tuple[Ancestor, ...]:
+    """What the session was forked from, the nearest first; nothing for a session that began by itself."""
+    found: list[Ancestor] = []
+    current = session_id
+    while (row := tx.one(QUERIES["fork_of"], {"id": current})) is not None:
+        ancestor = Ancestor(SessionId(text(row[0])), integer(row[1]), integer(row[2]))
+        found.append(ancestor)
+        current = ancestor.session_id
+    return tuple(found)
+
+
+def read_history(tx: Transaction, session_id: str, *, after: int = 0) -> list[Recorded]:
+    """The events of the session, behind those of the conversation that it was forked with.
+
+    The shared ones have the `session_seq` 0, since they have no place in this session's stream. With `after`, only the
+    session's own events behind that `session_seq`.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    own = read_stream(tx, session_id, after=after)
+    return own if after else [*_shared(tx, ancestors(tx, session_id)), *own]
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlace:
+    """An event: its number, the session whose stream has it, and its hash."""
+
+    seq: int
+    stream: SessionId
+    hash: str
+
+
+def place_of_event(tx: Transaction, seq: int) -> EventPlace | None:
+    """Where an event is; None when there is none of that number."""
+    row = tx.one(QUERIES["event_place"], {"seq": seq})
+    return None if row is None else EventPlace(seq, SessionId(text(row[0])), text(row[1]))
+
+
+def end_of_turn(tx: Transaction, session_id: str, turn_id: str) -> int | None:
+    """The event that ended a turn of the session or of what it shares, also of a turn that was dropped since."""
+    for stream in (session_id, *(ancestor.session_id for ancestor in ancestors(tx, session_id))):
+        row = tx.one(QUERIES["turn_end"], {"stream": stream, "turn_id": storable(turn_id)})
+        if row is not None:
+            return integer(row[0])
+    return None
+
+
+def _shared(tx: Transaction, lineage: tuple[Ancestor, ...]) -> list[Recorded]:
+    history: list[Recorded] = []
+    for ancestor in reversed(lineage):
+        history += read_stream(tx, ancestor.session_id, upto=ancestor.session_seq)
+        kept = kept_events(history, upto=ancestor.session_seq)
+        history = [replace(entry, session_seq=0) for entry in kept]
+    return history
+
+
+def newest_redaction_of_history(tx: Transaction, session_id: str, *, after: int) -> int:
+    """The number of the event behind the newest redaction of the session or of what it shares; `after` for none."""
+    streams = (session_id, *(ancestor.session_id for ancestor in ancestors(tx, session_id)))
+    return max(newest_redaction(tx, stream, after=after) for stream in streams)

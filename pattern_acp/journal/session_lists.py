@@ -1,0 +1,92 @@
+"""What a list tells of a session beside its row: whether it is in use, and the last thing that was said.
+
+Owns: status and preview, read when a list is asked for, so that neither can be out of date or outlive a redaction. Must
+not know: how a list is shown.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.errors import JournalError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.ancestry import ancestors
+from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
+from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of
+from pattern_acp.journal.reader import last_messages
+from pattern_acp.journal.sessions import SessionRow
+
+QUERIES = load_queries("pattern_acp.journal")
+
+PREVIEW_LENGTH = 160
+"""Characters of a preview: two lines of a picker."""
+
+_MESSAGES_LOOKED_AT = 4
+"""The newest message may hold only tool calls."""
+
+_LAST = (1 << 63) - 1
+
+
+class SessionStatus(StrEnum):
+    """What a session is doing."""
+
+    IDLE = "idle"
+    OPEN = "open"
+    """A window has it."""
+    RUNNING = "running"
+    """A turn runs in it."""
+    INTERRUPTED = "interrupted"
+    """Its last turn was cut off, and nobody has opened it since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session of a list; `elsewhere` says that another process has it."""
+
+    row: SessionRow
+    status: SessionStatus
+    preview: str
+    elsewhere: bool = False
+
+
+def with_details(tx: Transaction, rows: Sequence[SessionRow], asking: Holder, now_ms: int) -> list[ListedSession]:
+    """The rows with what `asking`, this process, is told beside them.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return [_listed(tx, row, asking, now_ms) for row in rows]
+
+
+def _listed(tx: Transaction, row: SessionRow, asking: Holder, now_ms: int) -> ListedSession:
+    lease = lease_of(tx, row.session_id)
+    elsewhere = held_elsewhere(tx, row.session_id, asking, now_ms) is not None
+    mine = lease is not None and lease.holder.holder == asking.holder
+    newest = tx.one(QUERIES["last_turn_event"], {"stream": row.session_id})
+    in_turn = newest is not None and newest[0] == "turn_started"
+    if elsewhere or mine:
+        status = SessionStatus.RUNNING if in_turn else SessionStatus.OPEN
+    else:
+        status = SessionStatus.INTERRUPTED if in_turn else SessionStatus.IDLE
+    return ListedSession(row, status, preview(tx, row.session_id), elsewhere)
+
+
+def preview(tx: Transaction, session_id: str) -> str:
+    """The last thing that was said, on one line; empty when nothing was, or when it cannot be read."""
+    streams = [(session_id, _LAST), *((one.session_id, one.seq) for one in ancestors(tx, session_id))]
+    for stream, upto in streams:
+        try:
+            newest = last_messages(tx, stream, upto_seq=upto, limit=_MESSAGES_LOOKED_AT)
+        except JournalError:
+            # A list with a damaged session in it is still a list.
+            return ""
+        for entry in newest:
+            said = " ".join(_said(entry.event).split())
+            if said:
+                return said if len(said) <= PREVIEW_LENGTH else said[: PREVIEW_LENGTH - 1] + "…"
+    return ""
+
+
+def _said(event: Event) -> str:
+    return event.message.text if isinstance(event, TurnStarted | MessageRecorded) else ""

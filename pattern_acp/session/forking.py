@@ -1,0 +1,139 @@
+"""Forks: a new session that begins with the history of another one.
+
+Owns: where a fork can begin, and what it takes over. Must not know: who asks for it. No event is copied: the new
+session names its parent and the last event that both share (journal/ancestry.py). Permissions that the person gave for
+the parent's lifetime, its background commands and its costs stay with the parent.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import IdFactory, SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import sessions
+from pattern_acp.journal.ancestry import EventPlace, end_of_turn, place_of_event, read_history
+from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.sessions import NewSession, SessionRow
+from pattern_acp.journal.writer import append
+from pattern_acp.session.errors import InvalidRequestError
+
+MARK = " (fork)"
+"""Stands behind the parent's title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A session that was forked: its id, its title, its folders, and the number of turns that it begins with."""
+
+    session_id: SessionId
+    title: str
+    cwd: str
+    additional_directories: tuple[str, ...]
+    turns: int
+
+
+async def fork_session(database: Database, session_id: str, turn: str, *, clock: Clock, ids: IdFactory) -> Fork:
+    """Fork a session behind one of its turns, behind its last complete one without a `turn`.
+
+    `turn` is a number from 1, counted over the conversation as it is shown, or a turn's id, which may be one that the
+    person went back behind. The parent may be in use elsewhere; nothing of it changes.
+
+    Raises:
+        InvalidRequestError: there is no such turn, or it has not ended.
+        UnknownSessionError: there is no such session.
+    """
+    now = clock.now_ms()
+    return await database.write(lambda tx: _fork(tx, session_id, turn, SessionId(ids.new("ses")), now))
+
+
+def _fork(tx: Transaction, session_id: str, turn: str, new_id: SessionId, now: int) -> Fork:
+    row = sessions.get_session(tx, SessionId(session_id))
+    if row is None:
+        raise UnknownSessionError(session_id)
+    by_id = bool(turn) and not turn.isdecimal()
+    seq = _end_by_id(tx, session_id, turn) if by_id else _end_by_number(tx, session_id, turn)
+    new = _new_session(row, new_id, _place(tx, seq))
+    first = append(tx, new_id, _created(tx, new), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+    sessions.create_session(tx, new, seq=first.seq, at_ms=now)
+    # Only now: the history of the new session is read the way that every later reader does.
+    shared = [entry.event for entry in read_history(tx, new_id)]
+    turns = sum(isinstance(event, TurnStarted) for event in shared)
+    answers = sum(isinstance(event, MessageRecorded) for event in shared)
+    title = f"{row.title.removesuffix(MARK) or 'Untitled'}{MARK}"
+    titled = append(tx, new_id, SessionTitled(title), actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=now)
+    sessions.set_title(tx, new_id, title, seq=titled.seq, at_ms=now)
+    sessions.set_inherited(tx, new_id, prompts=turns, messages=turns + answers, seq=titled.seq)
+    return Fork(new_id, title, row.cwd, row.additional_directories, turns)
+
+
+def _new_session(row: SessionRow, new_id: SessionId, point: EventPlace) -> NewSession:
+    return NewSession(
+        session_id=new_id,
+        cwd=row.cwd,
+        additional_directories=row.additional_directories,
+        persona=row.persona,
+        persona_identity=row.persona_identity,
+        model=row.model,
+        mode=row.mode,
+        thought_level=row.thought_level,
+        parent=point.stream,
+        fork_seq=point.seq,
+    )
+
+
+def _created(tx: Transaction, new: NewSession) -> SessionCreated:
+    return SessionCreated(
+        new.cwd,
+        new.additional_directories,
+        new.persona,
+        new.persona_identity,
+        new.model,
+        new.mode,
+        new.parent,
+        new.fork_seq,
+        _place(tx, new.fork_seq or 0).hash,
+    )
+
+
+def _end_by_id(tx: Transaction, session_id: str, turn_id: str) -> int:
+    seq = end_of_turn(tx, session_id, turn_id)
+    if seq is None:
+        raise InvalidRequestError(f"There is no turn {turn_id[:80]!r} in this session that has ended.")
+    return seq
+
+
+def _end_by_number(tx: Transaction, session_id: str, turn: str) -> int:
+    """The number of the last event that a fork shares."""
+    history = kept_events(read_history(tx, session_id))
+    if not turn:
+        return _behind_whole_turns(history)
+    ends = [entry.seq for entry in history if isinstance(entry.event, TurnEnded)]
+    # More digits than any count has are no number for `int`, which refuses thousands of them.
+    number = int(turn) if len(turn) <= len(str(len(ends))) else 0
+    if not 1 <= number <= len(ends):
+        raise InvalidRequestError(f"There is no turn {turn[:20]}; the session has {len(ends)} that ended.")
+    return ends[number - 1]
+
+
+def _behind_whole_turns(history: Sequence[Recorded]) -> int:
+    """The newest event, or the one before the turn that runs or was cut off."""
+    newest = history[-1].seq
+    for place in range(len(history) - 1, -1, -1):
+        event = history[place].event
+        if isinstance(event, TurnEnded):
+            return newest
+        if isinstance(event, TurnStarted):
+            return history[place - 1].seq
+    return newest
+
+
+def _place(tx: Transaction, seq: int) -> EventPlace:
+    place = place_of_event(tx, seq)
+    if place is None:
+        raise InvalidRequestError("The turn to fork behind is gone from the journal; run pattern-acp doctor.")
+    return place

@@ -1,0 +1,136 @@
+"""A session that two windows want: who goes on with it, and where.
+
+Owns: what a prompt does in a session that another window has, and the question that the person is asked. Must not know:
+how a session is opened (session/reopening.py) or forked (session/forking.py).
+
+`session/load` shows such a session without a question, since not every client asks one while it loads. The first prompt
+asks. The same holds for a window whose session was taken over: its next prompt asks, and nothing of it was lost.
+Nothing of the question is recorded: the stream belongs to the other window.
+"""
+
+from enum import Enum
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal import leases
+from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.leases import Lease
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.session.forking import fork_session
+from pattern_acp.session.registry import Sessions
+from pattern_acp.session.reopening import Reopening
+from pattern_acp.session.session import PromptTicket, Session
+from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.loop import TurnEnd
+
+TITLE = "This session is open in another window"
+
+ONLY_READ = "Nothing was sent: the other window goes on with this session. The next prompt asks again."
+
+
+class Choice(Enum):
+    """Where the person wants to go on."""
+
+    FORK = Answer.ALLOW_ONCE
+    TAKE_OVER = Answer.ALLOW_ALWAYS
+    READ = Answer.REJECT_ONCE
+
+
+OPTIONS = (
+    ApprovalOption(Answer.ALLOW_ONCE, "Go on here in a fork; the other window keeps its session"),
+    ApprovalOption(Answer.ALLOW_ALWAYS, "Take the session over; the other window can only read"),
+    ApprovalOption(Answer.REJECT_ONCE, "Only read; send nothing"),
+)
+"""A client that allows everything by itself picks the first, which disturbs nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The session in which the prompt runs, and its ticket there."""
+
+    session: Session
+    ticket: PromptTicket
+
+
+async def hold(sessions: Sessions, session: Session, ticket: PromptTicket) -> Held | TurnEnd:
+    """Make sure that the prompt of `ticket` may run here; the end of the prompt when it may not.
+
+    Raises:
+        PatternError: the session that the person chose cannot be opened.
+    """
+    current = sessions.find(session.state.client_id)
+    if current is not None and current is not session:
+        # Another prompt has settled it meanwhile.
+        session.drop_prompt(ticket)
+        return Held(current, current.register_prompt())
+    shared = sessions.constellation
+    now = shared.clock.now_ms()
+
+    def look(tx: Transaction) -> tuple[bool, Lease | None]:
+        lease = leases.lease_of(tx, session.session_id)
+        mine = lease is not None and lease.holder.holder == shared.holder.holder
+        return mine, leases.held_elsewhere(tx, session.session_id, shared.holder, now)
+
+    try:
+        mine, other = await shared.database.read(look)
+    except DatabaseError:
+        # The turn meets the same fault, and says so where the person looks.
+        return Held(session, ticket)
+    if mine:
+        return Held(session, ticket)
+    choice = Choice.TAKE_OVER
+    with ticket.scope:
+        if other is not None:
+            choice = await _ask(session, other)
+    if ticket.scope.cancel_called:
+        session.drop_prompt(ticket)
+        return TurnEnd(StopReason.CANCELLED)
+    if choice is Choice.READ:
+        session.drop_prompt(ticket)
+        await say(session, ONLY_READ)
+        return TurnEnd(StopReason.END_TURN)
+    replacement = await _go_on(sessions, session, choice, other)
+    session.drop_prompt(ticket)
+    return Held(replacement, replacement.register_prompt())
+
+
+async def say(session: Session, sentence: str) -> None:
+    """Show a sentence that is recorded nowhere."""
+    await session.view.show(TextStreamed(MessageId(session.constellation.ids.new("msg")), sentence))
+    await session.view.settle()
+
+
+async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Lease | None) -> Session:
+    client_id = session.state.client_id
+    if choice is Choice.FORK:
+        shared = sessions.constellation
+        fork = await fork_session(shared.database, session.session_id, "", clock=shared.clock, ids=shared.ids)
+        replacement = await sessions.replace(session, fork.session_id, Reopening("fork", client_id))
+        told = f"This goes on in “{fork.title}”, session {fork.session_id}; the list has it beside the other one."
+    else:
+        how = Reopening("take_over", client_id, take_over=other is not None)
+        replacement = await sessions.replace(session, session.session_id, how)
+        where = "was taken over from" if other is not None else "may have gone on in"
+        told = f"This session {where} another window; open it again to see what was said there."
+    replacement.state.notices.append(told)
+    return replacement
+
+
+async def _ask(session: Session, other: Lease) -> Choice:
+    """Where to go on; a client that answers nothing it was offered only reads."""
+    ids = session.constellation.ids
+    call_id, turn_id = ToolCallId(ids.new("call")), TurnId(ids.new("turn"))
+    holder = other.holder
+    reason = f"Process {holder.pid} on {holder.host} works on it. Nothing is lost whatever you choose."
+    call = ToolCallView(call_id, "open_session", TITLE, ToolKind.OTHER, {}, content=(TextContent(reason),))
+    await session.view.show(ToolCallStarted(turn_id, call))
+    answer = await session.approver.ask(ApprovalRequest(call, "Where do you want to go on?", OPTIONS))
+    choice = next((each for each in Choice if each.value is answer), Choice.READ)
+    chosen = next(option.name for option in OPTIONS if option.answer is choice.value)
+    shown = (TextContent(f"{reason}\n\nChosen: {chosen}."),)
+    await session.view.show(ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, "", content=shown))
+    return choice

@@ -1,0 +1,194 @@
+"""Opens recorded sessions: to go on with one, or only to show it while another window has it.
+
+Owns: the lease, closing what was left open, and reading the history. Must not know: how a session is put together
+(session/opening.py), or what the person is asked about a session that is in use (session/holding.py).
+"""
+
+from collections.abc import Sequence
+
+import anyio
+
+from pattern_acp.context.history import calls_of, history_of
+from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.usage import Cost
+from pattern_acp.journal import leases, sessions
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, UsageReported
+from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
+from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.reader import Recorded, read_jobs
+from pattern_acp.journal.sessions import SessionRow
+from pattern_acp.journal.subagents import with_threads
+from pattern_acp.journal.writer import append
+from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.grants import Grant, load_grants
+from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.errors import UnknownSessionError
+from pattern_acp.session.jobs import known_jobs, lost_notices
+from pattern_acp.session.opening import (
+    Opening,
+    Place,
+    assemble,
+    compile_system,
+    in_force,
+    look_at,
+    model_of,
+)
+from pattern_acp.session.ports import Client
+from pattern_acp.session.rewind import finish_cut_off
+from pattern_acp.session.session import Session, SessionState
+from pattern_acp.session.trust import open_trust
+from pattern_acp.turn.gate import PolicyState
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """How a recorded session is opened. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
+
+    how: str
+    client_id: SessionId
+    """The id by which the client goes on to name it."""
+    take_over: bool = False
+    """Whether to take it from a window that has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    row: SessionRow
+    recorded: tuple[Recorded, ...]
+    """With what it shares with the session that it was forked from."""
+    grants: tuple[Grant, ...]
+    jobs: tuple[RecordedJob, ...] = ()
+    lost: frozenset[str] = frozenset()
+    """Ids of those jobs that ran until now, as far as the journal knew."""
+
+
+async def reopen_session(
+    shared: Constellation, client: Client, session_id: str, opening: Opening, how: Reopening
+) -> tuple[Session, Sequence[Event]]:
+    """A recorded session, taken over from a dead process if need be, and its conversation so far.
+
+    Raises:
+        UnknownSessionError: there is none, or it was deleted.
+        LeaseHeldError: another process runs it, and `how` does not say to take it over.
+    """
+    place = await look_at(shared, opening)
+    known = SessionId(session_id)
+    found = await shared.database.read(lambda tx: _get(tx, known))
+    # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
+    model_of(shared, found.model)
+    lost = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
+    # Not in the transaction that takes it: a long history would keep every other writer waiting.
+    reopened = await shared.database.read(lambda tx: _read(tx, known, lost))
+    session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
+    if await finish_cut_off(session):
+        again = await shared.database.read(lambda tx: read_history(tx, known))
+        return session, [entry.event for entry in kept_events(again)]
+    return session, kept
+
+
+async def view_session(
+    shared: Constellation, client: Client, session_id: str, opening: Opening
+) -> tuple[Session, Sequence[Event]]:
+    """A session that another window has, only to be read: nothing of it changes, and nothing is started.
+
+    Raises:
+        UnknownSessionError: there is none, or it was deleted.
+    """
+    place = await look_at(shared, opening)
+    known = SessionId(session_id)
+    found = await shared.database.read(lambda tx: _read(tx, known, frozenset()))
+    return await _session_of(shared, client, opening, place, found, known, is_read=True)
+
+
+async def _session_of(
+    shared: Constellation,
+    client: Client,
+    opening: Opening,
+    place: Place,
+    found: _Found,
+    client_id: SessionId,
+    *,
+    is_read: bool = False,
+) -> tuple[Session, Sequence[Event]]:
+    row, jobs = found.row, known_jobs(found.jobs, found.lost)
+    model, notices = model_of(shared, row.model)
+    kept = [entry.event for entry in kept_events(found.recorded)]
+    compiled = await _compiled_before(shared, client, found.recorded, place)
+    state = SessionState(
+        row.session_id,
+        client_id,
+        place.cwd,
+        place.additional_directories,
+        place.project,
+        title=row.title,
+        model=model,
+        thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
+        policy=PolicyState(Mode(row.mode), place.roots, list(found.grants)),
+        system=compiled.system,
+        instructions=in_force(compiled),
+        settings=place.settings,
+        history=history_of(kept),
+        used_calls=calls_of(entry.event for entry in found.recorded),
+        shown=last_shown(kept),
+        cost=cost_of_session(found.recorded),
+        notices=[*place.problems, *notices, *lost_notices(jobs)],
+        is_read=is_read,
+    )
+    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
+    return assemble(shared, client, state, opening, trust, jobs), kept
+
+
+def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
+    row = sessions.get_session(tx, session_id)
+    if row is None:
+        raise UnknownSessionError(f"Session not found: {str(session_id)[:80]}")
+    return row
+
+
+def _take(
+    tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: Reopening
+) -> frozenset[str]:
+    """Take the lease and close what was left open; the ids of background commands that are lost."""
+    _get(tx, session_id)
+    now = shared.clock.now_ms()
+    leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over)
+    close_interrupted(tx, session_id, at_ms=now)
+    opened = SessionOpened(how.how, place.cwd, place.additional_directories)
+    appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+    sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
+    recorded = read_jobs(tx, session_id)
+    lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
+    close_lost_jobs(tx, session_id, recorded, at_ms=now)
+    return lost
+
+
+def _read(tx: Transaction, session_id: SessionId, lost: frozenset[str]) -> _Found:
+    row = _get(tx, session_id)
+    recorded = read_history(tx, session_id)
+    jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
+    return _Found(row, tuple(recorded), tuple(load_grants(tx, session_id)), jobs, lost)
+
+
+async def _compiled_before(
+    shared: Constellation, client: Client, recorded: Sequence[Recorded], place: Place
+) -> InstructionsCompiled:
+    for entry in reversed(recorded):
+        if isinstance(entry.event, InstructionsCompiled):
+            return entry.event
+    return await anyio.to_thread.run_sync(compile_system, shared, client, place)
+
+
+def cost_of_session(recorded: Sequence[Recorded]) -> Cost | None:
+    """What the session has cost so far, from its last usage; what a fork shares was paid by its parent."""
+    own = tuple(with_threads(entry.event for entry in recorded if entry.session_seq))
+    for event in reversed(own):
+        if isinstance(event, UsageReported) and event.cost is not None:
+            return event.cost
+    return None

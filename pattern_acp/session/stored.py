@@ -1,0 +1,177 @@
+"""What can be done with a session by its id, whether a process has it open or not.
+
+Owns: renaming, putting away, deleting and bringing back, each one transaction with its event. Must not know: who asks
+(an editor, a slash command or the command line).
+"""
+
+from pathlib import Path
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import leases, sessions
+from pattern_acp.journal.errors import NotDeletedError, UnknownSessionError
+from pattern_acp.journal.events import (
+    Event,
+    MessageRecorded,
+    SessionArchived,
+    SessionDeleted,
+    SessionRestored,
+    SessionTitled,
+    TurnStarted,
+)
+from pattern_acp.journal.leases import Holder
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.project import project_key
+from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.workspace.git import git_facts
+from pattern_acp.workspace.paths import resolve_path
+
+RESTORE_DAYS = 30
+"""How long a deleted session can be brought back (issue 5, section 2); what is older may be swept."""
+
+RESTORE_MS = RESTORE_DAYS * 24 * 60 * 60 * 1000
+
+TITLE_LENGTH = 200
+"""Longest title that a person may give, in characters; editors show far less."""
+
+CLOSE_FIRST = "close it there first"
+
+
+async def rename_session(database: Database, session_id: str, title: str, *, now: int) -> str:
+    """Give a session a title; returns it as it is stored, on one line.
+
+    Raises:
+        InvalidRequestError: the title is empty.
+        UnknownSessionError: there is no such session.
+    """
+    clean = clean_title(title)
+
+    def write(tx: Transaction) -> None:
+        seq = _record(tx, session_id, SessionTitled(clean), now)
+        # Its place in the list stays: it was not used.
+        sessions.set_title(tx, SessionId(session_id), clean, seq=seq, at_ms=_existing(tx, session_id).updated_ms)
+
+    await database.write(write)
+    return clean
+
+
+def clean_title(title: str) -> str:
+    """A title on one line, cut to `TITLE_LENGTH`.
+
+    Raises:
+        InvalidRequestError: nothing is left of it.
+    """
+    clean = " ".join("".join(each if each.isprintable() else " " for each in title).split())
+    if not clean:
+        raise InvalidRequestError("Say how the session is to be called.")
+    return clean if len(clean) <= TITLE_LENGTH else clean[: TITLE_LENGTH - 1].rstrip() + "…"
+
+
+async def archive_session(database: Database, session_id: str, *, archived: bool, now: int) -> None:
+    """Put a session away, or back into the list.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+
+    def write(tx: Transaction) -> None:
+        seq = _record(tx, session_id, SessionArchived(archived), now)
+        sessions.set_archived(tx, SessionId(session_id), archived=archived, seq=seq)
+
+    await database.write(write)
+
+
+async def delete_session(database: Database, session_id: str, holder: Holder, *, now: int) -> bool:
+    """Take a session off every list and out of the search; False when there is none.
+
+    What living forks share with it stays findable, as theirs.
+
+    Raises:
+        LeaseHeldError: another process works on it.
+    """
+
+    def write(tx: Transaction) -> bool:
+        known = SessionId(session_id)
+        if sessions.get_session(tx, known) is None:
+            return False
+        leases.refuse_if_held(tx, known, holder, now, remedy=f"{CLOSE_FIRST}, then delete it")
+        seq = _record(tx, session_id, SessionDeleted(), now)
+        sessions.mark_deleted(tx, known, seq=seq, at_ms=now)
+        for fork, fork_seq in sessions.living_forks(tx, known):
+            move_messages(tx, session_id, fork, upto_seq=fork_seq)
+        remove_source(tx, session_id)
+        return True
+
+    return await database.write(write)
+
+
+async def restore_session(database: Database, session_id: str, *, now: int) -> None:
+    """Bring a deleted session back, with its messages in the search.
+
+    Raises:
+        NotDeletedError: there is no such deleted session, or it was deleted too long ago.
+    """
+
+    def write(tx: Transaction) -> None:
+        known = SessionId(session_id)
+        deleted = sessions.deleted_at(tx, known)
+        if deleted is None:
+            raise NotDeletedError(f"There is no deleted session {session_id[:80]!r}.")
+        at_ms, cwd = deleted
+        if now - at_ms > RESTORE_MS:
+            raise NotDeletedError(f"Session {session_id} was deleted more than {RESTORE_DAYS} days ago.")
+        sessions.mark_restored(tx, known, seq=_record(tx, session_id, SessionRestored(), now))
+        _index_again(tx, session_id, read_stream(tx, session_id), _search_owner(cwd))
+
+    await database.write(write)
+
+
+def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], owner: str) -> None:
+    for fork, fork_seq in sessions.living_forks(tx, SessionId(session_id)):
+        move_messages(tx, fork, session_id, upto_seq=fork_seq)
+    for entry in recorded:
+        match entry.event:
+            case TurnStarted(message=message, command=""):
+                _index(tx, session_id, owner, "user", message, entry)
+            case MessageRecorded(message=message, for_model=True):
+                _index(tx, session_id, owner, "assistant", message, entry)
+            case _:
+                pass
+
+
+def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, message: Message, entry: Recorded) -> None:
+    if message.text.strip():
+        index_message(
+            tx,
+            session_id=session_id,
+            owner=owner,
+            kind=kind,
+            message_id=message.message_id,
+            text=message.text,
+            at_ms=entry.at_ms,
+            seq=entry.seq,
+        )
+
+
+def _search_owner(cwd: str) -> str:
+    """The project of a folder, which may be gone by now."""
+    common_dir = git_facts(cwd).common_dir if Path(cwd).is_dir() else None
+    return project_key(common_dir, resolve_path(cwd))
+
+
+def _existing(tx: Transaction, session_id: str) -> sessions.SessionRow:
+    row = sessions.get_session(tx, SessionId(session_id))
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return row
+
+
+def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
+    """Append what the person did; the number of the event."""
+    if not isinstance(event, SessionRestored):
+        _existing(tx, session_id)
+    return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq
