@@ -42,7 +42,8 @@ def auth_methods(client: schema.ClientCapabilities) -> tuple[schema.AuthMethod, 
             id=AUTH_METHOD,
             name="Key from the environment or config.toml",
             description=(
-                "Set ANTHROPIC_API_KEY or OPENAI_API_KEY in the agent's env, or name a provider in config.toml. "
+                "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY in the agent's env, or name a provider in "
+                "config.toml. "
                 "A local server (Ollama, LM Studio, llama-server) needs no key."
             ),
         )

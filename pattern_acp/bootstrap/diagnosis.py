@@ -22,7 +22,7 @@ from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
-from pattern_acp.config.settings import McpServerSettings, ProviderSettings, Settings
+from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
@@ -256,7 +256,7 @@ async def _opened(path: Path, database: Database | None) -> AsyncGenerator[Datab
 
 async def _provider_findings(process: Process) -> list[Finding]:
     settings = process.loaded.settings
-    usable = [provider for provider in usable_providers(settings) if provider.wire in {"anthropic", "openai"}]
+    usable = [provider for provider in usable_providers(settings) if provider.wire in HTTP_WIRES]
     return [
         await _model(settings),
         *[await _reach(provider, settings.turn.provider_idle_seconds) for provider in usable],
@@ -276,7 +276,9 @@ async def _model(settings: Settings) -> Finding:
     if choice.problem:
         return Finding("Model", Health.NOTE, choice.problem, "Do what the sentence says.")
     if choice.provider == "offline" and not settings.model:
-        remedy = "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, start Ollama, or name a provider in config.toml."
+        remedy = (
+            "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or name a provider in config.toml."
+        )
         return Finding("Model", Health.NOTE, f"{choice.reason} offline answers with plain commands.", remedy)
     return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}")
 

@@ -25,13 +25,20 @@ OLLAMA_PORT = 11434
 BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY"),
     ProviderSettings("openai", "openai", "https://api.openai.com/v1", api_key_env="OPENAI_API_KEY"),
+    ProviderSettings(
+        "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", api_key_env="GEMINI_API_KEY"
+    ),
     ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
     ProviderSettings("offline", "offline"),
     ProviderSettings("scripted", "scripted"),
 )
 
-_BASE_URL_VARIABLES = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
-_TABLE_WIRES: tuple[Wire, ...] = ("anthropic", "openai")
+_BASE_URL_VARIABLES = {
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "openai": "OPENAI_BASE_URL",
+    "gemini": "GOOGLE_GEMINI_BASE_URL",
+}
+_TABLE_WIRES: tuple[Wire, ...] = ("anthropic", "openai", "responses", "gemini")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -267,7 +274,7 @@ def _show_models(raw: object) -> str:
 
 
 _FIELDS: Mapping[str, _Field] = {
-    "wire": _Field("one of anthropic, openai", _set_wire),
+    "wire": _Field("one of anthropic, openai, responses, gemini", _set_wire),
     "base_url": _Field("an http:// or https:// URL", _set_base_url, lambda raw: show_url(str(raw))),
     "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
     "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers),

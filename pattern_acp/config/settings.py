@@ -20,12 +20,16 @@ class Secret:
         return "••••"
 
 
-Wire = Literal["anthropic", "openai", "offline", "scripted"]
+Wire = Literal["anthropic", "openai", "responses", "gemini", "offline", "scripted"]
+"""The formats in which a model is spoken to; `openai` is Chat Completions."""
+
+HTTP_WIRES: frozenset[Wire] = frozenset({"anthropic", "openai", "responses", "gemini"})
+"""Those that go over the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """One provider: built in (`anthropic`, `openai`, `ollama`, `offline`, `scripted`) or from `[providers.NAME]`."""
+    """One provider: built in (config/providers.py) or from `[providers.NAME]`."""
 
     name: str
     wire: Wire

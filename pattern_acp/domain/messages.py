@@ -32,6 +32,8 @@ class ThinkingPart:
     """Opaque data of a reasoning block that the provider keeps hidden; empty otherwise."""
     provider: str = ""
     """`PROVIDER/MODEL` that made it; other wires, and models that bind thinking to themselves, leave it out."""
+    wire: str = ""
+    """The wire whose form `signature` and `redacted` have; no other wire reads or sends them. Empty in old journals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    thinking_tokens: int = 0
+    """Those of `output_tokens` that were reasoning, where the provider tells."""
 
     @property
     def context_tokens(self) -> int:
@@ -25,6 +27,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
+            self.thinking_tokens + other.thinking_tokens,
         )
 
 

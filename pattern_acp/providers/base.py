@@ -18,6 +18,8 @@ class ToolSpec:
     name: str
     description: str
     input_schema: JsonObject
+    free_form: str = ""
+    """The one argument of a tool that takes plain text: a wire that can, lets the model write it without JSON."""
 
 
 class ThoughtLevel(StrEnum):
@@ -65,10 +67,11 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingEnded:
-    """The end of one reasoning block, with what must go back unchanged."""
+    """The end of one reasoning block, with what must go back unchanged, in the form of `wire`."""
 
     signature: str = ""
     redacted: str = ""
+    wire: str = ""
 
 
 @dataclass(frozen=True, slots=True)

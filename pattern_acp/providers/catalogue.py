@@ -22,7 +22,7 @@ _USD = 1_000_000
 
 
 class Thinking(StrEnum):
-    """How the Anthropic wire asks a model to think."""
+    """How the Anthropic and Gemini wires ask a model to think."""
 
     NONE = "none"
     BUDGET = "budget"
@@ -31,18 +31,6 @@ class Thinking(StrEnum):
     """`thinking.type=adaptive` with an effort (from 4.6; the budget form is refused from 4.7)."""
     ALWAYS = "always"
     """Adaptive, and cannot be turned off."""
-
-
-class ToolEffort(StrEnum):
-    """What OpenAI's own Chat Completions allows in `reasoning_effort` of a request with tools."""
-
-    ANY = "any"
-    OMITTED = "omitted"
-    """The parameter must be left out (5.4, 5.5)."""
-    NONE = "none"
-    """The parameter must be `none` (5.6 and some of 6)."""
-    REFUSED = "refused"
-    """No request with tools is taken: this model calls tools through the Responses API only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +42,12 @@ class Traits:
     """Takes `reasoning_effort` low, medium, high."""
     off_effort: str = ""
     """The effort word that turns reasoning (nearly) off; empty to leave the parameter out."""
-    tool_effort: ToolEffort = ToolEffort.ANY
+    speaks_responses: bool = False
+    """Is asked through the Responses API: OpenAI's own models that reason, some of which call tools only there."""
+    writes_free_form: bool = False
+    """Takes custom tools, whose one argument it writes as plain text (OpenAI's own from GPT-5 on)."""
+    thinks_by_level: bool = False
+    """How the Gemini wire asks a model to think: by a level (from 3 on) rather than by a number of tokens."""
     echoes_reasoning: bool = False
     """Wants its `reasoning_content` back between tool calls (DeepSeek, Kimi)."""
 
@@ -102,8 +95,7 @@ class _Row(NamedTuple):
 _ADAPTIVE = Traits(Thinking.ADAPTIVE)
 _ALWAYS = Traits(Thinking.ALWAYS)
 _BUDGET = Traits(Thinking.BUDGET)
-_NO_TOOLS = Traits(takes_effort=True, tool_effort=ToolEffort.REFUSED)
-_NONE_WITH_TOOLS = Traits(takes_effort=True, off_effort="none", tool_effort=ToolEffort.NONE)
+_BY_LEVEL = Traits(Thinking.ALWAYS, thinks_by_level=True)
 _EFFORT_NONE = Traits(takes_effort=True, off_effort="none")
 _EFFORT_MINIMAL = Traits(takes_effort=True, off_effort="minimal")
 _EFFORT = Traits(takes_effort=True)
@@ -134,20 +126,21 @@ _ROWS = (
     _Row(r"claude-(sonnet-4|3-7)", 200_000, 64_000, _SEES, _Price(3, 15), _BUDGET),
     _Row(r"claude-3", 200_000, 8_192, _SEES, None, _PLAIN),
     _Row(r"claude-", 200_000, 32_000, _SEES, None, _ADAPTIVE),
-    _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _NO_TOOLS),
-    _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _NO_TOOLS),
-    _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _NONE_WITH_TOOLS),
-    _Row(r"gpt-6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.1, 0.5, 0.01), _NONE_WITH_TOOLS),
-    _Row(r"gpt-6", _GPT6, _BIG_OUT, _SEES, None, _NONE_WITH_TOOLS),
-    _Row(r"gpt-5\.6-sol", _GPT6, _BIG_OUT, _SEES, _gpt(4, 20, 0.4), _NONE_WITH_TOOLS),
-    _Row(r"gpt-5\.6-terra", _GPT6, _BIG_OUT, _SEES, _gpt(2, 12, 0.2), _NONE_WITH_TOOLS),
-    _Row(r"gpt-5\.6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.2, 1.2, 0.02), _NONE_WITH_TOOLS),
-    _Row(r"gpt-5\.[45]", 400_000, _BIG_OUT, _SEES, None, Traits(takes_effort=True, tool_effort=ToolEffort.OMITTED)),
+    _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _EFFORT),
+    _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _EFFORT),
+    _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _EFFORT_NONE),
+    _Row(r"gpt-6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.1, 0.5, 0.01), _EFFORT_NONE),
+    _Row(r"gpt-6", _GPT6, _BIG_OUT, _SEES, None, _EFFORT_NONE),
+    _Row(r"gpt-5\.6-sol", _GPT6, _BIG_OUT, _SEES, _gpt(4, 20, 0.4), _EFFORT_NONE),
+    _Row(r"gpt-5\.6-terra", _GPT6, _BIG_OUT, _SEES, _gpt(2, 12, 0.2), _EFFORT_NONE),
+    _Row(r"gpt-5\.6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.2, 1.2, 0.02), _EFFORT_NONE),
+    _Row(r"gpt-5\.[45]", 400_000, _BIG_OUT, _SEES, None, _EFFORT),
     _Row(r"gpt-5(\.\d)?-chat", 128_000, 16_384, _SEES, None, _PLAIN),
     _Row(r"gpt-5\.[123]", 400_000, _BIG_OUT, _SEES, None, _EFFORT_NONE),
     _Row(r"gpt-5-mini", 400_000, _BIG_OUT, _SEES, _Price(0.25, 2, 0.025, 0.25), _EFFORT_MINIMAL),
     _Row(r"gpt-5-nano", 400_000, _BIG_OUT, _SEES, _Price(0.05, 0.4, 0.005, 0.05), _EFFORT_MINIMAL),
     _Row(r"gpt-5", 400_000, _BIG_OUT, _SEES, _Price(1.25, 10, 0.125, 1.25), _EFFORT_MINIMAL),
+    _Row(r"codex-", 200_000, 100_000, _SEES, None, _EFFORT),
     _Row(r"gpt-4\.1-mini", 1_047_576, 32_768, _SEES, _Price(0.4, 1.6, 0.1, 0.4), _PLAIN),
     _Row(r"gpt-4\.1", 1_047_576, 32_768, _SEES, _Price(2, 8, 0.5, 2), _PLAIN),
     _Row(r"gpt-4o-mini", 128_000, 16_384, _SEES, _Price(0.15, 0.6, 0.075, 0.15), _PLAIN),
@@ -158,6 +151,10 @@ _ROWS = (
     _Row(r"deepseek-(chat|coder)", 128_000, 8_192, _BLIND, None, _PLAIN),
     _Row(r"deepseek", 128_000, 32_768, _BLIND, None, _ECHO),
     _Row(r"kimi", 256_000, 32_768, _BLIND, None, _ECHO),
+    _Row(r"gemini-2\.5-pro", 1_048_576, 65_536, _SEES, _Price(1.25, 10, 0.125, 1.25, 200_000, 200, 150), _ALWAYS),
+    _Row(r"gemini-2\.5-flash-lite", 1_048_576, 65_536, _SEES, _Price(0.1, 0.4, 0.01, 0.1), _BUDGET),
+    _Row(r"gemini-2\.5-flash", 1_048_576, 65_536, _SEES, _Price(0.3, 2.5, 0.03, 0.3), _BUDGET),
+    _Row(r"gemini-([3-9]|(pro|flash|flash-lite)-latest)", 1_048_576, 65_536, _SEES, None, _BY_LEVEL),
     _Row(r"gemini", 1_048_576, 65_536, _SEES, None, _PLAIN),
     _Row(r"(qwen.*vl|llava|pixtral|gemma3|gemma-3|.*vision)", 128_000, 8_192, _SEES, None, _PLAIN),
 )
@@ -167,19 +164,25 @@ _WRITES_PATCHES = r"gpt-(4\.1|[5-9]|oss)|o[34](-|$)|codex"
 """OpenAI's families since GPT-4.1, whose guide says that they were trained on the apply_patch format. Vendors of other
 models name no format of theirs."""
 
-_NOT_FOR_CHAT = r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
-_NOT_FOR_CHAT_AT_OPENAI = (
-    r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|-pro\b|deep-research|codex"
-)
+_WRITES_FREE_FORM = r"gpt-[5-9]|codex"
 
-DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai": "gpt-6.1-terra"}
-"""The model of a vendor when the person names none: the current middle size. For OpenAI the current one that calls
-tools through Chat Completions (see `ToolEffort`)."""
+_NOT_FOR_CHAT = r"embed|aqa|imagen|veo|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
+_NOT_FOR_CHAT_AT_OPENAI = r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|deep-research"
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-6.1-terra",
+    "responses": "gpt-6.1-terra",
+    "gemini": "gemini-flash-latest",
+}
+"""The model of a vendor, by the wire it is spoken to in, when the person names none: the current middle size."""
 
 
 WELL_KNOWN = {
     "anthropic": ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-fable-5-2"),
-    "openai": ("gpt-6.1-terra", "gpt-6-luna", "gpt-5.2", "gpt-5-mini"),
+    "openai": ("gpt-6.1-terra", "gpt-6.1-sol", "gpt-6-luna", "gpt-5.2", "gpt-5-mini"),
+    "responses": ("gpt-6.1-terra", "gpt-6.1-sol", "gpt-6-luna", "gpt-5.2", "gpt-5-mini"),
+    "gemini": ("gemini-flash-latest", "gemini-pro-latest", "gemini-2.5-pro", "gemini-2.5-flash"),
 }
 """What a vendor offers until its list has been fetched."""
 
@@ -187,13 +190,12 @@ WELL_KNOWN = {
 def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
     """Whether a listed model can hold a conversation with tools over our wires, as far as its name tells."""
     # Compiled at first use: this module is imported on the way to the first answer.
-    if re.search(_NOT_FOR_CHAT, name.lower()) or (is_openai and re.search(_NOT_FOR_CHAT_AT_OPENAI, name)):
-        return False
-    return describe("", name, is_openai=is_openai).info.calls_tools
+    is_other = re.search(_NOT_FOR_CHAT, name.lower()) or (is_openai and re.search(_NOT_FOR_CHAT_AT_OPENAI, name))
+    return not is_other
 
 
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
-    """What is known of a model. `is_openai`: it is served by OpenAI itself, whose limits on tools then count."""
+    """What is known of a model. `is_openai`: OpenAI itself serves it, which counts for how it is asked."""
     short = model.rsplit("/", 1)[-1].lower()
     row = _row(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
@@ -201,10 +203,11 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
         facts = replace(facts, info=replace(facts.info, writes_patches=True))
     if listed is not None:
         facts = refine(facts, listed)
-    traits = facts.traits
-    if is_openai and traits.tool_effort is not ToolEffort.ANY:
-        is_refused = traits.tool_effort is ToolEffort.REFUSED
-        return replace(facts, info=replace(facts.info, thought_levels=(), calls_tools=not is_refused))
+    if is_openai:
+        free_form = re.match(_WRITES_FREE_FORM, short) is not None and facts.traits.takes_effort
+        speaks_responses = facts.traits.takes_effort
+        traits = replace(facts.traits, speaks_responses=speaks_responses, writes_free_form=free_form)
+        return replace(facts, traits=traits)
     return facts
 
 

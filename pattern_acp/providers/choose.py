@@ -11,7 +11,7 @@ from dataclasses import replace
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
-from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.endpoints import is_official, is_openai
 from pattern_acp.providers.local_servers import LocalServer
 
 WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
@@ -130,7 +130,7 @@ def _default_model(provider: ProviderSettings, listed: Sequence[str]) -> str:
     usual = DEFAULT_MODELS[provider.wire] if is_official(provider) else ""
     if usual and (not listed or _is_listed(usual, listed)):
         return usual
-    return _first_chat_model(listed, is_openai=provider.wire == "openai" and is_official(provider)) or usual
+    return _first_chat_model(listed, is_openai=is_openai(provider)) or usual
 
 
 def _first_chat_model(names: Sequence[str], *, is_openai: bool = False) -> str:

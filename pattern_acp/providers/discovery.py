@@ -13,7 +13,7 @@ from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import ListedModel, Thinking
-from pattern_acp.providers.endpoints import anthropic_headers, base_url, endpoint, openai_headers
+from pattern_acp.providers.endpoints import base_url, endpoint, headers_of
 from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LocalServer
@@ -23,6 +23,9 @@ LIST_SECONDS = 10.0
 """A list that takes longer is left for the next start."""
 
 LIST_BYTES = 4 * 1024 * 1024
+
+_QUERIES = {"anthropic": "?limit=1000", "gemini": "?pageSize=1000"}
+"""The whole list in one page, where a vendor would give pages."""
 
 
 class _Supported(msgspec.Struct):
@@ -67,6 +70,17 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
+class _GeminiModel(msgspec.Struct, rename="camel"):
+    name: str
+    input_token_limit: int | None = None
+    output_token_limit: int | None = None
+    supported_generation_methods: list[str] = msgspec.field(default_factory=list[str])
+
+
+class _GeminiModels(msgspec.Struct):
+    models: list[_GeminiModel]
+
+
 class _OllamaModel(msgspec.Struct):
     name: str
 
@@ -86,12 +100,12 @@ async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[Li
     Raises:
         ProviderError: it cannot be had; the sentence says why.
     """
-    query = "?limit=1000" if settings.wire == "anthropic" else ""
-    headers = anthropic_headers(settings) if settings.wire == "anthropic" else openai_headers(settings)
-    status, body = await http.get(settings.name, endpoint(settings, f"models{query}"), headers, LIST_BYTES)
+    query = _QUERIES.get(settings.wire, "")
+    address = endpoint(settings, f"models{query}")
+    status, body = await http.get(settings.name, address, headers_of(settings), LIST_BYTES)
     if status != 200:
         raise error_of_status(settings, "", status, body)
-    return parse_models(body, settings.name)
+    return parse_gemini_models(body, settings.name) if settings.wire == "gemini" else parse_models(body, settings.name)
 
 
 def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
@@ -105,6 +119,23 @@ def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProviderProtocolError(f"{name} answered with something that is no model list; check base_url.") from error
     return tuple(_listed(model) for model in listed if model.lifecycle != "retired")
+
+
+def parse_gemini_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
+    """The models of Google's list that answer prompts.
+
+    Raises:
+        ProviderProtocolError: it is no such list.
+    """
+    try:
+        listed = msgspec.json.decode(body, type=_GeminiModels).models
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ProviderProtocolError(f"{name} answered with something that is no model list; check base_url.") from error
+    return tuple(
+        ListedModel(model.name.removeprefix("models/"), model.input_token_limit or 0, model.output_token_limit or 0)
+        for model in listed
+        if "generateContent" in model.supported_generation_methods
+    )
 
 
 def _listed(model: _Model) -> ListedModel:

@@ -11,6 +11,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
+GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -27,14 +28,24 @@ class HttpRequest:
 def base_url(settings: ProviderSettings) -> str:
     """The address before the wire's own path, ending in `/v1` or whatever path the person gave.
 
-    People write it with and without `/v1` and a final slash; an address without any path gets `/v1`, and so does every
-    one of the Anthropic wire, as its SDKs do it.
+    People write it with and without `/v1` and a final slash; an address without any path gets the vendor's own, and so
+    does every one of the Anthropic wire, as its SDKs do it.
     """
-    default = ANTHROPIC_URL if settings.wire == "anthropic" else OPENAI_URL
-    url = (settings.base_url or default).rstrip("/")
+    vendor = _vendor_url(settings)
+    url = (settings.base_url or vendor).rstrip("/")
     if url.endswith("/v1") or (settings.wire != "anthropic" and urlsplit(url).path):
         return url
-    return f"{url}/v1"
+    return f"{url}{urlsplit(vendor).path or '/v1'}"
+
+
+def _vendor_url(settings: ProviderSettings) -> str:
+    match settings.wire:
+        case "anthropic":
+            return ANTHROPIC_URL
+        case "gemini":
+            return GEMINI_URL
+        case _:
+            return OPENAI_URL
 
 
 def endpoint(settings: ProviderSettings, path: str) -> str:
@@ -44,8 +55,12 @@ def endpoint(settings: ProviderSettings, path: str) -> str:
 
 def is_official(settings: ProviderSettings) -> bool:
     """Whether requests go to the vendor itself rather than to a compatible server."""
-    host = urlsplit(base_url(settings)).hostname
-    return host == urlsplit(ANTHROPIC_URL if settings.wire == "anthropic" else OPENAI_URL).hostname
+    return urlsplit(base_url(settings)).hostname == urlsplit(_vendor_url(settings)).hostname
+
+
+def is_openai(settings: ProviderSettings) -> bool:
+    """Whether requests go to OpenAI itself."""
+    return settings.wire in {"openai", "responses"} and is_official(settings)
 
 
 def anthropic_headers(settings: ProviderSettings) -> Mapping[str, str]:
@@ -58,3 +73,20 @@ def openai_headers(settings: ProviderSettings) -> Mapping[str, str]:
     """Who asks. The person's own headers come last and win."""
     key = {"authorization": f"Bearer {settings.api_key.value}"} if settings.api_key else {}
     return {**key, **settings.headers}
+
+
+def gemini_headers(settings: ProviderSettings) -> Mapping[str, str]:
+    """Who asks. The key goes into a header, since addresses end up in logs. The person's own headers win."""
+    key = {"x-goog-api-key": settings.api_key.value} if settings.api_key else {}
+    return {**key, **settings.headers}
+
+
+def headers_of(settings: ProviderSettings) -> Mapping[str, str]:
+    """Who asks, as the provider's wire wants it."""
+    match settings.wire:
+        case "anthropic":
+            return anthropic_headers(settings)
+        case "gemini":
+            return gemini_headers(settings)
+        case _:
+            return openai_headers(settings)

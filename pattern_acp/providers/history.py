@@ -29,6 +29,8 @@ NO_RESULT = "No result was recorded for this call."
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Anthropic allows these characters; OpenAI allows 40 of them."""
 
+_FIRST_WIRES = frozenset({"anthropic", "openai"})
+
 _NAME_CHARACTERS = 64
 """Longest tool name that OpenAI allows; Anthropic allows twice as many."""
 
@@ -92,12 +94,14 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_NAME_CHARACTERS] or "unnamed"
 
 
-def is_own_thinking(part: ThinkingPart, provider: str, model: str) -> bool:
-    """Whether a reasoning block may go back: the same provider made it, and the same model where that is known.
+def is_own_thinking(part: ThinkingPart, provider: str, model: str, wire: str) -> bool:
+    """Whether a reasoning block may go back: the same wire and provider made it, and the same model where it is known.
 
     `ThinkingPart.provider` is the provider's name, or `PROVIDER/MODEL`: newer models refuse reasoning of another model.
+    A block without a wire is of a journal from before there were more than two.
     """
-    return part.provider in {provider, f"{provider}/{model}"}
+    is_of_wire = part.wire == wire if part.wire else wire in _FIRST_WIRES
+    return is_of_wire and part.provider in {provider, f"{provider}/{model}"}
 
 
 def resource_text(part: ResourcePart) -> str:

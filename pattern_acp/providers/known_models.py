@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, describe, is_chat_model
 from pattern_acp.providers.choose import usable_providers
-from pattern_acp.providers.endpoints import is_official
+from pattern_acp.providers.endpoints import is_official, is_openai
 from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
 from pattern_acp.providers.model_lists import ModelLists
@@ -74,7 +74,7 @@ class KnownModels:
         wanted = [
             provider
             for provider in usable_providers(self._settings)
-            if provider.wire in {"anthropic", "openai"}
+            if provider.wire in HTTP_WIRES
             and not provider.models
             and not self._lists.is_fresh(provider)
             and not (only_unknown and self._listed(provider))
@@ -115,7 +115,7 @@ class KnownModels:
         for server in self.local:
             if server.settings.name == settings.name:
                 return server.models
-        return self._lists.models(settings) if settings.wire in {"anthropic", "openai"} else ()
+        return self._lists.models(settings) if settings.wire in HTTP_WIRES else ()
 
     def _names(self, settings: ProviderSettings) -> tuple[str, ...]:
         """The models of one provider to offer, the default first when no list is known yet."""
@@ -123,11 +123,11 @@ class KnownModels:
             return settings.models
         if settings.wire in {"offline", "scripted"}:
             return (settings.wire,)
-        at_openai = settings.wire == "openai" and is_official(settings)
+        at_openai = is_openai(settings)
         listed = [model.name for model in self._listed(settings)]
         chat = tuple(name for name in listed if is_chat_model(name, is_openai=at_openai))
         return chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if is_official(settings) else ())
 
 
 def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
-    return describe(settings.name, model, listed, is_openai=settings.wire == "openai" and is_official(settings))
+    return describe(settings.name, model, listed, is_openai=is_openai(settings))

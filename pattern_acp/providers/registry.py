@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from pattern_acp.config.settings import ProviderSettings, Settings
+from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.providers.catalogue import ModelFacts
@@ -77,7 +77,7 @@ class Providers:
         if settings is None:
             names = ", ".join(sorted(self._configured))
             raise ProviderRequestError(f"There is no provider {name!r} (in {qualified!r}); providers are {names}.")
-        if not model and settings.wire in {"anthropic", "openai"}:
+        if not model and settings.wire in HTTP_WIRES:
             raise ProviderRequestError(f"{qualified!r} names no model; write PROVIDER/MODEL.")
         if name not in self._built:
             self._built[name] = self._build(settings)
@@ -86,7 +86,7 @@ class Providers:
     def missing_key(self, qualified: str) -> str:
         """A sentence that names the variable when the provider needs a key and has none; else empty."""
         settings = self._configured.get(qualified.partition("/")[0])
-        if settings is None or settings.wire not in {"anthropic", "openai"}:
+        if settings is None or settings.wire not in HTTP_WIRES:
             return ""
         if settings.api_key is not None or not is_official(settings):
             return ""
@@ -128,7 +128,7 @@ class Providers:
         Blocking (about 0.1 s), for a worker thread.
         """
         settings = self._configured.get(qualified.partition("/")[0])
-        if settings is not None and settings.wire in {"anthropic", "openai"}:
+        if settings is not None and settings.wire in HTTP_WIRES:
             self._client().warm(base_url(settings))
 
     async def aclose(self) -> None:
@@ -159,20 +159,13 @@ class Providers:
 
     def _build_wire(self, settings: ProviderSettings) -> Provider:
         from pattern_acp.providers.streaming import WireProvider
+        from pattern_acp.providers.wires import build_wire
 
         def known(model: str) -> ModelFacts:
             return self._models.describe(settings, model)
 
-        needs_key = is_official(settings)
-        if settings.wire == "anthropic":
-            from pattern_acp.providers.anthropic.provider import AnthropicWire
-
-            return WireProvider(
-                settings, AnthropicWire(settings, known), self._ready_client, self._retry, needs_key=needs_key
-            )
-        from pattern_acp.providers.openai.provider import OpenAIWire
-
-        return WireProvider(settings, OpenAIWire(settings, known), self._ready_client, self._retry, needs_key=needs_key)
+        wire = build_wire(settings, known)
+        return WireProvider(settings, wire, self._ready_client, self._retry, needs_key=is_official(settings))
 
 
 def _scripted(settings: ProviderSettings) -> Provider:

@@ -85,6 +85,7 @@ class ScriptUsage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    thinking_tokens: int = 0
 
 
 class ScriptStep(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -266,7 +267,13 @@ def _plain_steps(step: ScriptStep, chunk: int) -> Iterator[Step]:
     elif step.usage is not None:
         counts = step.usage
         yield UsageKnown(
-            Usage(counts.input_tokens, counts.output_tokens, counts.cache_read_tokens, counts.cache_write_tokens)
+            Usage(
+                counts.input_tokens,
+                counts.output_tokens,
+                counts.cache_read_tokens,
+                counts.cache_write_tokens,
+                counts.thinking_tokens,
+            )
         )
     elif step.error is not None:
         yield _error(step.error, step.detail)

@@ -1,6 +1,6 @@
 """What an HTTP answer that is no stream means.
 
-Owns: status and error body -> `ProviderError`, for both wires. A body is never shown as it came: only the message field
+Owns: status and error body -> `ProviderError`, for all wires. A body is never shown as it came: only the message field
 of a JSON error is, shortened, and never for a refused key, since vendors quote parts of the key there.
 """
 
@@ -35,6 +35,8 @@ _TOO_LONG = re.compile(
 
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
 _OVERLOADED = re.compile(r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable", re.IGNORECASE)
+_BAD_KEY = re.compile(r"API_KEY_INVALID|api key not valid|api key expired", re.IGNORECASE)
+"""Google answers a wrong key with status 400."""
 _NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|insufficient.{0,10}(credits|balance)", re.IGNORECASE)
 
 
@@ -81,9 +83,9 @@ def error_of_status(
     settings: ProviderSettings, model: str, status: int, body: bytes, retry_after_ms: int | None = None
 ) -> ProviderError:
     """The error for a status that is not 200."""
-    if status in {401, 403}:
-        return auth_error(settings, status)
     failure = parse_failure(body)
+    if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.message)):
+        return auth_error(settings, status)
     if failure is not None and (status < 500 or _TOO_LONG.search(f"{failure.kind} {failure.message}")):
         special = _special(settings, model, failure)
         if special is not None:

@@ -1,18 +1,19 @@
-"""A local HTTP server that plays scripted answers in the real formats of both vendors.
+"""A local HTTP server that plays scripted answers in the real formats of the vendors.
 
 Owns: the server and the faults it can play. In a process: `async with serve_models([...]) as server`. On its own, for
 end-to-end tests and benchmarks: `python -m pattern_acp.testing.model_server SCRIPT.json [--record FILE]`, which prints
 its address as the first line of stdout and serves until it is ended.
 
-`POST …/v1/messages` answers as Anthropic, `POST …/chat/completions` as OpenAI, each request with the next reply of the
-script; `GET …/models` and `GET /api/tags` list `models`. A script file is a JSON list of replies, or an object
-`{"replies": [...], "repeat": true, "models": ["m"]}`; a reply is an object (`Reply`) or just its list of steps.
+`POST …/v1/messages` answers as Anthropic, `POST …/chat/completions` and `POST …/responses` as OpenAI's two APIs, `POST
+…:streamGenerateContent` as Gemini, each request with the next reply of the script; `GET …/models` and `GET /api/tags`
+list `models`. A script file is a JSON list of replies, or an object `{"replies": [...], "repeat": true, "models":
+["m"]}`; a reply is an object (`Reply`) or just its list of steps.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +25,10 @@ import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.providers.scripted import Pause, ScriptStep
 from pattern_acp.testing.model_streams import CallIds, Frame, anthropic_frames, openai_frames
+from pattern_acp.testing.newer_model_streams import gemini_frames, responses_frames
 
 HEAD_BYTES = 64 * 1024
 """The longest head of a request; ours have a few hundred bytes."""
@@ -90,7 +92,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:PORT`: a base URL for the Anthropic wire; the OpenAI wire adds `/v1`."""
+        """`http://127.0.0.1:PORT`: a base URL for every wire, which adds `/v1` or `/v1beta`."""
         return f"http://127.0.0.1:{self.port}"
 
     async def handle(self, stream: SocketStream) -> None:
@@ -110,15 +112,15 @@ class ModelServer:
         if request.method == "GET":
             return await _send_whole(stream, *self._list(request.path))
         self._keep(request)
-        is_anthropic = request.path.endswith("/messages")
-        if not is_anthropic and not request.path.endswith("/chat/completions"):
+        render = _renderer(request)
+        if render is None:
             return await _send_whole(stream, 404, b'{"error":{"message":"Not found.","type":"not_found_error"}}')
         reply = self._next_reply()
         if reply.body is not None or reply.status != 200:
             body = (reply.body or "").encode()
             return await _send_whole(stream, reply.status, body, reply.content_type, reply.retry_after)
         model = str(request.json().get("model", ""))
-        frames = (anthropic_frames if is_anthropic else openai_frames)(reply.steps, model, self._ids, reply.chunk)
+        frames = render(reply.steps, model, self._ids, reply.chunk)
         return await _send_stream(stream, reply, iter([reply.raw.encode()]) if reply.raw is not None else frames)
 
     def _next_reply(self) -> Reply:
@@ -138,11 +140,30 @@ class ModelServer:
     def _list(self, path: str) -> tuple[int, bytes]:
         plain = path.partition("?")[0]
         if plain.endswith("/models"):
+            if plain.startswith("/v1beta/"):
+                return 200, json.dumps({"models": [_gemini_model(name) for name in self.models]}).encode()
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self.models]
             return 200, json.dumps({"object": "list", "data": models}).encode()
         if plain == "/api/tags":
             return 200, json.dumps({"models": [{"name": name} for name in self.models]}).encode()
         return 404, b'{"error":{"message":"Not found.","type":"not_found_error"}}'
+
+
+def _gemini_model(name: str) -> JsonObject:
+    return {"name": f"models/{name}", "inputTokenLimit": 1000, "supportedGenerationMethods": ["generateContent"]}
+
+
+def _renderer(request: RecordedRequest) -> Callable[[Sequence[ScriptStep], str, CallIds, int], Iterator[Frame]] | None:
+    """How the API that a request was sent to answers."""
+    path = request.path.partition("?")[0]
+    if path.endswith("/messages"):
+        return anthropic_frames
+    if path.endswith("/chat/completions"):
+        return openai_frames
+    if path.endswith("/responses"):
+        tools = cast("list[dict[str, Json]]", request.json().get("tools") or [])
+        return partial(responses_frames, plain=[str(tool["name"]) for tool in tools if tool["type"] == "custom"])
+    return gemini_frames if path.endswith(":streamGenerateContent") else None
 
 
 @asynccontextmanager

@@ -49,6 +49,7 @@ class ApplyPatch:
         "apply_patch",
         "Edit, add, move and delete files with a patch. When one hunk does not fit exactly, nothing is changed.",
         input_schema(ApplyPatchArguments),
+        free_form="input",
     )
     kind = ToolKind.EDIT
     changes_things = True

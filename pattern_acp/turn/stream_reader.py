@@ -51,6 +51,8 @@ class MessageAssembly:
     _text: list[str] = field(default_factory=list[str])
     _thinking: list[str] = field(default_factory=list[str])
     _calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])
+    _places: list[tuple[int, _OpenCall]] = field(default_factory=list[tuple[int, _OpenCall]])
+    """Each call with the number of parts before it: reasoning that led to a call must go back right before it."""
 
     def take(self, event: ProviderEvent) -> None:
         """Take one event of the stream."""
@@ -64,7 +66,10 @@ class MessageAssembly:
             case ThinkingEnded():
                 self._end_thinking(event)
             case ToolCallBegun(index, call_id, name):
+                self._end_thinking(ThinkingEnded())
+                self._end_text()
                 self._calls[index] = _OpenCall(call_id, name)
+                self._places.append((len(self.parts), self._calls[index]))
             case ToolCallFragment(index, text):
                 if index in self._calls:
                     self._calls[index].arguments.append(text)
@@ -79,13 +84,10 @@ class MessageAssembly:
         """The message so far. Without calls when the stream was cut, since their arguments may be cut too."""
         self._end_thinking(ThinkingEnded())
         self._end_text()
-        calls: tuple[Part, ...] = ()
-        if with_calls:
-            calls = tuple(
-                ToolCallPart(ToolCallId(call.call_id), call.name, "".join(call.arguments) or "{}")
-                for _, call in sorted(self._calls.items())
-            )
-        return Message(self.message_id, Role.ASSISTANT, (*self.parts, *calls))
+        parts = list(self.parts)
+        for place, call in reversed(self._places if with_calls else ()):
+            parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, "".join(call.arguments) or "{}"))
+        return Message(self.message_id, Role.ASSISTANT, tuple(parts))
 
     def _end_text(self) -> None:
         if self._text:
@@ -96,7 +98,7 @@ class MessageAssembly:
         if self._thinking or event.signature or event.redacted:
             self._end_text()
             text = "".join(self._thinking)
-            self.parts.append(ThinkingPart(text, event.signature, event.redacted, self.provider))
+            self.parts.append(ThinkingPart(text, event.signature, event.redacted, self.provider, event.wire))
             self._thinking.clear()
 
 

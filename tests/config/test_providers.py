@@ -107,7 +107,7 @@ def test_a_named_provider_speaks_openai_unless_it_says_otherwise(tmp_path: Path)
 @pytest.mark.parametrize(
     ("table", "key"),
     [
-        ('wire = "gemini"', "providers.lab.wire"),
+        ('wire = "grpc"', "providers.lab.wire"),
         ("wire = 3", "providers.lab.wire"),
         ('models = "m"', "providers.lab.models"),
         ("models = [1]", "providers.lab.models"),
@@ -139,7 +139,7 @@ def test_a_bad_key_of_a_table_is_reported_and_the_provider_stays(tmp_path: Path,
 def test_a_table_that_cannot_be_a_provider_is_left_out_and_reported(tmp_path: Path, text: str):
     loaded = load_with(tmp_path, text)
     assert loaded.problems
-    assert set(loaded.settings.providers) == {"anthropic", "openai", "ollama", "offline", "scripted"}
+    assert set(loaded.settings.providers) == {"anthropic", "openai", "gemini", "ollama", "offline", "scripted"}
     assert loaded.settings.providers["offline"] == ProviderSettings("offline", "offline")
 
 

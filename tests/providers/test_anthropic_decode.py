@@ -61,12 +61,15 @@ def test_a_signature_that_comes_in_pieces_is_joined():
         {"type": "signature_delta", "signature": "ab"},
         {"type": "signature_delta", "signature": "cd"},
     )
-    assert decode(*thinking, *text("so"), *stop("end_turn"))[:2] == [ThinkingDelta("Hm."), ThinkingEnded("abcd")]
+    assert decode(*thinking, *text("so"), *stop("end_turn"))[:2] == [
+        ThinkingDelta("Hm."),
+        ThinkingEnded("abcd", wire="anthropic"),
+    ]
 
 
 def test_reasoning_whose_text_is_withheld_still_ends_with_its_signature():
     thinking = block(0, {"type": "thinking", "thinking": ""}, {"type": "signature_delta", "signature": "ab"})
-    assert decode(*thinking, *text("so"), *stop("end_turn"))[0] == ThinkingEnded("ab")
+    assert decode(*thinking, *text("so"), *stop("end_turn"))[0] == ThinkingEnded("ab", wire="anthropic")
 
 
 def test_a_whole_call_in_its_first_event_is_taken():

@@ -9,7 +9,6 @@ from pattern_acp.providers.catalogue import (
     WELL_KNOWN,
     ListedModel,
     Thinking,
-    ToolEffort,
     cost_of,
     describe,
     is_chat_model,
@@ -39,13 +38,33 @@ def test_thought_levels_follow_what_the_model_takes():
     assert ThoughtLevel.OFF not in describe("p", "claude-opus-5-5").info.thought_levels
     assert describe("p", "gpt-4.1").info.thought_levels == ()
     assert describe("p", "gpt-6-luna").info.thought_levels != ()
-    assert describe("openai", "gpt-6-luna", is_openai=True).info.thought_levels == ()
+    assert describe("openai", "gpt-6-luna", is_openai=True).info.thought_levels != ()
+    assert ThoughtLevel.OFF in describe("gemini", "gemini-2.5-flash").info.thought_levels
+    assert ThoughtLevel.OFF not in describe("gemini", "gemini-3-pro-preview").info.thought_levels
 
 
-def test_openais_limits_bind_at_openai_only():
-    assert not describe("openai", "gpt-6.2-sol", is_openai=True).info.calls_tools
-    assert describe("openrouter", "openai/gpt-6.2-sol").info.calls_tools
-    assert describe("openai", "gpt-6.2-sol").traits.tool_effort is ToolEffort.REFUSED
+@pytest.mark.parametrize(
+    ("model", "speaks_responses", "writes_free_form"),
+    [
+        ("gpt-6.2-sol", True, True),
+        ("gpt-6.1-terra", True, True),
+        ("gpt-5.2-pro", True, True),
+        ("gpt-5.1-codex-max", True, True),
+        ("codex-mini-latest", True, True),
+        ("o3-pro", True, False),
+        ("o4-mini", True, False),
+        ("gpt-5-chat-latest", False, False),
+        ("gpt-4.1", False, False),
+        ("something-new", False, False),
+    ],
+)
+def test_openais_models_that_reason_are_asked_through_responses_at_openai_only(
+    model: str, speaks_responses: object, writes_free_form: object
+):
+    traits = describe("openai", model, is_openai=True).traits
+    assert (traits.speaks_responses, traits.writes_free_form) == (speaks_responses, writes_free_form)
+    elsewhere = describe("openrouter", f"openai/{model}").traits
+    assert (elsewhere.speaks_responses, elsewhere.writes_free_form) == (False, False)
 
 
 def test_a_providers_own_list_wins():
@@ -59,9 +78,9 @@ def test_a_providers_own_list_wins():
 
 def test_defaults_are_models_that_can_do_the_work():
     for provider, model in DEFAULT_MODELS.items():
-        facts = describe(provider, model, is_openai=provider == "openai")
-        assert facts.info.calls_tools
-        assert facts.info.input_price
+        facts = describe(provider, model, is_openai=provider in {"openai", "responses"})
+        assert facts.info.sees_images
+        assert facts.info.thought_levels
         assert WELL_KNOWN[provider][0] == model
         assert all(is_chat_model(name, is_openai=provider == "openai") for name in WELL_KNOWN[provider])
 
@@ -70,9 +89,11 @@ def test_defaults_are_models_that_can_do_the_work():
     ("name", "at_openai", "elsewhere"),
     [
         ("gpt-6.1-terra", True, True),
-        ("gpt-6.2-astra", False, True),
+        ("gpt-6.2-astra", True, True),
         ("text-embedding-3-large", False, False),
-        ("gpt-5.2-pro", False, True),
+        ("gpt-5.2-pro", True, True),
+        ("o3-deep-research", False, True),
+        ("imagen-4.0-generate", False, False),
         ("qwen2.5-coder:7b-instruct", False, True),
         ("nomic-embed-text:latest", False, False),
         ("whisper-1", False, False),

@@ -61,7 +61,7 @@ def test_a_provider_that_is_set_up_and_names_no_model_is_told_of():
 
 def test_a_fetched_list_decides_which_model_is_the_default():
     assert chosen(settings(ANTHROPIC), {"anthropic": ("claude-opus-9",)}).model == "claude-opus-9"
-    assert chosen(settings(OPENAI), {"openai": ("whisper-1", "gpt-6.2-sol", "gpt-5.2")}).model == "gpt-5.2"
+    assert chosen(settings(OPENAI), {"openai": ("whisper-1", "o3-deep-research", "gpt-5.2")}).model == "gpt-5.2"
     assert chosen(settings(OPEN), {"open": ("only",)}).model == "only"
 
 

@@ -73,7 +73,7 @@ def assembled(events: Sequence[ProviderEvent]) -> list[tuple[str, str, str]]:
 def test_reasoning_is_known_under_both_names(name: str):
     assert decode(delta(**{name: "why"}), delta("stop", content="so")) == [
         ThinkingDelta("why"),
-        ThinkingEnded(),
+        ThinkingEnded(wire="openai"),
         TextDelta("so"),
         Stopped(ProviderStop.END),
     ]
@@ -85,7 +85,11 @@ def test_reasoning_under_both_names_at_once_counts_once():
 
 def test_content_in_parts_is_split_into_text_and_reasoning():
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "why"}]}, {"type": "text", "text": "so"}]
-    assert decode(delta("stop", content=parts))[:3] == [ThinkingDelta("why"), ThinkingEnded(), TextDelta("so")]
+    assert decode(delta("stop", content=parts))[:3] == [
+        ThinkingDelta("why"),
+        ThinkingEnded(wire="openai"),
+        TextDelta("so"),
+    ]
 
 
 def test_calls_in_the_usual_form():

@@ -9,6 +9,7 @@ from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.openai import encode as openai_wire
 from pattern_acp.testing.conversations import everything, request
+from pattern_acp.testing.wires import body_for
 
 
 def asked(provider: str) -> ProviderRequest:
@@ -144,7 +145,7 @@ def test_a_request_to_openai_looks_like_this():
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_completion_tokens": 32768,
-            "reasoning_effort": "none",
+            "reasoning_effort": "high",
             "prompt_cache_key": "s1",
             "tools": [
                 {
@@ -339,6 +340,193 @@ Again.
 Memory: the port is 8080.\
 """,
                 },
+            ],
+        }
+    )
+
+
+def test_a_request_to_openais_responses_looks_like_this():
+    assert json.loads(body_for("responses", asked("mine"))) == snapshot(
+        {
+            "model": "gpt-6.1-terra",
+            "stream": True,
+            "store": False,
+            "max_output_tokens": 32768,
+            "include": ["reasoning.encrypted_content"],
+            "reasoning": {"effort": "high", "summary": "auto"},
+            "prompt_cache_key": "s1",
+            "instructions": "You are helpful.",
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "read_file",
+                    "description": "Read a file.",
+                    "parameters": {
+                        "properties": {"line": {"type": "integer"}, "path": {"type": "string"}},
+                        "required": ["path"],
+                        "type": "object",
+                    },
+                    "strict": False,
+                },
+                {
+                    "type": "function",
+                    "name": "run_command",
+                    "description": "Run a command.",
+                    "parameters": {"properties": {"command": {"type": "string"}}, "type": "object"},
+                    "strict": False,
+                },
+            ],
+            "input": [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "Look "},
+                        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+                        {
+                            "type": "input_text",
+                            "text": """\
+<attachment name="a.py" uri="file:///a.py">
+print(1)
+</attachment>\
+""",
+                        },
+                        {"type": "input_text", "text": "[Attached link: b (file:///b)]"},
+                    ],
+                },
+                {"type": "message", "role": "assistant", "content": "I read both. "},
+                {"type": "function_call", "call_id": "call_1", "name": "read_file", "arguments": '{"path":"a"}'},
+                {"type": "function_call", "call_id": "call_2", "name": "run_command", "arguments": '{"command": "ls"}'},
+                {
+                    "type": "function_call_output",
+                    "call_id": "call_1",
+                    "output": [
+                        {"type": "input_text", "text": "shown"},
+                        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+                    ],
+                },
+                {"type": "function_call_output", "call_id": "call_2", "output": "Error: exit 1"},
+                {
+                    "type": "function_call",
+                    "call_id": "call_64535bcebbddcc858cb433fe",
+                    "name": "read_file",
+                    "arguments": '{"invalid_json": "{broken"}',
+                },
+                {
+                    "type": "function_call_output",
+                    "call_id": "call_64535bcebbddcc858cb433fe",
+                    "output": "Error: No result was recorded for this call.",
+                },
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Stop that."}]},
+                {"type": "message", "role": "assistant", "content": "Stopped."},
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Again."}]},
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "Memory: the port is 8080."}],
+                },
+            ],
+        }
+    )
+
+
+def test_a_request_to_gemini_looks_like_this():
+    assert json.loads(body_for("gemini", asked("mine"))) == snapshot(
+        {
+            "generationConfig": {
+                "maxOutputTokens": 32768,
+                "thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True},
+            },
+            "systemInstruction": {"parts": [{"text": "You are helpful."}]},
+            "tools": [
+                {
+                    "functionDeclarations": [
+                        {
+                            "name": "read_file",
+                            "description": "Read a file.",
+                            "parameters": {
+                                "type": "object",
+                                "properties": {"line": {"type": "integer"}, "path": {"type": "string"}},
+                                "required": ["path"],
+                            },
+                        },
+                        {
+                            "name": "run_command",
+                            "description": "Run a command.",
+                            "parameters": {"type": "object", "properties": {"command": {"type": "string"}}},
+                        },
+                    ]
+                }
+            ],
+            "contents": [
+                {
+                    "role": "user",
+                    "parts": [
+                        {"text": "Look "},
+                        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+                        {
+                            "text": """\
+<attachment name="a.py" uri="file:///a.py">
+print(1)
+</attachment>\
+"""
+                        },
+                        {"text": "[Attached link: b (file:///b)]"},
+                    ],
+                },
+                {
+                    "role": "model",
+                    "parts": [
+                        {"text": "I read both. "},
+                        {
+                            "functionCall": {"id": "call_1", "name": "read_file", "args": {"path": "a"}},
+                            "thoughtSignature": "skip_thought_signature_validator",
+                        },
+                        {"functionCall": {"id": "call_2", "name": "run_command", "args": {"command": "ls"}}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "parts": [
+                        {
+                            "functionResponse": {
+                                "id": "call_1",
+                                "name": "read_file",
+                                "response": {"output": "shown"},
+                                "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}],
+                            }
+                        },
+                        {"functionResponse": {"id": "call_2", "name": "run_command", "response": {"error": "exit 1"}}},
+                    ],
+                },
+                {
+                    "role": "model",
+                    "parts": [
+                        {
+                            "functionCall": {
+                                "id": "call_64535bcebbddcc858cb433fe",
+                                "name": "read_file",
+                                "args": {"invalid_json": "{broken"},
+                            },
+                            "thoughtSignature": "skip_thought_signature_validator",
+                        }
+                    ],
+                },
+                {
+                    "role": "user",
+                    "parts": [
+                        {
+                            "functionResponse": {
+                                "id": "call_64535bcebbddcc858cb433fe",
+                                "name": "read_file",
+                                "response": {"error": "No result was recorded for this call."},
+                            }
+                        }
+                    ],
+                },
+                {"role": "user", "parts": [{"text": "Stop that."}]},
+                {"role": "model", "parts": [{"text": "Stopped."}]},
+                {"role": "user", "parts": [{"text": "Again."}, {"text": "Memory: the port is 8080."}]},
             ],
         }
     )

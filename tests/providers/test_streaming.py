@@ -4,16 +4,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import anyio
 import pytest
 
-from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.providers.anthropic.provider import AnthropicWire
 from pattern_acp.providers.base import (
     Provider,
     ProviderEvent,
@@ -41,15 +39,15 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
 )
 from pattern_acp.providers.http import HttpClient
-from pattern_acp.providers.openai.provider import OpenAIWire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.sse import MAX_EVENT_BYTES
 from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.providers.wires import build_wire
 from pattern_acp.testing.conversations import request, user
 from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
 
-WIRES: tuple[Literal["anthropic", "openai"], ...] = ("anthropic", "openai")
+WIRES: tuple[Wire, ...] = ("anthropic", "openai", "responses", "gemini")
 KEY = "sk-planted-0123456789"
 
 HELLO = [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 3, 20, 1))]
@@ -78,7 +76,7 @@ class Setup:
 
 @asynccontextmanager
 async def playing(
-    wire: Literal["anthropic", "openai"], *replies: Reply | list[ScriptStep], idle: float = 5, key: str = KEY
+    wire: Wire, *replies: Reply | list[ScriptStep], idle: float = 5, key: str = KEY
 ) -> AsyncGenerator[Setup, None]:
     sleeps = Sleeps()
     with anyio.fail_after(10):
@@ -91,9 +89,10 @@ async def playing(
             async def client() -> HttpClient:
                 return http
 
-            made = AnthropicWire if wire == "anthropic" else OpenAIWire
             retry = RetryPolicy(sleep=sleeps.sleep, jitter=lambda: 0.0)
-            provider = WireProvider(settings, made(settings, partial(describe, "mine")), client, retry, needs_key=False)
+            provider = WireProvider(
+                settings, build_wire(settings, partial(describe, "mine")), client, retry, needs_key=False
+            )
             try:
                 yield Setup(server, provider, sleeps)
             finally:
@@ -101,18 +100,18 @@ async def playing(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_text_and_usage_arrive(wire: Literal["anthropic", "openai"]):
+async def test_text_and_usage_arrive(wire: Wire):
     async with playing(wire, HELLO) as setup:
         events = await setup.events()
     assert TextDelta("Hello.") in events
     assert events[-1] == Stopped(ProviderStop.END)
-    written = 1 if wire == "anthropic" else 0
+    written = 1 if wire in {"anthropic", "responses"} else 0
     last = [event for event in events if isinstance(event, UsageKnown)][-1]
     assert last.usage == Usage(8 - written, 3, 20, written)
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_parallel_calls_arrive_in_fragments(wire: Literal["anthropic", "openai"]):
+async def test_parallel_calls_arrive_in_fragments(wire: Wire):
     steps = [
         ScriptStep(text="Two."),
         ScriptStep(tool="read_file", arguments={"path": "äöü"}, id="call_a"),
@@ -136,8 +135,8 @@ async def test_anthropics_reasoning_arrives_with_its_signature():
         events = [event for event in await setup.events() if not isinstance(event, UsageKnown)]
     assert events == [
         ThinkingDelta("Hm."),
-        ThinkingEnded("c2ln"),
-        ThinkingEnded("", "cmVk"),
+        ThinkingEnded("c2ln", wire="anthropic"),
+        ThinkingEnded("", "cmVk", "anthropic"),
         TextDelta("So."),
         Stopped(ProviderStop.END),
     ]
@@ -146,17 +145,17 @@ async def test_anthropics_reasoning_arrives_with_its_signature():
 async def test_openais_reasoning_ends_where_the_answer_begins():
     async with playing("openai", [ScriptStep(thinking="Hm."), ScriptStep(text="So.")]) as setup:
         events = await setup.events()
-    assert events[:3] == [ThinkingDelta("Hm."), ThinkingEnded(), TextDelta("So.")]
+    assert events[:3] == [ThinkingDelta("Hm."), ThinkingEnded(wire="openai"), TextDelta("So.")]
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_bytes_that_trickle_in_make_the_same_events(wire: Literal["anthropic", "openai"]):
+async def test_bytes_that_trickle_in_make_the_same_events(wire: Wire):
     async with playing(wire, HELLO, Reply(HELLO, bytes_per_write=1)) as setup:
         assert await setup.events() == await setup.events()
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_connection_is_used_again(wire: Literal["anthropic", "openai"]):
+async def test_a_connection_is_used_again(wire: Wire):
     async with playing(wire, HELLO, HELLO) as setup:
         await setup.events()
         await setup.events()
@@ -177,7 +176,7 @@ async def test_the_key_goes_where_each_wire_wants_it():
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
-async def test_a_busy_provider_is_asked_again(wire: Literal["anthropic", "openai"], status: int):
+async def test_a_busy_provider_is_asked_again(wire: Wire, status: int):
     async with playing(wire, Reply(status=status, body="<html>busy</html>"), HELLO) as setup:
         events = await setup.events()
         assert setup.sleeps.taken == [0.25]
@@ -203,7 +202,7 @@ async def test_five_attempts_are_all():
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_overload_inside_the_stream_before_content_is_tried_again(wire: Literal["anthropic", "openai"]):
+async def test_an_overload_inside_the_stream_before_content_is_tried_again(wire: Wire):
     async with playing(wire, [ScriptStep(error="overloaded")], HELLO) as setup:
         events = await setup.events()
     assert any(isinstance(event, Retrying) for event in events)
@@ -211,7 +210,7 @@ async def test_an_overload_inside_the_stream_before_content_is_tried_again(wire:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_stream_cut_before_content_is_tried_again(wire: Literal["anthropic", "openai"]):
+async def test_a_stream_cut_before_content_is_tried_again(wire: Wire):
     async with playing(wire, Reply(HELLO, cut_after=1), HELLO) as setup:
         events = await setup.events()
     assert sum(isinstance(event, Retrying) for event in events) == 1
@@ -219,7 +218,7 @@ async def test_a_stream_cut_before_content_is_tried_again(wire: Literal["anthrop
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_stream_cut_after_content_ends_with_what_came(wire: Literal["anthropic", "openai"]):
+async def test_a_stream_cut_after_content_ends_with_what_came(wire: Wire):
     steps = [ScriptStep(text="Hello."), ScriptStep(text="More.")]
     async with playing(wire, Reply(steps, cut_after=4)) as setup:
         events = await setup.events()
@@ -232,7 +231,7 @@ async def test_a_stream_cut_after_content_ends_with_what_came(wire: Literal["ant
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Literal["anthropic", "openai"]):
+async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Wire):
     stall = Reply(HELLO, stall_after=1)
     async with playing(wire, stall, stall, idle=0.05) as setup:
         with pytest.raises(ProviderStalledError, match="mine sent nothing for too long"):
@@ -241,15 +240,17 @@ async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Li
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_stall_after_content_ends_with_what_came(wire: Literal["anthropic", "openai"]):
-    async with playing(wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=4), idle=0.05) as setup:
+async def test_a_stall_after_content_ends_with_what_came(wire: Wire):
+    async with playing(
+        wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=2 if wire == "gemini" else 4), idle=0.05
+    ) as setup:
         events = await setup.events()
     assert isinstance(events[-1], Stopped)
     assert events[-1].reason is ProviderStop.INTERRUPTED
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_leaving_early_cuts_the_connection(wire: Literal["anthropic", "openai"]):
+async def test_leaving_early_cuts_the_connection(wire: Wire):
     async with playing(wire, Reply([*HELLO, ScriptStep(wait_for="cancel")]), HELLO) as setup:
         async with setup.provider.stream(request(user("Hi"), model="test-model")) as events:
             async for event in events:
@@ -261,7 +262,7 @@ async def test_leaving_early_cuts_the_connection(wire: Literal["anthropic", "ope
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_names_its_source_and_never_itself(wire: Literal["anthropic", "openai"], status: int):
+async def test_a_refused_key_names_its_source_and_never_itself(wire: Wire, status: int):
     body = '{"error":{"message":"Incorrect API key provided: ' + KEY + '"}}'
     async with playing(wire, Reply(status=status, body=body)) as setup:
         with pytest.raises(ProviderAuthError, match=r"refused the key from \$MINE_KEY") as caught:
@@ -270,7 +271,7 @@ async def test_a_refused_key_names_its_source_and_never_itself(wire: Literal["an
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_missing_key_names_its_variable(wire: Literal["anthropic", "openai"]):
+async def test_a_missing_key_names_its_variable(wire: Wire):
     async with playing(wire, Reply(status=401, body="{}"), key="") as setup:
         with pytest.raises(ProviderAuthError, match="set MINE_KEY"):
             await setup.events()
@@ -314,9 +315,7 @@ async def test_a_missing_key_names_its_variable(wire: Literal["anthropic", "open
         ),
     ],
 )
-async def test_every_fault_has_its_error(
-    wire: Literal["anthropic", "openai"], reply: Reply, error: type[ProviderError], sentence: str
-):
+async def test_every_fault_has_its_error(wire: Wire, reply: Reply, error: type[ProviderError], sentence: str):
     async with playing(wire, reply) as setup:
         with pytest.raises(error, match=sentence) as caught:
             await setup.events()
@@ -326,9 +325,7 @@ async def test_every_fault_has_its_error(
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("steps", [[], [ScriptStep(thinking="Hm.")], [ScriptStep(text=" \n")]])
-async def test_an_answer_without_text_and_call_is_an_error(
-    wire: Literal["anthropic", "openai"], steps: list[ScriptStep]
-):
+async def test_an_answer_without_text_and_call_is_an_error(wire: Wire, steps: list[ScriptStep]):
     async with playing(wire, steps) as setup:
         with pytest.raises(EmptyAnswerError, match="ended without an answer"):
             await setup.events()
@@ -336,7 +333,7 @@ async def test_an_answer_without_text_and_call_is_an_error(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_an_unreachable_server_is_named(wire: Literal["anthropic", "openai"]):
+async def test_an_unreachable_server_is_named(wire: Wire):
     async with playing(wire) as setup:
         provider = setup.provider
     # The server is gone now; the port is free.

@@ -2,8 +2,10 @@
 
 import anthropic
 import anyio
+import google.genai
 import openai
 import pytest
+from google.genai.types import Content
 
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.testing.model_server import serve_models
@@ -61,6 +63,47 @@ async def test_openais_client_reads_our_stream():
     usage = chunks[-1].usage
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (28, 3)
+
+
+async def test_openais_client_reads_our_responses_stream():
+    with anyio.fail_after(15):
+        async with (
+            serve_models([STEPS]) as server,
+            openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client,
+            client.responses.stream(model="test-model", input="Hi") as stream,
+        ):
+            response = await stream.get_final_response()
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call", "function_call"]
+    assert response.output_text == "Hello, wörld."
+    last = response.output[-1]
+    assert last.type == "function_call"
+    assert (last.name, last.arguments) == ("run_command", '{"command":"ls"}')
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.input_tokens_details.cached_tokens) == (28, 20)
+
+
+async def test_googles_client_reads_our_stream():
+    with anyio.fail_after(15):
+        async with serve_models([STEPS]) as server:
+            options = google.genai.types.HttpOptions(base_url=server.url)
+            client = google.genai.Client(api_key="k", http_options=options)
+            stream = await client.aio.models.generate_content_stream(model="test-model", contents="Hi")
+            chunks = [chunk async for chunk in stream]
+            await client.aio.aclose()
+            client.close()
+    parts = [
+        part for chunk in chunks for item in chunk.candidates or () for part in (item.content or Content()).parts or ()
+    ]
+    assert "".join(part.text or "" for part in parts if not part.thought) == "Hello, wörld."
+    calls = [part.function_call for part in parts if part.function_call is not None]
+    assert [(call.name, call.args) for call in calls] == [
+        ("read_file", {"path": "a"}),
+        ("run_command", {"command": "ls"}),
+    ]
+    assert b"sig" in [part.thought_signature for part in parts]
+    usage = chunks[-1].usage_metadata
+    assert usage is not None
+    assert (usage.prompt_token_count, usage.candidates_token_count, usage.cached_content_token_count) == (28, 3, 20)
 
 
 async def test_the_vendors_clients_see_an_overload_in_the_stream():

@@ -16,7 +16,6 @@ from pattern_acp.domain.messages import Message, ThinkingPart
 from pattern_acp.providers.anthropic import encode as anthropic_wire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import ModelFacts, describe
-from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.openai import encode as openai_wire
 from pattern_acp.testing.conversations import (
     PIXEL,
@@ -217,8 +216,8 @@ def test_a_thinking_budget_leaves_room_for_the_answer(level: ThoughtLevel):
 @pytest.mark.parametrize(
     ("model", "level", "is_openai", "effort"),
     [
-        ("gpt-6.1-terra", ThoughtLevel.HIGH, True, "none"),
-        ("gpt-5.4", ThoughtLevel.HIGH, True, None),
+        ("gpt-6.1-terra", ThoughtLevel.HIGH, True, "high"),
+        ("gpt-5.4", ThoughtLevel.HIGH, True, "high"),
         ("gpt-5.2", ThoughtLevel.HIGH, True, "high"),
         ("gpt-5.2", ThoughtLevel.OFF, True, "none"),
         ("gpt-5", ThoughtLevel.OFF, True, "minimal"),
@@ -260,10 +259,3 @@ def test_a_request_with_nothing_in_it_still_has_a_message():
     for plain in (anthropic_bytes(empty), openai_bytes(empty)):
         assert len(messages_of(plain)) == 1
         assert "tools" not in body_of(plain)
-
-
-def test_a_model_that_openai_keeps_from_tools_here_is_refused_with_another_named():
-    facts = describe("openai", "gpt-6.2-sol", is_openai=True)
-    with pytest.raises(ProviderRequestError, match=r"Responses API only.*openai/gpt-6\.1-terra"):
-        openai_bytes(request(user("a"), model="gpt-6.2-sol"), facts)
-    assert openai_bytes(request(user("a"), model="gpt-6.2-sol"), facts, is_openai=False)

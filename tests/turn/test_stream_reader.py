@@ -59,8 +59,8 @@ def test_parallel_calls_are_told_apart_by_their_index():
         ToolCallFragment(7, "nobody's"),
     ).message(with_calls=True)
     assert message.parts == (
-        ToolCallPart(ToolCallId("a"), "first", "{}"),
         ToolCallPart(ToolCallId("b"), "second", '{"x":2}'),
+        ToolCallPart(ToolCallId("a"), "first", "{}"),
     )
 
 

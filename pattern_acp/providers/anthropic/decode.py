@@ -187,9 +187,9 @@ class AnthropicDecoder:
         if block is None:
             return ()
         if block.type == "thinking":
-            return (ThinkingEnded(self._signatures.pop(index, "")),)
+            return (ThinkingEnded(self._signatures.pop(index, ""), wire="anthropic"),)
         if block.type == "redacted_thinking":
-            return (ThinkingEnded(redacted=block.data),)
+            return (ThinkingEnded(redacted=block.data, wire="anthropic"),)
         # Compatible servers send a whole call in its first event.
         if block.type == "tool_use" and block.input and index not in self._has_fragments:
             return (ToolCallFragment(index, msgspec.json.encode(block.input).decode()),)

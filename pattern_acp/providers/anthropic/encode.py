@@ -140,7 +140,7 @@ def _image(part: ImagePart, facts: ModelFacts) -> Block:
 
 def _thinking_blocks(part: ThinkingPart, model: str, provider: str) -> Iterator[Block]:
     """Own reasoning byte for byte; reasoning that was cut before its signature, or is another's, is left out."""
-    if not is_own_thinking(part, provider, model):
+    if not is_own_thinking(part, provider, model, "anthropic"):
         return
     if part.redacted:
         yield {"type": "redacted_thinking", "data": part.redacted}

@@ -163,7 +163,7 @@ class OpenAIDecoder:
     def _end_thinking(self) -> Iterator[ProviderEvent]:
         if self._is_thinking:
             self._is_thinking = False
-            yield ThinkingEnded()
+            yield ThinkingEnded(wire="openai")
 
 
 def _split_content(content: str | list[_ContentPart] | None) -> tuple[str, str]:

@@ -22,32 +22,19 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
-from pattern_acp.providers.catalogue import ModelFacts, ToolEffort
-from pattern_acp.providers.errors import ProviderRequestError
+from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
 from pattern_acp.providers.wire_json import arguments_text, sort_keys, to_bytes
-
-REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
-    ThoughtLevel.OFF: 0,
-    ThoughtLevel.LOW: 4_096,
-    ThoughtLevel.MEDIUM: 10_240,
-    ThoughtLevel.HIGH: 24_576,
-}
-"""Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
 
 WireMessage: TypeAlias = dict[str, Json]
 
 
 def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str, *, is_openai: bool) -> bytes:
-    """The body, always the same bytes for the same request.
-
-    Raises:
-        ProviderRequestError: OpenAI takes no tools for this model in Chat Completions.
-    """
-    effort = _effort(request, facts, is_openai=is_openai)
-    room = REASONING_TOKENS[request.thought_level] if facts.traits.takes_effort else 0
-    limit = min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))
+    """The body, always the same bytes for the same request."""
+    effort = _effort(request, facts)
+    limit = answer_limit(request, facts, reasons=facts.traits.takes_effort)
     body: dict[str, Json] = {
         "model": request.model,
         "stream": True,
@@ -63,16 +50,8 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str, *, i
     return to_bytes(body)
 
 
-def _effort(request: ProviderRequest, facts: ModelFacts, *, is_openai: bool) -> str:
+def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
     traits = facts.traits
-    if is_openai and request.tools:
-        if traits.tool_effort is ToolEffort.REFUSED:
-            raise ProviderRequestError(
-                f"OpenAI lets {request.model} call tools through its Responses API only, which this version does not "
-                "speak; choose another model, such as openai/gpt-6.1-terra."
-            )
-        if traits.tool_effort is not ToolEffort.ANY:
-            return "none" if traits.tool_effort is ToolEffort.NONE else ""
     if not traits.takes_effort:
         return ""
     return traits.off_effort if request.thought_level is ThoughtLevel.OFF else request.thought_level.value
@@ -114,7 +93,9 @@ def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -
     reasoning = "".join(
         part.text
         for part in message.parts
-        if isinstance(part, ThinkingPart) and facts.traits.echoes_reasoning and is_own_thinking(part, provider, model)
+        if isinstance(part, ThinkingPart)
+        and facts.traits.echoes_reasoning
+        and is_own_thinking(part, provider, model, "openai")
     )
     yield {
         "role": "assistant",

@@ -1,0 +1,199 @@
+"""The chunks of a streamed `generateContent` answer -> our events.
+
+Owns: the format. Sans I/O, one decoder an attempt. Parts and fields that are not known are passed over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderStop,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolCallBegun,
+    ToolCallFragment,
+    UsageKnown,
+)
+from pattern_acp.providers.errors import (
+    ContentFilteredError,
+    EmptyAnswerError,
+    ProviderConnectionError,
+    ProviderProtocolError,
+)
+from pattern_acp.providers.gemini.encode import WIRE
+from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.wire_json import decode_event
+
+
+class _FunctionCall(msgspec.Struct):
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, object] | None = None
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _FunctionCall | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    usage_metadata: _Usage | None = None
+    prompt_feedback: _Feedback | None = None
+    error: object = None
+
+
+_FILTERED = {
+    "SAFETY": "for safety",
+    "IMAGE_SAFETY": "for safety of an image",
+    "RECITATION": "because it repeated protected text",
+    "IMAGE_RECITATION": "because it repeated a protected image",
+    "LANGUAGE": "because of its language",
+    "BLOCKLIST": "because of a forbidden word",
+    "PROHIBITED_CONTENT": "because of prohibited content",
+    "SPII": "because of personal data",
+}
+"""Reasons for which an answer is cut, in words."""
+
+_UNREADABLE = frozenset(
+    {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"}
+)
+
+
+class GeminiDecoder:
+    """See `streaming.Decoder`. `price` turns token counts into money; `id_seed` starts the ids of calls without one."""
+
+    def __init__(
+        self, settings: ProviderSettings, model: str, price: Callable[[Usage], Cost | None], id_seed: str
+    ) -> None:
+        self._settings = settings
+        self._model = model
+        self._price = price
+        self._id_seed = id_seed
+        self._calls = 0
+        self._is_thinking = False
+        self._has_text = False
+        self._finish = ""
+        self._is_done = False
+
+    @property
+    def is_done(self) -> bool:
+        """See `Decoder.is_done`."""
+        return self._is_done
+
+    def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
+        """See `Decoder.feed`."""
+        if not event.data.strip():
+            return ()
+        try:
+            chunk = decode_event(event.data, _Chunk)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise broken_event(self._settings) from error
+        if chunk.error:
+            failure = parse_failure(event.data.encode("utf-8", "replace"))
+            raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            why = _FILTERED.get(chunk.prompt_feedback.block_reason, "without a reason")
+            raise ContentFilteredError(f"{self._settings.name} refused the prompt {why}; word it differently.")
+        return [*self._chunk_events(chunk)]
+
+    def end(self) -> Sequence[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self._finish:
+            raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
+        if self._finish in _UNREADABLE:
+            raise ProviderProtocolError(
+                f"{self._settings.name}/{self._model} wrote a tool call that cannot be read; prompt again."
+            )
+        ended = [*self._end_thinking()]
+        if self._finish in _FILTERED:
+            detail = f"The provider stopped the answer {_FILTERED[self._finish]}."
+            return [*ended, Stopped(ProviderStop.CONTENT_FILTER, detail)]
+        if self._finish == "MAX_TOKENS":
+            return [*ended, Stopped(ProviderStop.MAX_TOKENS, "The answer reached its limit of tokens.")]
+        if not self._calls and not self._has_text:
+            raise EmptyAnswerError(f"{self._settings.name}/{self._model} ended without an answer; try again.")
+        return [*ended, Stopped(ProviderStop.TOOL_CALLS if self._calls else ProviderStop.END)]
+
+    def _chunk_events(self, chunk: _Chunk) -> Iterator[ProviderEvent]:
+        for candidate in (chunk.candidates or ())[:1]:
+            for part in (candidate.content.parts if candidate.content else None) or ():
+                yield from self._part_events(part)
+            self._finish = candidate.finish_reason or self._finish
+        if chunk.usage_metadata is not None:
+            usage = _usage(chunk.usage_metadata)
+            yield UsageKnown(usage, self._price(usage))
+            self._is_done = bool(self._finish)
+
+    def _part_events(self, part: _Part) -> Iterator[ProviderEvent]:
+        if part.function_call is not None:
+            # The signature of a call stands right before it.
+            yield from self._sign(part)
+            yield from self._call(part.function_call)
+        elif part.thought:
+            if part.text:
+                self._is_thinking = True
+                yield ThinkingDelta(part.text)
+            yield from self._sign(part)
+        else:
+            if part.text:
+                self._has_text = self._has_text or bool(part.text.strip())
+                yield from self._end_thinking()
+                yield TextDelta(part.text)
+            yield from self._sign(part)
+
+    def _call(self, call: _FunctionCall) -> Iterator[ProviderEvent]:
+        yield from self._end_thinking()
+        index = self._calls
+        self._calls += 1
+        yield ToolCallBegun(index, call.id or f"{self._id_seed}_{index}", call.name or "")
+        yield ToolCallFragment(index, msgspec.json.encode(call.args or {}).decode())
+
+    def _sign(self, part: _Part) -> Iterator[ProviderEvent]:
+        if part.thought_signature:
+            self._is_thinking = False
+            yield ThinkingEnded(part.thought_signature, wire=WIRE)
+
+    def _end_thinking(self) -> Iterator[ProviderEvent]:
+        if self._is_thinking:
+            self._is_thinking = False
+            yield ThinkingEnded(wire=WIRE)
+
+
+def _usage(counts: _Usage) -> Usage:
+    """Google counts cached tokens inside the prompt's, and reasoning beside the answer's; our output holds both."""
+    cached = counts.cached_content_token_count or 0
+    prompt = (counts.prompt_token_count or 0) + (counts.tool_use_prompt_token_count or 0)
+    thinking = counts.thoughts_token_count or 0
+    output = (counts.candidates_token_count or 0) + thinking
+    return Usage(max(0, prompt - cached), output, cached, 0, thinking)

@@ -1,0 +1,172 @@
+"""`ProviderRequest` -> the body of a `generateContent` request.
+
+Owns: the format. Pure.
+
+The signature of the model's reasoning goes back on the part that it came with: the call after it, or a part of its own
+where text was. `contents` is the last key and grows at its end only. `volatile` is joined to the last content, to the
+text of a result where that is one: a message of the person behind a result would begin a new turn, for which the model
+puts its reasoning aside.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.messages import (
+    ImagePart,
+    Message,
+    Part,
+    ResourcePart,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from pattern_acp.providers.answer_limit import REASONING_TOKENS, answer_limit
+from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.catalogue import ModelFacts, Thinking
+from pattern_acp.providers.gemini.schema import convert_schema
+from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.wire_json import arguments_object, to_bytes
+
+WIRE = "gemini"
+
+UNSIGNED = "skip_thought_signature_validator"
+"""What Google's guide gives for calls that another model made: newer models refuse a call without a signature."""
+
+Block: TypeAlias = dict[str, Json]
+
+
+def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
+    """The body, always the same bytes for the same request."""
+    thinking = _thinking(request.thought_level, facts)
+    config: JsonObject = {
+        "maxOutputTokens": answer_limit(request, facts, reasons=bool(thinking)),
+        **({"thinkingConfig": thinking} if thinking else {}),
+    }
+    body: dict[str, Json] = {"generationConfig": config}
+    if request.system.strip():
+        body["systemInstruction"] = {"parts": [{"text": request.system}]}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+    body["contents"] = _contents(request, facts, provider)
+    return to_bytes(body)
+
+
+def _thinking(level: ThoughtLevel, facts: ModelFacts) -> JsonObject:
+    kind = facts.traits.thinking
+    if kind is Thinking.NONE:
+        return {}
+    if level is ThoughtLevel.OFF:
+        return {"thinkingBudget": 0} if kind is Thinking.BUDGET else {}
+    if facts.traits.thinks_by_level:
+        return {"thinkingLevel": level.value.upper(), "includeThoughts": True}
+    return {"thinkingBudget": REASONING_TOKENS[level], "includeThoughts": True}
+
+
+def _declaration(tool: ToolSpec) -> Json:
+    parameters = convert_schema(tool.input_schema)
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        **({"parameters": parameters} if parameters else {}),
+    }
+
+
+def _contents(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
+    contents: list[tuple[str, list[Block]]] = []
+    names: dict[str, str] = {}
+    for message in pair_calls(request.messages):
+        names |= {call.call_id: call.name for call in message.tool_calls}
+        if message.role is Role.ASSISTANT:
+            role, parts = "model", [*_assistant(message, request.model, facts, provider)]
+        elif message.role is Role.TOOL:
+            role, parts = "user", [*_results(message, names, facts)]
+        else:
+            role, parts = "user", [*_person(message.parts, facts)]
+        if parts:
+            contents.append((role, parts))
+    if request.volatile.strip():
+        _add_volatile(contents, request.volatile)
+    return [{"role": role, "parts": [*parts]} for role, parts in contents]
+
+
+def _add_volatile(contents: list[tuple[str, list[Block]]], volatile: str) -> None:
+    last = contents[-1][1] if contents and contents[-1][0] == "user" else []
+    result = next((part["functionResponse"] for part in reversed(last) if "functionResponse" in part), None)
+    if isinstance(result, dict) and isinstance(response := result.get("response"), dict):
+        key = next(iter(response))
+        response[key] = f"{response[key]}\n\n{volatile}"
+    elif last:
+        last.append({"text": volatile})
+    else:
+        contents.append(("user", [{"text": volatile}]))
+
+
+def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -> Iterator[Block]:
+    if not message.text.strip() and not message.tool_calls:
+        return
+    signature = ""
+    is_signed = not facts.traits.thinks_by_level
+    for part in message.parts:
+        match part:
+            case ThinkingPart() if is_own_thinking(part, provider, model, WIRE):
+                signature = part.signature or signature
+            case ToolCallPart(call_id, name, arguments):
+                call: Block = {"functionCall": {"id": call_id, "name": name, "args": arguments_object(arguments)}}
+                # Of parallel calls only the first has one.
+                kept = signature or ("" if is_signed else UNSIGNED)
+                yield {**call, **({"thoughtSignature": kept} if kept else {})}
+                signature, is_signed = "", True
+            case TextPart(text) if not is_blank(part):
+                yield from _signed_text(signature)
+                signature = ""
+                yield {"text": text}
+            case _:
+                pass
+    yield from _signed_text(signature)
+
+
+def _signed_text(signature: str) -> Iterator[Block]:
+    if signature:
+        yield {"text": "", "thoughtSignature": signature}
+
+
+def _results(message: Message, names: Mapping[str, str], facts: ModelFacts) -> Iterator[Block]:
+    """One part a result. Newer models take images inside it; for the others they follow all results."""
+    after: list[Block] = []
+    for part in message.parts:
+        if not isinstance(part, ToolResultPart):
+            continue
+        unseen = [] if facts.info.sees_images else [unseen_image(image) for image in part.images]
+        images = [] if unseen else [_image(image) for image in part.images]
+        inside: list[Json] = [*images] if facts.traits.thinks_by_level else []
+        after += [] if inside else images
+        response: Block = {"error" if part.is_error else "output": "\n".join([part.text, *unseen])}
+        yield {
+            "functionResponse": {
+                "id": part.call_id,
+                "name": names.get(part.call_id, "unnamed"),
+                "response": response,
+                **({"parts": inside} if inside else {}),
+            }
+        }
+    yield from after
+
+
+def _person(parts: Sequence[Part], facts: ModelFacts) -> Iterator[Block]:
+    for part in parts:
+        match part:
+            case TextPart(text) if not is_blank(part):
+                yield {"text": text}
+            case ResourcePart():
+                yield {"text": resource_text(part)}
+            case ImagePart():
+                yield _image(part) if facts.info.sees_images else {"text": unseen_image(part)}
+            case TextPart() | ThinkingPart() | ToolCallPart() | ToolResultPart():
+                pass
+
+
+def _image(part: ImagePart) -> Block:
+    return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
