@@ -1,4 +1,4 @@
-"""MCP servers that we did not write: one from npm, and one made with the official package of PyPI."""
+"""MCP servers that we did not write: one from npm, one from PyPI, and one made with PyPI's official package."""
 
 import json
 import shutil
@@ -20,6 +20,7 @@ from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, says
 
 OFFICIAL = "pattern_acp.testing.mcp_official_server"
+CLOCK = ("mcp-server-time==2026.10.19", "tzlocal==5.3.1", "tzdata==2025.2")
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 
 
@@ -39,6 +40,18 @@ def everything() -> Path:
         if done.returncode != 0:
             pytest.skip(f"npm could not install {EVERYTHING}: {done.stderr.strip().splitlines()[-1:]}")
     return program
+
+
+@pytest.fixture(scope="session")
+def clock() -> Path:
+    """The reference server from PyPI, kept as the one of npm is; what it needs of the SDK is installed with us."""
+    folder = Path(tempfile.gettempdir()) / "pattern-acp-mcp" / CLOCK[0].replace("==", "-")
+    if not (folder / "mcp_server_time").exists():
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *CLOCK]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode != 0:
+            pytest.skip(f"pip could not install {CLOCK[0]}: {done.stderr.strip().splitlines()[-1:]}")
+    return folder
 
 
 async def opened(agent: RunningAgent, server: JsonDict) -> str:
@@ -78,6 +91,25 @@ async def test_the_reference_server_of_npm_works(everything: Path):
         assert len(model.requests) == 6
         # A session that is loaded later finds the calls as they were.
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+
+
+@pytest.mark.timeout(180)
+async def test_the_reference_server_of_pypi_works(clock: Path):
+    times = {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"}
+    model = ScriptedProvider(
+        [calls("clock__convert_time", **times), calls("clock__get_current_time", timezone="No/Where"), says("Done.")]
+    )
+    arguments = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
+    path = {"name": "PYTHONPATH", "value": str(clock)}
+    async with running_agent(model) as agent:
+        server: JsonDict = {"name": "clock", "command": sys.executable, "args": arguments, "env": [path]}
+        session = await opened(agent, server)
+        await agent.editor.prompt(session, "What time is it there?")
+        assert "21:30" in result(model.requests[1])
+        assert "No/Where" in result(model.requests[2])
+        assert [update["status"] for update in agent.editor.of_kind("tool_call_update") if "status" in update][-1] == (
+            "failed"
+        )
 
 
 @asynccontextmanager
