@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, timedelta
 STALE_AFTER = timedelta(days=30)
 """How long a fact that is known to go out of date counts as fresh."""
 
+_OPENING = "(checked "
+
 _MARK = re.compile(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
 
 
@@ -32,6 +34,8 @@ def marked(text: str, command: str, *, now_ms: int) -> str:
 
 def stale_lines(text: str, *, now_ms: int) -> tuple[str, ...]:
     """The lines whose mark is older than `STALE_AFTER`."""
+    if _OPENING not in text:
+        return ()
     limit = _day(now_ms) - STALE_AFTER
     return tuple(
         line.strip() for line in text.split("\n") if (checked := _checked(line)) is not None and checked < limit
@@ -44,7 +48,7 @@ def is_stale(verified_ms: int | None, *, now_ms: int) -> bool:
 
 
 def _checked(line: str) -> date | None:
-    match = _MARK.search(line)
+    match = _MARK.search(line) if _OPENING in line else None
     if match is None:
         return None
     try:

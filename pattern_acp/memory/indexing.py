@@ -12,7 +12,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.passages import block_passages, common_passages
+from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.memory.schemas.forms import section_texts
 from pattern_acp.memory.schemas.logs import without_count
@@ -28,6 +28,8 @@ _SECTION = "log{}/"
 
 _AFTER_NUMBERS = ":"
 _DIGITS = 12
+_EVERY = 1_000_000_000
+"""More passages than a block can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,15 @@ class _Log:
     prefix: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """Rows of the index that may be wrong, the passages that are right, and how many stand before them."""
+
+    rows: Sequence[Row]
+    passages: Sequence[str]
+    first: int
+
+
 def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int, before: str = "") -> None:
     """Index the paragraphs of a block as it reads now. Paragraphs that stayed keep the time they were written.
 
@@ -47,8 +58,9 @@ def index_block(tx: Transaction, block: Block, *, at_ms: int, seq: int, before: 
     """
     text, logs = _parts(block.schema, block.text)
     if text is not None:
-        start, first, rows = _rest(tx, block, text, _parts(block.schema, before)[0] or "" if before else "")
-        _index_passages(tx, block, rows, block_passages(text[start:]), first, at_ms, seq)
+        known = _parts(block.schema, before)[0] or "" if before else ""
+        changed = _changed(tx, block, text, known, seq)
+        _index_passages(tx, block, changed, at_ms, seq)
     for log in logs:
         _index_log(tx, block, log, at_ms, seq)
 
@@ -82,27 +94,39 @@ def _parts(schema: BlockSchema, text: str) -> tuple[str | None, Sequence[_Log]]:
     return "\n\n".join(rest), logs
 
 
-def _rest(tx: Transaction, block: Block, text: str, before: str) -> tuple[int, int, Sequence[Row]]:
-    """Where in the text what may have changed begins, how many passages are before that, and the rows after those."""
-    start = common_passages(before, text)
+def _changed(tx: Transaction, block: Block, text: str, before: str, seq: int) -> _Changed:
+    """What of the index may be wrong now; passages behind that are renumbered."""
     asked: dict[str, SqlValue] = {"source": block.id, "upto": _AFTER_NUMBERS}
-    if start:
-        passages = block_passages(before[start:])
-        count = tx.one(_QUERIES["count_entries"], asked)
-        first = (columns.integer(count[0]) if count else 0) - len(passages)
-        rows = tx.all(_QUERIES["read_entries"], {**asked, "after": first})
-        if first > 0 and [columns.text(row[2]) for row in rows] == list(passages):
-            return start, first, rows
-    # From the beginning, also when the index holds another text than it should.
-    return 0, 0, tx.all(_QUERIES["read_entries"], {**asked, "after": 0})
+    start = common_passages(before, text)
+    ending = common_last_passages(before[start:], text[start:])
+    if start or ending:
+        old, new = (block_passages(one[start : len(one) - ending]) for one in (before, text))
+        first = _passages_before(tx, block, before, start, ending, len(old))
+        between = {**asked, "after": first, "last": first + len(old)}
+        rows = tx.all(_QUERIES["read_entries"], between) if old else ()
+        if first >= 0 and [columns.text(row[2]) for row in rows] == list(old):
+            if ending and len(new) != len(old):
+                moved = {**asked, "after": first + len(old), "by": len(new) - len(old), "seq": seq}
+                tx.execute(_QUERIES["renumber_entries"], moved)
+            return _Changed(rows, new, first)
+    # All of it, also when the index holds another text than it should.
+    rows = tx.all(_QUERIES["read_entries"], {**asked, "after": 0, "last": _EVERY})
+    return _Changed(rows, block_passages(text), 0)
 
 
-def _index_passages(
-    tx: Transaction, block: Block, rows: Sequence[Row], passages: Sequence[str], first: int, at_ms: int, seq: int
-) -> None:
-    """Let `passages`, numbered from `first` + 1, take the place of `rows`."""
-    kept = _by_text(rows)
-    for number, text in enumerate(passages, start=first + 1):
+def _passages_before(tx: Transaction, block: Block, before: str, start: int, ending: int, between: int) -> int:
+    """How many passages stand before those that changed: counted from the end that is nearer."""
+    if start <= ending:
+        return len(block_passages(before[:start]))
+    count = tx.one(_QUERIES["count_entries"], {"source": block.id, "upto": _AFTER_NUMBERS})
+    behind = len(block_passages(before[len(before) - ending :])) if ending else 0
+    return (columns.integer(count[0]) if count else 0) - behind - between
+
+
+def _index_passages(tx: Transaction, block: Block, changed: _Changed, at_ms: int, seq: int) -> None:
+    """Let the new passages take the place of the rows."""
+    kept = _by_text(changed.rows)
+    for number, text in enumerate(changed.passages, start=changed.first + 1):
         item = str(number)
         if same := kept.get(text):
             entry, stored_item = same.pop()

@@ -30,17 +30,20 @@ def block_passages(text: str) -> tuple[str, ...]:
 
     An append puts a fact on a line of its own, so a line belongs to the one before only where it clearly goes on.
     """
-    passages: list[list[str]] = []
+    passages: list[str] = []
     previous = ""
     for line in text.split("\n"):
-        if line.strip():
-            if passages and previous and _goes_on(previous, line):
-                passages[-1].append(line)
+        stripped = line.strip()
+        if stripped:
+            if previous and _goes_on(previous, line):
+                passages[-1] += f"\n{line}"
             else:
-                passages.append([line])
-        previous = line.strip()
-    whole = ("\n".join(lines).strip() for lines in passages)
-    return tuple(piece for passage in whole for piece in _pieces(passage, BLOCK_PASSAGE))
+                passages.append(line)
+        previous = stripped
+    cut = [passage.strip() for passage in passages]
+    if all(len(passage) <= BLOCK_PASSAGE for passage in cut):
+        return tuple(cut)
+    return tuple(piece for passage in cut for piece in _pieces(passage, BLOCK_PASSAGE))
 
 
 def common_lines(before: str, after: str) -> int:
@@ -69,6 +72,36 @@ def common_passages(before: str, after: str) -> int:
         if line.strip() and not (previous and _goes_on(previous, line)):
             return start
         end = start
+    return 0
+
+
+def common_ending(before: str, after: str) -> int:
+    """How many characters of the lines that both texts end with; what comes before them ends with a line's end."""
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[len(before) - middle :] == after[len(after) - middle :]:
+            low = middle
+        else:
+            high = middle - 1
+    border = before.find("\n", len(before) - low)
+    return 0 if border < 0 else len(before) - border - 1
+
+
+def common_last_passages(before: str, after: str) -> int:
+    """How many characters of the passages that both texts end with: what comes before them can be cut by itself."""
+    at = len(before) - common_ending(before, after)
+    previous: str | None = None
+    for _ in range(_FAR_ENOUGH):
+        if at >= len(before):
+            break
+        end = before.find("\n", at)
+        line = before[at:end] if end >= 0 else before[at:]
+        # The first line that both have may go on with another one in each; every later one has the same before it.
+        if previous is not None and line.strip() and not (previous and _goes_on(previous, line)):
+            return len(before) - at
+        previous = line.strip()
+        at += len(line) + 1
     return 0
 
 

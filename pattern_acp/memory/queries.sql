@@ -149,17 +149,12 @@ VALUES (
 );
 
 -- name: advance_block
--- The new text and head of a block; changes no row when another write came between.
+-- The new text and head of a block, and a base that holds all updates when one is due; changes no row when another write came between.
 UPDATE blocks
 SET text = :text, text_hash = :text_hash, head_update = :number, frontiers = :frontiers, updated_ms = :at_ms,
-    conflicts = :conflicts, last_seq = :seq
+    conflicts = :conflicts, last_seq = :seq, base = coalesce(:base, base),
+    base_update = iif(:base IS NULL, base_update, :number)
 WHERE id = :block_id AND head_update = :number - 1;
-
--- name: rebase_block
--- A new base that holds all updates so far.
-UPDATE blocks
-SET base = :base, base_update = :number, last_seq = :seq
-WHERE id = :block_id;
 
 -- name: insert_update
 -- One write: its update, its versions, and who did it, from what, and why.
@@ -260,10 +255,10 @@ FROM search_entries
 WHERE source = :source AND item < :upto;
 
 -- name: read_entries
--- The passages of one block apart from its log sections, after one of them, in order.
+-- The passages of one block apart from its log sections, after one of them up to another, in order.
 SELECT id, item, text
 FROM search_entries
-WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after
+WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after AND CAST(item AS INTEGER) <= :last
 ORDER BY CAST(item AS INTEGER);
 
 -- name: read_all_entries
@@ -298,6 +293,12 @@ VALUES (:kind, :source, :owner, :item, :text, :words, :at_ms, :seq);
 UPDATE search_entries
 SET item = :item, last_seq = :seq
 WHERE id = :id;
+
+-- name: renumber_entries
+-- All passages of one block behind one of them, apart from its log sections, when more or fewer stand before them.
+UPDATE search_entries
+SET item = CAST(CAST(item AS INTEGER) + :by AS TEXT), last_seq = :seq
+WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after;
 
 -- name: delete_entry
 -- A passage that is no longer there.

@@ -27,7 +27,7 @@ from pattern_acp.memory.document import EMPTY_FRONTIERS
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
 from pattern_acp.memory.merging import Conflict, encode_conflicts
-from pattern_acp.memory.passages import common_lines
+from pattern_acp.memory.passages import common_ending, common_lines
 from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
 from pattern_acp.memory.schemas.types import encode_schema
 from pattern_acp.memory.stored import (
@@ -43,10 +43,13 @@ from pattern_acp.memory.stored import (
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
 
-REBASE_UPDATES = 8
-"""Updates after the base that make a new base due. Under the write lock 20 KB load in 0.2 ms, with 8 updates
-in 0.8 and with 31 in 1.8 (a much edited one in twice that); a base is made in 0.2 ms and has half of the bytes.
+SMALL_BASE_BYTES = 32 * 1024
+"""Bases up to this size are made anew by every write: 20 KB of text load in 0.1 ms, with two updates behind them in 1.6
+and with eight in 2.2, while a base is made in 0.1 ms. SQLite writes all of a block's row with every new text anyway.
 """
+
+REBASE_UPDATES = 8
+"""Updates after a larger base that make a new one due."""
 
 REBASE_BYTES = 16 * 1024
 """Bytes of updates after the base that make a new base due."""
@@ -262,7 +265,9 @@ def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -
 def insert_write(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
     """Write the row of a change in the log of its block; `store_change` does it for changes of text."""
     start = common_lines(change.block.text, change.text)
-    before, after = (Counter(text[start:].splitlines()) for text in (change.block.text, change.text))
+    rests = change.block.text[start:], change.text[start:]
+    ending = common_ending(*rests)
+    before, after = (Counter(rest[: len(rest) - ending].splitlines()) for rest in rests)
     tx.execute(
         _QUERIES["insert_update"],
         {
@@ -323,33 +328,27 @@ def _advance_block(tx: Transaction, change: ProposedChange, record: WriteRecord)
             "conflicts": encode_conflicts(change.conflicts),
             "at_ms": record.at_ms,
             "seq": record.seq,
+            "base": None if change.new_base is None else change.new_base.snapshot,
         },
     )
     if changed != 1:
         raise StaleProposalError(change.block.key.label)
-    if change.new_base is not None:
-        tx.execute(
-            _QUERIES["rebase_block"],
-            {
-                "block_id": change.block.id,
-                "number": change.number,
-                "base": change.new_base.snapshot,
-                "seq": record.seq,
-            },
-        )
 
 
 def _new_base(tx: Transaction, opened: OpenBlock, update: bytes) -> NewBase | None:
     many = opened.pending_updates + 1 >= REBASE_UPDATES
     large = opened.pending_bytes + len(update) >= REBASE_BYTES
-    if not (many or large or opened.mended):
+    small = opened.base_bytes <= SMALL_BASE_BYTES
+    if not (small or many or large or opened.mended):
         return None
-    return NewBase(opened.document.shallow_snapshot(), _new_archive(tx, opened, update))
+    return NewBase(opened.document.shallow_snapshot(), _new_archive(tx, opened, update, is_due=many or large))
 
 
-def _new_archive(tx: Transaction, opened: OpenBlock, update: bytes) -> bytes | None:
+def _new_archive(tx: Transaction, opened: OpenBlock, update: bytes, *, is_due: bool) -> bytes | None:
     archived = archived_number(tx, opened.block)
-    recent = (opened.block.head_update + 1 - archived) * ARCHIVE_SHARE < archived
+    added = opened.block.head_update + 1 - archived
+    # Not with each write of a small block: one whose history is damaged would be tried, and reported, each time.
+    recent = not (is_due or added % REBASE_UPDATES == 0) or added * ARCHIVE_SHARE < archived
     if recent and not opened.mended:
         return None
     try:

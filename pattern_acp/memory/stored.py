@@ -35,12 +35,13 @@ _READING_PEER = 1
 class OpenBlock:
     """A block with its document.
 
-    `pending_updates` and `pending_bytes` came after the base; `mended` tells that stored parts were damaged and should
-    be written anew.
+    `base_bytes` is the size of its base, `pending_updates` and `pending_bytes` came after that; `mended` tells that
+    stored parts were damaged and should be written anew.
     """
 
     block: Block
     document: BlockDocument
+    base_bytes: int
     pending_updates: int
     pending_bytes: int
     mended: bool
@@ -160,7 +161,7 @@ def _open(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
                 "Stored parts of memory block %s are damaged; it was read from sound ones.", stored.block.id
             )
         block = replace(stored.block, text=document.text)
-        return OpenBlock(block, document, len(parts) - 1, sum(map(len, parts[1:])), mended)
+        return OpenBlock(block, document, len(parts[0]), len(parts) - 1, sum(map(len, parts[1:])), mended)
     raise first or AssertionError("there is always a source")
 
 

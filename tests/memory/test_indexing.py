@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.db import columns
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.passages import block_passages
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
@@ -70,6 +72,28 @@ async def found(memory: ConstellationMemory, query: str) -> list[str]:
 async def text_of(memory: ConstellationMemory, label: str = "mixed") -> str:
     (text,) = [block.text for block in await memory.blocks() if block.label == label]
     return text
+
+
+async def test_the_index_follows_every_edit_wherever_it_is(memory: ConstellationMemory, constellation: Constellation):
+    lines: list[str] = []
+
+    def indexed(tx: Transaction) -> list[tuple[object, object]]:
+        return [
+            (row[0], row[1])
+            for row in tx.all(
+                "SELECT CAST(e.item AS INTEGER), e.text FROM search_entries e JOIN blocks b ON b.id = e.source "
+                "WHERE b.label = 'project' ORDER BY CAST(e.item AS INTEGER)"
+            )
+        ]
+
+    for number in range(80):
+        at, taken, new = number * 37 % (len(lines) + 1), number % 5 // 2, number * 7 % 11 // 4
+        line = (f"Fact {number}.", f"- item {number}", "", "  goes on", "x" * 450)[number * 3 % 5]
+        lines[at : at + taken] = [line] * new
+        text = "\n".join(lines)
+        if text != await text_of(memory, "project"):
+            await memory.commit(MemoryEdit("project", "rewrite", text), None)
+        assert await constellation.database.read(indexed) == list(enumerate(block_passages(text), 1))
 
 
 async def test_entries_of_a_log_section_stay_findable_after_they_left_its_view(memory: ConstellationMemory):

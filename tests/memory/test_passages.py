@@ -8,6 +8,8 @@ from pattern_acp.memory.passages import (
     EXCERPT,
     MESSAGE_PASSAGE,
     block_passages,
+    common_ending,
+    common_last_passages,
     common_lines,
     common_passages,
     excerpt,
@@ -91,6 +93,30 @@ def test_what_two_texts_begin_with_is_cut_alike_and_the_rest_by_itself(
     assert before[:start] == after[:start]
     for text in (before, after):
         assert block_passages(text[:start]) + block_passages(text[start:]) == block_passages(text)
+
+
+@given(LINES, LINES, LINES)
+def test_what_two_texts_end_with_is_cut_alike_and_the_rest_by_itself(shared: list[str], one: list[str], two: list[str]):
+    before, after = "\n".join((*one, *shared)), "\n".join((*two, *shared))
+    ending = common_last_passages(before, after)
+    assert before[len(before) - ending :] == after[len(after) - ending :]
+    for text in (before, after):
+        border = len(text) - ending
+        assert block_passages(text[:border]) + block_passages(text[border:]) == block_passages(text)
+
+
+@given(LINES, LINES)
+def test_common_endings_begin_where_a_line_begins(one: list[str], two: list[str]):
+    before, after = "\n".join(one), "\n".join(two)
+    ending = common_ending(before, after)
+    assert before[len(before) - ending :] == after[len(after) - ending :]
+    assert ending == 0 or before[len(before) - ending - 1] == after[len(after) - ending - 1] == "\n"
+
+
+def test_a_changed_line_leaves_passages_behind_it_alone():
+    assert common_last_passages("One.\nTwo.\nThree.\nFour.", "One.\n2.\nThree.\nFour.") == len("Four.")
+    assert common_last_passages("One.\nTwo.", "One.\n2.") == 0
+    assert common_last_passages("same", "same") == 0
 
 
 @given(LINES, LINES)

@@ -189,9 +189,8 @@ async def test_a_base_is_made_anew_when_updates_are_many_and_history_stays(const
     for number in range(2 * REBASE_UPDATES + 1):
         await constellation.database.write(lambda tx, number=number: edit(tx, Append(f"line {number}")))
     base, head = await constellation.database.read(block_row)
-    assert head == 2 * REBASE_UPDATES + 2
-    assert head - base < REBASE_UPDATES
-    assert await constellation.database.read(archived) == base
+    assert (base, head) == (2 * REBASE_UPDATES + 2, 2 * REBASE_UPDATES + 2)
+    assert await constellation.database.read(archived) == 2 * REBASE_UPDATES + 1
 
     def first_version(tx: Transaction) -> str:
         row = tx.one("SELECT frontiers_after FROM block_updates WHERE number = 1")
@@ -280,6 +279,20 @@ async def test_a_damaged_history_does_not_stop_writing(constellation: Constellat
     assert text.endswith(f"line {REBASE_UPDATES - 1}\n" + "\n".join(f"more {n}" for n in range(REBASE_UPDATES)))
     assert "history of memory block block_tester_human is damaged" in caplog.text
     assert await constellation.database.read(block_row) == (2 * REBASE_UPDATES + 1, 2 * REBASE_UPDATES + 1)
+
+
+async def test_a_large_base_is_made_anew_only_when_updates_behind_it_are_many(constellation: Constellation):
+    # Characters that hardly repeat, so that the stored text stays large.
+    large = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(20_000))
+    await constellation.database.write(lambda tx: create(tx, BlockSpec(KEY, "Much.", large, limit=32_000)))
+    bases: list[int] = []
+    for number in range(REBASE_UPDATES + 2):
+        await constellation.database.write(lambda tx, number=number: edit(tx, Append(f"line {number}")))
+        bases.append((await constellation.database.read(block_row))[0])
+    assert bases == [1] * (REBASE_UPDATES - 1) + [REBASE_UPDATES + 1] * 3
+    assert await constellation.database.read(archived) == REBASE_UPDATES + 1
+    block = await constellation.database.read(lambda tx: load_block(tx, KEY))
+    assert block.text.endswith(f"line {REBASE_UPDATES + 1}")
 
 
 LINES = st.lists(st.sampled_from(["alpha", "beta", "ζ", "", "👩‍🚀"]), max_size=6).map("\n".join)
