@@ -18,10 +18,10 @@ from pattern_acp.config.settings import HookSettings
 from pattern_acp.config.toml_file import is_table
 from pattern_acp.domain.lazy_dataclass import dataclass
 
-EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact")
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop", "PreCompact")
 """Events that a hook can run at, in Claude Code's words."""
 
-ELSEWHERE = frozenset({"SessionEnd", "SubagentStop", "SubagentStart", "Notification", "PermissionRequest"})
+ELSEWHERE = frozenset({"SessionEnd", "SubagentStart", "Notification", "PermissionRequest"})
 """Events of Claude Code that do not happen here; a settings.json that has them is no mistake."""
 
 MOST_SECONDS = 600

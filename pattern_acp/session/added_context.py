@@ -4,6 +4,7 @@ Owns: that it waits for the next request, is recorded first, and is visible to t
 from.
 """
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.history import add_context
@@ -13,10 +14,10 @@ from pattern_acp.domain.messages import Message, Part, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.sink import Fact, TurnSink
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.session import Session, SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,27 @@ class Addition:
     """What belongs to it besides the text, such as files that it mentions."""
 
 
-async def add_waiting(session: "Session", turn_id: TurnId) -> None:
-    """Put what waits into the conversation, before the request that is about to be built.
+@dataclass(slots=True)
+class Hearing:
+    """A conversation with a model and what it is told next: a subagent's; a session's state is one too."""
+
+    history: list[Message] = field(default_factory=list[Message])
+    waiting: list[Addition] = field(default_factory=list[Addition])
+
+
+async def add_waiting(
+    session: "Session", turn_id: TurnId, heard_by: "Hearing | SessionState | None" = None, sink: TurnSink | None = None
+) -> None:
+    """Put what waits into a conversation, before the request that is about to be built.
+
+    It is the session's own, recorded as such, unless `heard_by` and `sink` name another.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    waiting = list(session.state.waiting)
-    session.state.waiting.clear()
+    heard_by, sink = heard_by or session.state, sink or session.sink
+    waiting = list(heard_by.waiting)
+    heard_by.waiting.clear()
     if not waiting:
         return
     ids = session.constellation.ids
@@ -48,8 +62,8 @@ async def add_waiting(session: "Session", turn_id: TurnId) -> None:
     message = Message(MessageId(ids.new("msg")), Role.USER, parts)
     facts = [fact for addition in waiting for fact in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
     added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
-    await session.sink.record(*facts, Fact(added, Actor.SYSTEM, Origin.WORKSPACE))
-    add_context(session.state.history, message)
+    await sink.record(*facts, Fact(added, Actor.SYSTEM, Origin.WORKSPACE))
+    add_context(heard_by.history, message)
 
 
 def _text_of(addition: Addition) -> TextPart:

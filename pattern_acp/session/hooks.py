@@ -28,7 +28,8 @@ from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import HookSettings
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.added_context import Hearing
+    from pattern_acp.session.session import Session, SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +112,9 @@ def _short(command: str) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
-def _wait_with(session: "Session", event: str, opinion: Opinion) -> None:
+def _wait_with(heard_by: "Hearing | SessionState", event: str, opinion: Opinion) -> None:
     for text in opinion.contexts:
-        session.state.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
+        heard_by.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
 
 
 async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
@@ -127,11 +128,11 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         state.started = True
         source = "startup" if len(session.state.history) == 1 else "resume"
         opinion = await run_event(session, turn_id, "SessionStart", {"source": source}, subject=source)
-        _wait_with(session, "SessionStart", opinion)
+        _wait_with(session.state, "SessionStart", opinion)
     opinion = await run_event(session, turn_id, "UserPromptSubmit", {"prompt": prompt.text})
     reason = opinion.reason if opinion.verdict is Verdict.DENY else opinion.stop
     if not reason and opinion.verdict is not Verdict.DENY:
-        _wait_with(session, "UserPromptSubmit", opinion)
+        _wait_with(session.state, "UserPromptSubmit", opinion)
         return None
     session.state.waiting.clear()
     session.state.history.remove(prompt)
@@ -143,19 +144,32 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> bool:
     """Run the hooks of the turn's end; whether they want it to go on, with their reason as what comes next."""
     opinion = await run_event(session, turn_id, "Stop", {"stop_hook_active": active})
+    return _goes_on(session.state, "Stop", opinion)
+
+
+async def after_report(session: "Session", turn_id: TurnId, heard_by: "Hearing", *, kind: str, active: bool) -> bool:
+    """Run the hooks of a subagent's end; whether they want it to go on, with their reason as what comes next."""
+    told: dict[str, Json] = {"stop_hook_active": active, "agent_type": kind}
+    opinion = await run_event(session, turn_id, "SubagentStop", told, subject=kind)
+    return _goes_on(heard_by, "SubagentStop", opinion)
+
+
+def _goes_on(heard_by: "Hearing | SessionState", event: str, opinion: Opinion) -> bool:
     if opinion.verdict is not Verdict.DENY or opinion.stop:
         return False
     reason = opinion.reason or "Go on; a hook does not take this for finished."
-    session.state.waiting.append(Addition("hook", "A Stop hook wants the turn to go on", reason, "Stop hook"))
+    heard_by.waiting.append(Addition("hook", f"A {event} hook wants the turn to go on", reason, f"{event} hook"))
     return True
 
 
 class SessionToolHooks:
     """`turn.tool_hooks.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "Session", heard_by: "Hearing | None" = None) -> None:
+        """`heard_by` is the conversation that makes the calls, the session's unless it is given."""
         self.stop = ""
         self._session = session
+        self._heard_by = heard_by or session.state
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
         """See `ToolHooks.before`."""
@@ -163,7 +177,7 @@ class SessionToolHooks:
         for told in self._inputs(call):
             payload: dict[str, Json] = {"tool_name": theirs(call.name), "tool_input": told, "tool_use_id": call.call_id}
             opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=call.name)
-            _wait_with(self._session, "PreToolUse", opinion)
+            _wait_with(self._heard_by, "PreToolUse", opinion)
             updated = opinion.updated_input
             if opinion.stop:
                 self.stop = opinion.stop
@@ -185,7 +199,8 @@ class SessionToolHooks:
 
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
-        await note_files_in_hand(self._session, call.kind, (*call.locations, *outcome.locations))
+        locations = (*call.locations, *outcome.locations)
+        await note_files_in_hand(self._session, call.kind, locations, self._heard_by)
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {

@@ -16,14 +16,17 @@ from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.paths import display_path, resolve_path
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.added_context import Hearing
+    from pattern_acp.session.session import Session, SessionState
 
 IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 """Kinds of calls that take a file in hand."""
 
 
-async def note_files_in_hand(session: "Session", kind: ToolKind, locations: Sequence[Location]) -> None:
-    """Have the next request tell the instructions of these files' folders that the model does not know."""
+async def note_files_in_hand(
+    session: "Session", kind: ToolKind, locations: Sequence[Location], heard_by: "Hearing | SessionState"
+) -> None:
+    """Have the next request of a conversation tell the instructions of these files' folders that it does not have."""
     if kind not in IN_HAND or not locations:
         return
     cwd, roots = session.state.policy.roots[0], session.state.policy.roots
@@ -34,8 +37,8 @@ async def note_files_in_hand(session: "Session", kind: ToolKind, locations: Sequ
 
     for found in await anyio.to_thread.run_sync(look):
         addition = addition_of(found, session.state.cwd)
-        if not found.problem and not _is_known(session, addition):
-            session.state.waiting.append(addition)
+        if not found.problem and not _is_known(heard_by, addition):
+            heard_by.waiting.append(addition)
 
 
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
@@ -53,17 +56,17 @@ def source_of(path: str) -> str:
     return f"instructions {path}"
 
 
-def _is_known(session: "Session", addition: Addition) -> bool:
+def _is_known(heard_by: "Hearing | SessionState", addition: Addition) -> bool:
     """Whether the conversation has it still; what was cleared from it is told again."""
-    return any(each.source == addition.source for each in session.state.waiting) or addition.source in _told(session)
+    return any(each.source == addition.source for each in heard_by.waiting) or addition.source in _told(heard_by)
 
 
-def _told(session: "Session") -> dict[str, int]:
+def _told(heard_by: "Hearing | SessionState") -> dict[str, int]:
     """The nested files that the conversation holds, by source, with the size of what was told."""
     mark = '<context source="instructions '
     texts = [
         part.text
-        for message in session.state.history
+        for message in heard_by.history
         for part in message.parts
         if isinstance(part, TextPart) and part.text.startswith(mark)
     ]
@@ -72,6 +75,6 @@ def _told(session: "Session") -> dict[str, int]:
 
 def instructions_summary(session: "Session") -> str:
     """The files in force with their sizes, for /status; empty when there are none."""
-    nested = [(source.partition(" ")[2], size) for source, size in _told(session).items()]
+    nested = [(source.partition(" ")[2], size) for source, size in _told(session.state).items()]
     shown = [f"`{path}` ({size:,} bytes)" for path, size in (*session.state.instructions, *nested)]
     return f"{plural(len(shown), 'file')}: {', '.join(shown)}" if shown else ""

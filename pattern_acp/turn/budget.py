@@ -120,12 +120,12 @@ class Budget:
     def used_up(self, *, keeping: int = 0) -> str:
         """Which limit is reached, as in "its limit of 3 model requests"; empty while none is.
 
-        `keeping` are requests that must be left.
+        `keeping` are requests that must be left. However little time there is, it is enough for one request.
         """
         limits = self.limits
         if self.requests + keeping >= limits.requests:
             return f"its limit of {limits.requests} model requests"
-        if self.seconds > limits.seconds:
+        if self.requests and self.seconds > limits.seconds:
             return f"its limit of {limits.seconds} seconds"
         if limits.tool_calls is not None and self.tool_calls >= limits.tool_calls:
             return f"its limit of {limits.tool_calls} tool calls"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 import pytest
 
-from pattern_acp.config.settings import DelegateSettings, Settings, TurnSettings
+from pattern_acp.config.settings import DelegateSettings, HookSettings, Settings, TurnSettings
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
@@ -31,9 +31,16 @@ from pattern_acp.testing.turns import events_of, last_result, of_type, prompting
 from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
 
 
-def settings(mode: str = "edit", *, delegate: DelegateSettings | None = None, requests: int = 100) -> Settings:
+def settings(
+    mode: str = "edit",
+    *,
+    delegate: DelegateSettings | None = None,
+    requests: int = 100,
+    hooks: tuple[HookSettings, ...] = (),
+) -> Settings:
     return Settings(
         editor_deadline_seconds=5,
+        hooks=hooks,
         mode="plan" if mode == "plan" else "auto" if mode == "auto" else "edit",
         delegate=delegate or DelegateSettings(),
         turn=TurnSettings(max_model_requests=requests),
@@ -436,3 +443,57 @@ async def test_memory_is_shown_to_it_and_a_rewrite_keeps_what_others_wrote_meanw
         assert last_result(model.requests[-1]).text.endswith("Memory changed: human.")
         text = next(b.text for b in await agent.sessions.get(session).memory.blocks() if b.label == "human")
         assert sorted(line for line in text.splitlines() if line) == ["Has a dog.", "Likes tea.", "Uses Linux."]
+
+
+async def test_it_is_told_the_instructions_of_the_folders_that_it_reads_and_the_agent_is_not():
+    look = [calls("read_file", path="src/a.py"), calls("read_file", path="src/a.py"), says("x is 1.")]
+    asked = delegates("explorer", "one") + delegates("explorer", "two")
+    model = model_of(asked, says("Done."), one=look, two=look)
+    async with running_agent(model, settings=settings()) as agent:
+        (agent.folder / "src").mkdir()
+        (agent.folder / "src" / "AGENTS.md").write_text("Rules of src.")
+        (agent.folder / "src" / "a.py").write_text("x = 1\n")
+        await run(agent)
+        for name in ("one", "two"):
+            told = [str(request.messages).count("Rules of src.") for request in requests_of(model, name)]
+            assert told == [0, 1, 1]
+            assert all(unpaired_calls(request) == [] for request in requests_of(model, name))
+        assert "Rules of src." not in str(model.requests[-1].messages)
+        assert len(agent.editor.of_kind("tool_call")) == 2
+
+
+async def test_a_hook_lets_a_subagent_go_on_with_its_reason():
+    script = """grep -q '"stop_hook_active": true' && exit 0; echo "name the line too" >&2; exit 2"""
+    hook = HookSettings("SubagentStop", script, "explorer")
+    asked = delegates("explorer", "finder") + delegates("reviewer", "judge")
+    model = model_of(asked, says("Done."), finder=[says("a.txt"), says("a.txt:1")], judge=[says("Fine.")])
+    async with running_agent(model, settings=settings(hooks=(hook,))) as agent:
+        await run(agent)
+        assert "name the line too" in str(requests_of(model, "finder")[1].messages)
+        assert [result.text for result in results_of(model.requests[-1])] == ["a.txt:1", "Fine."]
+
+
+async def test_a_hook_that_ends_the_turn_ends_it_from_within_a_subagent():
+    hook = HookSettings("PreToolUse", """echo '{"continue": false, "stopReason": "enough"}'""", "LS|list_directory")
+    look = [calls("list_directory", path="."), says("Never.")]
+    model = model_of(delegates("explorer", "finder"), says("Never."), finder=look)
+    async with running_agent(model, settings=settings(hooks=(hook,))) as agent:
+        await run(agent)
+        assert "enough" in agent.editor.said()
+        assert [request.cache_key.partition("/")[2] for request in model.requests] == ["", "finder"]
+
+
+async def test_what_is_forgotten_is_taken_out_of_its_thread_too():
+    note = "The launch word is marmalade sandwich."
+    work = [calls("memory_write", label="human", operation="append", text=note), says("Noted.")]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
+    async with running_agent(model, settings=settings()) as agent:
+        session = await run(agent)
+        assert "marmalade" in str(of_type(await events_of(agent, session), SubagentRecorded))
+        await agent.editor.prompt(session, f"/memory forget human {note}")
+        assert "is forgotten" in agent.editor.said()
+        events = of_type(await events_of(agent, session), SubagentRecorded)
+        assert "[forgotten]" in str(events)
+        assert "marmalade" not in str(events)
+        chain = await agent.database.read(lambda tx: verify_stream(tx, session))
+        assert chain.ok

@@ -23,8 +23,10 @@ def test_each_limit_is_named_when_it_is_reached():
     it.take_tool_calls(2)
     assert it.used_up() == "its limit of 2 tool calls"
     clock.advance(11_000)
+    assert it.used_up() == "its limit of 2 tool calls", "however little time there is, it is enough for one request"
+    it.take_request()
     assert it.used_up() == "its limit of 10 seconds"
-    for _ in range(3):
+    for _ in range(2):
         it.take_request()
     assert it.used_up() == "its limit of 3 model requests"
 

@@ -18,33 +18,32 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
 from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, TurnStarted
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ProviderRequest
-from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.added_context import Hearing, add_waiting
+from pattern_acp.session.changed_files import changed_files
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
+from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.approving import NamedApprover
 from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
+from pattern_acp.session.subagents.report import Work, outcome_of
 from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
 from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
-from pattern_acp.tools.text_limits import cut_middle, one_line
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import Fact
-from pattern_acp.turn.tool_hooks import ToolHooks
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
-from pattern_acp.workspace.paths import display_path
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -54,9 +53,6 @@ TICK_SECONDS = 2.0
 
 LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
-
-FILES_SHOWN = 50
-"""Most changed files whose diffs the call shows; `/diff` shows all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class TurnParts:
     offered: Callable[[], tuple[Tool, ...]]
     """Those that the model is offered now."""
     context: ToolContext
-    hooks: ToolHooks
+    hooks: SessionToolHooks
     budget: Budget
 
 
@@ -92,6 +88,8 @@ class Subagents:
         try:
             return await subagent.run()
         finally:
+            # A hook that wants the turn to end wants all of it to.
+            self._parts.hooks.stop = self._parts.hooks.stop or subagent.stop
             if self.checks is not None:
                 self.checks.note_edited(subagent.edited)
 
@@ -117,6 +115,8 @@ class _Subagent:
         self._memory = SubagentMemory(session.memory, task.name)
         waits = Waits(shared.clock, parts.budget.waits)
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
+        self._heard = Hearing()
+        self._hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
         gate = Gate(
@@ -147,10 +147,15 @@ class _Subagent:
             self._sink,
             clock=shared.clock,
             after_edits=self,
-            hooks=parts.hooks,
+            hooks=self._hooks,
             effects=session.checkpoints,
         )
         self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
+
+    @property
+    def stop(self) -> str:
+        """Why a hook wants the turn to end; empty when none does."""
+        return self._hooks.stop
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_runner.AfterEdits`."""
@@ -166,18 +171,25 @@ class _Subagent:
         if self._missing:
             return ToolOutcome(self._missing, is_error=True)
         self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
-        history = [self._message(await self._opening())]
+        history = self._heard.history = [self._message(await self._opening())]
         await self._sink.record(Fact(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
         try:
             end = await self._watched(history)
         except anyio.get_cancelled_exc_class():
-            self._progress.note(self._changes(changed_files(self._sink.events)))
+            self._progress.note(self._work().told)
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await self._record_end(TurnEnd(StopReason.CANCELLED))
             raise
         await self._record_end(end)
-        return self._outcome(end, history)
+        return outcome_of(
+            history,
+            end.sentence,
+            self._work(),
+            failed=self._failed,
+            limit=self._parts.context.result_limit,
+            title=self._activity.final_title,
+        )
 
     async def _watched(self, history: list[Message]) -> TurnEnd:
         end = TurnEnd(StopReason.CANCELLED)
@@ -192,7 +204,7 @@ class _Subagent:
 
     async def _run(self, history: list[Message]) -> TurnEnd:
         try:
-            end = await self._loop(self._runner, self._budget).run(self._parts.turn_id, history)
+            end = await self._until_hooks_agree(history)
             reached = self._budget.used_up()
             if end.stop_reason is not StopReason.MAX_TURN_REQUESTS:
                 return end
@@ -210,6 +222,17 @@ class _Subagent:
             self._failed = True
             return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}")
 
+    async def _until_hooks_agree(self, history: list[Message]) -> TurnEnd:
+        turn_id, kind = self._parts.turn_id, self._task.kind.value
+        loop, active = self._loop(self._runner, self._budget), False
+        for _ in range(MOST_CONTINUATIONS + 1):
+            end = await loop.run(turn_id, history)
+            is_report = end.stop_reason is StopReason.END_TURN and not end.sentence
+            if not is_report or not await after_report(self._session, turn_id, self._heard, kind=kind, active=active):
+                return end
+            active = True
+        return TurnEnd(StopReason.END_TURN, f"Hooks let it go on {MOST_CONTINUATIONS} times; that is the limit.")
+
     def _loop(self, runner: ToolRunner, budget: Budget) -> TurnLoop:
         return TurnLoop(
             model=self._model,
@@ -224,6 +247,7 @@ class _Subagent:
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:
         state = self._session.state
+        await add_waiting(self._session, self._parts.turn_id, self._heard, self._sink)
         offered = {tool.spec.name for tool in self._parts.offered()}
         specs = tuple(tool.spec for tool in self._tools if tool.spec.name in offered)
         limited = (f"You may write only in {', '.join(self._task.paths)}.",) if self._task.paths else ()
@@ -263,30 +287,6 @@ class _Subagent:
     def _message(self, text: str) -> Message:
         return Message(MessageId(self._session.constellation.ids.new("msg")), Role.USER, (TextPart(text),))
 
-    def _outcome(self, end: TurnEnd, history: Sequence[Message]) -> ToolOutcome:
-        report = next((m.text.strip() for m in reversed(history) if m.role is Role.ASSISTANT and m.text.strip()), "")
-        files = changed_files(self._sink.events)
-        said = "\n\n".join(part for part in (report, end.sentence, self._changes(files)) if part)
-        cut = cut_middle(said, self._parts.context.result_limit)
-        diffs = tuple(
-            DiffContent(file.path, passage.before, passage.after)
-            for file in files[:FILES_SHOWN]
-            for passage in file.passages
-        )
-        return ToolOutcome(
-            cut.text,
-            is_error=self._failed or not report,
-            content=(TextContent(said), *diffs),
-            locations=tuple(Location(file.path) for file in files),
-            full_output=said if cut.text != said else "",
-            origin=Origin.AGENT,
-            title=self._activity.final_title,
-        )
-
-    def _changes(self, files: Sequence[ChangedFile]) -> str:
-        """What it changed, as far as its edits tell; what its commands changed cannot be known."""
-        names = [display_path(file.path, self._parts.context.cwd) for file in files]
-        blocks = list(self._memory.changed)
-        told = [f"Files changed: {', '.join(names)}."] if names else []
-        told += [f"Memory changed: {one_line(', '.join(blocks))}."] if blocks else []
-        return "\n".join(told) or ("" if self._task.kind.only_reads else "It changed no files and no memory.")
+    def _work(self) -> Work:
+        only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
+        return Work(changed_files(self._sink.events), tuple(self._memory.changed), cwd, only_reads)
