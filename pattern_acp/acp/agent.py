@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from pattern_acp.acp import schema, schema_memory
+from pattern_acp.acp import schema, schema_memory, schema_rewind
 from pattern_acp.acp.capabilities import AUTH_METHOD, auth_methods, initialize_response
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
@@ -30,12 +30,37 @@ class MemoryEventsPort(Protocol):
         ...
 
 
+class RewindPort(Protocol):
+    """Going back; see `acp.rewind_methods.RewindMethods`."""
+
+    async def list(self, request: schema_rewind.ListCheckpointsRequest, context: RequestContext, /) -> object:
+        """_pattern/checkpoint/list."""
+        ...
+
+    async def preview(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+        """_pattern/checkpoint/preview."""
+        ...
+
+    async def restore(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+        """_pattern/checkpoint/restore."""
+        ...
+
+    async def rewind(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+        """_pattern/session/rewind."""
+        ...
+
+
 class SessionMethodsPort(Protocol):
     """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
 
     @property
     def memory_events(self) -> MemoryEventsPort:
         """_pattern/memory/*."""
+        ...
+
+    @property
+    def rewinds(self) -> RewindPort:
+        """_pattern/checkpoint/* and _pattern/session/rewind."""
         ...
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> object:
@@ -138,6 +163,7 @@ class Agent:
                 schema_memory.UNSUBSCRIBE: self._for_sessions(
                     schema_memory.UnsubscribeRequest, lambda methods: methods.memory_events.unsubscribe
                 ),
+                **self._rewinds(),
             },
             notifications={"session/cancel": self._cancel},
             prepare={"session/prompt": self._register_prompt},
@@ -196,6 +222,17 @@ class Agent:
             return await choose(await self._sessions())(request, context)
 
         return handle
+
+    def _rewinds(self) -> dict[str, RequestHandler]:
+        asked = schema_rewind.RewindRequest
+        return {
+            schema_rewind.LIST: self._for_sessions(
+                schema_rewind.ListCheckpointsRequest, lambda methods: methods.rewinds.list
+            ),
+            schema_rewind.PREVIEW: self._for_sessions(asked, lambda methods: methods.rewinds.preview),
+            schema_rewind.RESTORE: self._for_sessions(asked, lambda methods: methods.rewinds.restore),
+            schema_rewind.REWIND: self._for_sessions(asked, lambda methods: methods.rewinds.rewind),
+        }
 
     def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> None:
         methods = self._services.methods_if_ready()

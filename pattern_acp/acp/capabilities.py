@@ -11,7 +11,13 @@ AUTH_METHOD = "environment"
 
 TERMINAL_AUTH_METHOD = "doctor"
 
-EXTENSIONS: dict[str, object] = {"pattern": {"memory": {"subscribe": True}}}
+EXTENSIONS: dict[str, object] = {
+    "pattern": {
+        "memory": {"subscribe": True},
+        "checkpoint": {"list": True, "preview": True, "restore": True},
+        "session": {"rewind": True},
+    }
+}
 """Our own methods, by the parts of their names: `_pattern/memory/subscribe` and what belongs to it."""
 
 

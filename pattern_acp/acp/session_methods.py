@@ -10,6 +10,7 @@ from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import checked_parts, parts_of
 from pattern_acp.acp.memory_feed import MemoryEvents
+from pattern_acp.acp.rewind_methods import RewindMethods
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import SessionId
@@ -46,6 +47,7 @@ class SessionMethods:
         self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
+        self.rewinds = RewindMethods(sessions)
         self.answered = anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 

@@ -102,6 +102,8 @@ class Checkpoints:
     """What one session changed since its last checkpoint, and the taking of the next."""
 
     def __init__(self, session: "Session") -> None:
+        self.rewinding = False
+        """Whether the session is going back, or was when an error cut it off."""
         self._session = session
         self._open: list[_Open] = []
         self._left_out: dict[str, str] = {}

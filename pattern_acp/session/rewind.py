@@ -6,9 +6,10 @@ will be overwritten), each step can be done twice, and the conversation goes bac
 chose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+import anyio
 import anyio.to_thread
 
 from pattern_acp.db.connection import Transaction
@@ -136,6 +137,44 @@ async def end_rewind(session: "Session", started: RewindStarted, done: Rewound, 
     # What the model does not know any more, or knows in another state, it must read again before it edits.
     session.state.fingerprints.clear()
     session.state.waiting.clear()
+
+
+async def carry_out(
+    session: "Session",
+    plan: RewindPlan,
+    parts: Sequence[str],
+    *,
+    overwrite: bool,
+    before: int,
+    note: Callable[[Rewound], str] | None = None,
+    after_files: Callable[[Rewound], Awaitable[None]] | None = None,
+) -> Rewound:
+    """All steps; once begun, they are not cancelled. `after_files` is called before the conversation goes back.
+
+    Raises:
+        DatabaseError: a step could not be recorded; the next turn, or opening the session again, finishes it.
+    """
+    done = Rewound()
+    with anyio.CancelScope(shield=True):
+        started = await start_rewind(session, plan, parts, overwrite=overwrite, before=before)
+        session.checkpoints.rewinding = True
+        done = await put_everything_back(session, started, session.workbench.files)
+        if after_files is not None:
+            await after_files(done)
+        await end_rewind(session, started, done, note=note(done) if note is not None else "")
+        session.checkpoints.rewinding = False
+    return done
+
+
+async def finish_left_over(session: "Session") -> None:
+    """Finish a rewind of this process that an error cut off; before anything else is done in the session.
+
+    Raises:
+        DatabaseError: the constellation still cannot be written.
+    """
+    if session.checkpoints.rewinding:
+        await finish_cut_off(session)
+        session.checkpoints.rewinding = False
 
 
 async def finish_cut_off(session: "Session") -> bool:

@@ -28,7 +28,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.session.rewind import Rewound, end_rewind, put_everything_back, start_rewind
+from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
@@ -111,12 +111,15 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
         await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
         return "Nothing was changed."
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
-    started = await start_rewind(session, plan, parts, overwrite=asked.overwrite, before=before)
-    done = await put_everything_back(session, started, session.workbench.files)
-    text = answer_text(plan, started.parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
-    await _finish(session, view, text, ToolCallStatus.COMPLETED, done)
-    await end_rewind(session, started, done)
-    return text
+
+    def told(done: Rewound) -> str:
+        return answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
+
+    async def after_files(done: Rewound) -> None:
+        await _finish(session, view, told(done), ToolCallStatus.COMPLETED, done)
+
+    done = await carry_out(session, plan, parts, overwrite=asked.overwrite, before=before, after_files=after_files)
+    return told(done)
 
 
 def _starts(entry: Recorded, turn_id: TurnId) -> bool:

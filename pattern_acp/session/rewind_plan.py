@@ -42,6 +42,16 @@ class PlannedFile:
     conflict: str = ""
     problem: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What would happen to it: `delete`, `create`, `mode` or `modify`."""
+        if self.then.kind == "missing":
+            return "delete"
+        if self.now.kind == "missing":
+            return "create"
+        same = self.now.kind == self.then.kind and self.now.digest == self.then.digest
+        return "mode" if same else "modify"
+
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:

@@ -79,15 +79,8 @@ def _turns(what: str, turns: Sequence[str]) -> list[str]:
 
 
 def _file_line(file: PlannedFile, cwd: str) -> str:
-    match file.now.kind, file.then.kind:
-        case _, "missing":
-            what = "is deleted"
-        case "missing", _:
-            what = "comes back"
-        case now, then if now == then and file.now.digest == file.then.digest:
-            what = f"gets mode {file.then.mode:o}"
-        case _:
-            what = "is put back"
+    mode = f"gets mode {file.then.mode:o}"
+    what = {"delete": "is deleted", "create": "comes back", "mode": mode, "modify": "is put back"}[file.kind]
     note = ""
     if file.problem:
         what, note = "stays", f" ({file.problem})"

@@ -35,6 +35,7 @@ from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
+from pattern_acp.session.rewind import finish_left_over
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.tools.memory_access import ConstellationMemory
@@ -65,6 +66,19 @@ class PromptTicket:
         if self.cancelled_at is None:
             self.cancelled_at = anyio.current_time()
         self.scope.cancel()
+
+    async def wait_for_earlier(self) -> None:
+        """Wait for the prompt that this one replaced, also when this one is cancelled: turns never interleave."""
+        if self.before is None:
+            return
+        try:
+            await self.before.done.wait()
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(END_SECONDS, shield=True):
+                await self.before.done.wait()
+            raise
+        finally:
+            self.before = None
 
     @property
     def seconds_to_end(self) -> float:
@@ -205,7 +219,7 @@ class Session:
         end = TurnEnd(StopReason.CANCELLED)
         try:
             with ticket.scope:
-                await _wait_for_earlier(ticket)
+                await ticket.wait_for_earlier()
                 end = await self._turn(turn)
             if ticket.scope.cancel_called:
                 # Also when the cancel came too late to change anything: the client must hear `cancelled`.
@@ -227,6 +241,7 @@ class Session:
             await prompting.close_unfinished(self)
             await prompting.drop_forgotten(self)
             # What a turn changed that was cut off belongs to it and not to this one.
+            await finish_left_over(self)
             await self.checkpoints.close_turn()
             refusal = await _expand(self.mcp, turn)
             if turn.command is None:
@@ -348,20 +363,6 @@ async def _expand(mcp: SessionMcp, turn: _Turn) -> TurnEnd | None:
         turn.command = Command(turn.message.text.strip().split()[0].lstrip("/"), "")
         return TurnEnd(StopReason.END_TURN, error.sentence)
     return None
-
-
-async def _wait_for_earlier(ticket: PromptTicket) -> None:
-    """Wait for the prompt that this one replaced; also when this one is cancelled, so that turns never interleave."""
-    if ticket.before is None:
-        return
-    try:
-        await ticket.before.done.wait()
-    except anyio.get_cancelled_exc_class():
-        with anyio.move_on_after(END_SECONDS, shield=True):
-            await ticket.before.done.wait()
-        raise
-    finally:
-        ticket.before = None
 
 
 def _model_named(constellation: Constellation, value: str) -> ModelInfo:

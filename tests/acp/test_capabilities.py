@@ -19,7 +19,13 @@ def test_the_promises_are_exactly_what_works():
             "mcpCapabilities": {"http": True, "sse": True},
             "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}},
             "auth": {"logout": {}},
-            "_meta": {"pattern": {"memory": {"subscribe": True}}},
+            "_meta": {
+                "pattern": {
+                    "memory": {"subscribe": True},
+                    "checkpoint": {"list": True, "preview": True, "restore": True},
+                    "session": {"rewind": True},
+                }
+            },
         },
         "authMethods": [
             {

@@ -3,15 +3,17 @@
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import SessionRewound
+from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.scripts import Turn, calls, gate, says
 from pattern_acp.testing.turns import events_of, of_type
 
 AUTO = Settings(editor_deadline_seconds=5, mode="auto")
@@ -25,7 +27,7 @@ async def answer(agent: RunningAgent, session: str, text: str) -> str:
     return agent.editor.said()
 
 
-def write(path: str, content: str):
+def write(path: str, content: str) -> Turn:
     return calls("write_file", path=path, content=content)
 
 
@@ -198,3 +200,68 @@ def _remove(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
+
+
+async def test_an_editor_lists_previews_and_restores_with_methods_of_ours():
+    model = ScriptedProvider(
+        [write("a.txt", "one\n"), says("Done."), write("a.txt", "two\n"), says("Twice."), says("Ok.")]
+    )
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write.")
+        await answer(agent, session, "Write again.")
+
+        async def ask(method: str, **more: object) -> JsonDict:
+            return await agent.editor.request(method, {"sessionId": session, **more})
+
+        points = (await ask("_pattern/checkpoint/list"))["points"]
+        assert [(point["key"], point["text"], point["files"]) for point in points] == [
+            ("1", "Write.", 1),
+            ("2", "Write again.", 1),
+        ]
+        preview = await ask("_pattern/checkpoint/preview", to=points[1]["messageId"])
+        assert preview["lost"] == ["2. Write again."]
+        [file] = preview["files"]
+        assert (file["kind"], file["oldText"], file["newText"]) == ("modify", "two\n", "one\n")
+        done = await ask("_pattern/session/rewind", to=points[1]["messageId"])
+        assert done["lost"] == ["2. Write again."]
+        assert done["files"] == []
+        assert (agent.folder / "a.txt").read_text() == "two\n"
+        await answer(agent, session, "Write something else.")
+        heard = str(conversation(model.requests[-1]))
+        assert "Write again." not in heard
+        assert "Write something else." in heard
+        done = await ask("_pattern/checkpoint/restore", to="1", parts=["files"])
+        assert done["files"] == [str(agent.folder / "a.txt")]
+        assert not (agent.folder / "a.txt").exists()
+        await ask("_pattern/checkpoint/restore", to="undo")
+        assert (agent.folder / "a.txt").read_text() == "two\n"
+        wrong: tuple[JsonDict, ...] = ({"to": "nowhere"}, {"to": "1", "parts": ["soul"]})
+        for params in wrong:
+            with pytest.raises(RemoteError, match="There is no"):
+                await ask("_pattern/checkpoint/restore", **params)
+
+
+async def test_a_rewind_of_a_client_cancels_the_turn_that_runs_and_waits_for_its_end():
+    held = gate()
+    model = ScriptedProvider([says("Done."), (held,), says("Ok.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "First.")
+        ended: list[JsonDict] = []
+
+        async def second() -> None:
+            ended.append(await agent.editor.prompt(session, "Second."))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(second)
+            await held.reached.wait()
+            with pytest.raises(RemoteError, match="A turn runs"):
+                await agent.editor.request("_pattern/checkpoint/preview", {"sessionId": session, "to": "1"})
+            await agent.editor.request("_pattern/session/rewind", {"sessionId": session, "to": "1"})
+            assert ended == [{"stopReason": "cancelled"}]
+        await answer(agent, session, "Third.")
+        heard = str(conversation(model.requests[-1]))
+        assert "Third." in heard
+        assert "First." not in heard
+        assert "Second." not in heard

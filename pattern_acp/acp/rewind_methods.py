@@ -1,0 +1,87 @@
+"""`_pattern/checkpoint/*` and `_pattern/session/rewind`: translation to and from the session layer."""
+
+from pattern_acp.acp import schema_rewind as wire
+from pattern_acp.acp.updates import iso_time
+from pattern_acp.domain.file_states import FileChange
+from pattern_acp.jsonrpc.dispatcher import RequestContext
+from pattern_acp.session.registry import Sessions
+from pattern_acp.session.rewind_plan import PlannedFile, diff_of
+from pattern_acp.session.rewind_points import PARTS
+from pattern_acp.session.rewind_requests import points_of, preview_rewind, rewind_for_client
+from pattern_acp.session.session import Session
+
+MOST_TEXTS = 50
+"""Most files of which a preview brings the texts; a line to the client must stay small."""
+
+
+class RewindMethods:
+    """The methods of one connection."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def list(self, request: wire.ListCheckpointsRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/list`."""
+        points = await points_of(self._sessions.get(request.session_id))
+        return wire.ListCheckpointsResponse(
+            points=tuple(
+                wire.RewindPoint(
+                    key=point.key,
+                    kind=point.kind,
+                    text=point.text,
+                    at=iso_time(point.at_ms),
+                    files=point.files,
+                    message_id=point.message_id or None,
+                    checkpoint_id=point.checkpoint_id or None,
+                )
+                for point in points
+            )
+        )
+
+    async def preview(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/preview`: nothing is changed."""
+        session = self._sessions.get(request.session_id)
+        plan = await preview_rewind(session, request.to)
+        return wire.PreviewResponse(
+            words=plan.target.words,
+            lost=plan.lost,
+            regained=plan.regained,
+            files=tuple([await _file(session, file, texts=at < MOST_TEXTS) for at, file in enumerate(plan.files)]),
+            blocks=tuple(wire.RewindBlock(label=block.label, text=block.sentence) for block in plan.blocks),
+            not_kept=plan.left_out,
+        )
+
+    async def restore(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/restore`: everything, unless parts are named."""
+        return await self._go(request, PARTS)
+
+    async def rewind(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/session/rewind`: the conversation, unless parts are named."""
+        return await self._go(request, PARTS[:1])
+
+    async def _go(self, request: wire.RewindRequest, parts: tuple[str, ...]) -> wire.RewindResponse:
+        session = self._sessions.get(request.session_id)
+        wanted = request.parts or (() if request.to == "undo" else parts)
+        plan, done = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
+        has_files = "files" in (wanted or plan.target.parts)
+        return wire.RewindResponse(
+            words=plan.target.words,
+            lost=plan.lost,
+            regained=plan.regained,
+            files=done.files,
+            kept=tuple(file.path for file in plan.conflicts) if has_files and not request.overwrite else (),
+            blocks=done.blocks,
+            problems=done.problems,
+        )
+
+
+async def _file(session: Session, file: PlannedFile, *, texts: bool) -> wire.RewindFile:
+    diff = await diff_of(session, FileChange(file.path, file.now, file.then)) if texts and not file.problem else None
+    return wire.RewindFile(
+        path=file.path,
+        kind=file.kind,
+        conflict=file.conflict or None,
+        problem=file.problem or None,
+        old_text=diff.old_text if diff is not None else None,
+        new_text=diff.new_text if diff is not None else None,
+    )
