@@ -39,7 +39,7 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     `body` replaces the stream by text of `content_type`; `raw` replaces its frames. `cut_after` closes the connection
     and `stall_after` goes silent after so many frames (0: after the head). `bytes_per_write` cuts the stream into small
-    writes, `write_delay_ms` apart.
+    writes, `write_delay_ms` apart. `closes` ends the connection behind the whole answer, as idle ones are ended.
     """
 
     steps: list[ScriptStep] = msgspec.field(default_factory=list[ScriptStep])
@@ -53,6 +53,7 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     chunk: int = 0
     bytes_per_write: int = 0
     write_delay_ms: int = 0
+    closes: bool = False
 
 
 class ServerScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -121,7 +122,8 @@ class ModelServer:
             return await _send_whole(stream, reply.status, body, reply.content_type, reply.retry_after)
         model = str(request.json().get("model", ""))
         frames = render(reply.steps, model, self._ids, reply.chunk)
-        return await _send_stream(stream, reply, iter([reply.raw.encode()]) if reply.raw is not None else frames)
+        goes_on = await _send_stream(stream, reply, iter([reply.raw.encode()]) if reply.raw is not None else frames)
+        return goes_on and not reply.closes
 
     def _next_reply(self) -> Reply:
         index = len(self.requests) - 1

@@ -51,6 +51,24 @@ def test_each_way_to_ask_for_acp_serves_it(tmp_path: Path, arguments: tuple[str,
     assert (result.returncode, result.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+async def test_the_process_that_was_started_serves_and_starts_no_copy_of_itself(tmp_path: Path):
+    async with running_process(Launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/status")
+        tasks = Path(f"/proc/{agent.process.pid}/task")
+        children = [children_of(task) for task in list_folder(tasks)]
+        assert "".join(children) == ""
+
+
+def list_folder(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def children_of(task: Path) -> str:
+    return (task / "children").read_text(encoding="utf-8").strip()
+
+
 async def test_a_bare_environment_without_home_at_the_root_directory_is_enough(tmp_path: Path):
     launch = Launch(tmp_path / "home", environment={"TERM": "dumb"}, cwd=tmp_path.anchor)
     async with running_process(launch) as agent:

@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.requests import begin_prompt, kinds_of, option, refused, updates_of
 from pattern_acp.testing.scripts import calls, gate, says
@@ -110,6 +110,20 @@ async def test_nothing_is_told_of_a_session_before_its_answer_and_the_commands_f
         answer = next(at for at, line in enumerate(lines) if b'"modes"' in line)
         told = next(at for at, line in enumerate(lines) if session.encode() in line)
         assert told == answer
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
+async def test_nothing_is_asked_of_the_editor_before_it_knows_the_session(method: str):
+    async with running_agent(ScriptedProvider([says("one")]), capabilities=FULL_CLIENT) as agent:
+        for name in ("AGENTS.md", "README.md"):
+            (agent.folder / name).write_text("Be brief.\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hi")
+        await agent.editor.request("session/close", {"sessionId": session})
+        agent.editor.requests.clear()
+        more = {} if method == "session/new" else {"sessionId": session}
+        await agent.editor.request(method, opening(agent.folder, **more))
+        assert [name for name, _ in agent.editor.requests if name.startswith(("fs/", "terminal/"))] == []
 
 
 async def test_the_commands_are_told_again_at_the_first_prompt_and_not_at_the_second():

@@ -162,6 +162,14 @@ async def test_a_connection_is_used_again(wire: Wire):
         assert setup.server.connections == 1
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_connection_that_was_closed_while_nothing_was_asked_is_replaced(wire: Wire):
+    async with playing(wire, Reply(HELLO, closes=True), HELLO) as setup:
+        assert await setup.events() == await setup.events()
+        assert setup.server.connections == 2
+        assert setup.sleeps.taken == []
+
+
 async def test_the_key_goes_where_each_wire_wants_it():
     async with playing("anthropic", HELLO) as setup:
         await setup.events()
