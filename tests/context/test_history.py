@@ -17,6 +17,7 @@ from pattern_acp.journal.events import (
     MessagePartial,
     MessageRecorded,
     PromptRefused,
+    SubagentRecorded,
     ToolCallFinished,
     ToolResultExtended,
     TurnEnded,
@@ -93,7 +94,7 @@ def test_every_call_has_exactly_one_result_directly_behind_it(turns: list[tuple[
             assert results == [part.call_id for part in message.tool_calls]
 
 
-def event_of(kind: int, turn: int, number: int) -> Event:
+def event_of(kind: int, turn: int, number: int) -> Event:  # noqa: PLR0911  one a kind
     turn_id, call_id = TurnId(f"turn_{turn}"), ToolCallId(f"call_{turn}_{number}")
     message_id = MessageId(f"msg_{turn}_{number}")
     match kind:
@@ -111,11 +112,14 @@ def event_of(kind: int, turn: int, number: int) -> Event:
             return PromptRefused(turn_id, "A hook said no.")
         case 6:
             return HistoryCleared(turn_id)
+        case 7:
+            inner = answer(TextPart("Its own."), call(f"inner_{number}"))
+            return SubagentRecorded(turn_id, call_id, "thread_1", "finder", inner)
         case _:
             return answer(TextPart("Done."))
 
 
-TURNS = st.lists(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=6), max_size=4)
+TURNS = st.lists(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), max_size=6), max_size=4)
 
 
 @given(TURNS, st.integers(0, 4))
@@ -129,3 +133,10 @@ def test_a_conversation_read_on_behind_a_turn_is_the_one_read_at_once(turns: lis
     first = [event for turn in events[:read] for event in turn]
     rest = [event for turn in events[read:] for event in turn]
     assert history_of(rest, history_of(first)) == history_of([*first, *rest])
+
+
+@given(TURNS)
+def test_a_subagent_s_thread_is_no_part_of_the_conversation(turns: list[list[tuple[int, int]]]):
+    events = [event_of(kind, turn, number) for turn, kinds in enumerate(turns) for kind, number in kinds]
+    own = [event for event in events if not isinstance(event, SubagentRecorded)]
+    assert history_of(events) == history_of(own)

@@ -9,6 +9,7 @@ from pattern_acp.journal.events import (
     MessagePartial,
     MessageRecorded,
     SessionTitled,
+    SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
@@ -142,3 +143,18 @@ async def test_every_open_turn_is_found():
             InterruptedTurn(OLD, open_calls=(ToolCallStarted(OLD, view(OPEN)),)),
             InterruptedTurn(TURN),
         )
+
+
+async def test_of_a_subagent_only_the_call_that_it_ran_for_is_closed():
+    def inner(event: Event) -> Event:
+        return SubagentRecorded(TURN, OPEN, "thread_1", "maker", event)
+
+    recorded = [
+        prompt(TURN),
+        answer("m", OPEN),
+        ToolCallStarted(TURN, view(OPEN)),
+        inner(prompt(TURN)),
+        inner(answer("n", ASKED)),
+        inner(ToolCallStarted(TURN, view(ASKED))),
+    ]
+    assert await closing_of(*recorded) == [failed(OPEN), ENDED]

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -164,3 +165,16 @@ async def test_waiting_for_cancel_can_be_cancelled():
             with anyio.move_on_after(0.01) as scope:
                 await anext(events)
     assert scope.cancelled_caught
+
+
+async def test_a_subagent_plays_turns_of_its_own_and_one_without_any_those_of_the_script():
+    data = b'{"turns": [[{"text": "one"}], [{"text": "two"}]], "subagents": {"finder": [[{"text": "found"}]]}}'
+    script = parse_script(data, "s")
+    provider = ScriptedProvider(script.turns, subagents=script.subagents)
+
+    async def said(cache_key: str) -> str:
+        first = (await events_of(provider, replace(request(), cache_key=cache_key)))[0]
+        return first.text if isinstance(first, TextDelta) else ""
+
+    keys = ("ses_1", "ses_1/finder", "ses_1/other", "ses_1/finder")
+    assert [await said(key) for key in keys] == ["one", "found", "two", "The script has no more turns."]
