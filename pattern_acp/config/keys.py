@@ -14,6 +14,7 @@ from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     MODES_BY_REACH,
     SECRETS_BY_REACH,
+    CompactionSettings,
     DelegateSettings,
     FetchSettings,
     MemorySettings,
@@ -136,6 +137,7 @@ _TURN = TurnSettings()
 _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
 _DELEGATE = DelegateSettings()
+_COMPACTION = CompactionSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -239,6 +241,27 @@ KEYS: tuple[Key, ...] = (
         default=_MEMORY.secrets,
         project=ProjectRule.NARROWER,
         reach=SECRETS_BY_REACH,
+    ),
+    Key(
+        name="compaction.strategy",
+        summary="How a conversation that fills the model's window is made shorter.",
+        allowed="one of summarise, truncate, importance, time_decay",
+        check=_choice("summarise", "truncate", "importance", "time_decay"),
+        default=_COMPACTION.strategy,
+    ),
+    Key(
+        name="compaction.threshold_percent",
+        summary="Where that begins, in percent of the window without the room for the answer.",
+        allowed="a whole number from 30 to 95",
+        check=_number(30, 95),
+        default=_COMPACTION.threshold_percent,
+    ),
+    Key(
+        name="compaction.target_percent",
+        summary="What it leaves, in percent of the same.",
+        allowed="a whole number from 10 to 90",
+        check=_number(10, 90),
+        default=_COMPACTION.target_percent,
     ),
     Key(
         name="fetch.private_addresses",

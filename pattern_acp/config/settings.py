@@ -53,6 +53,7 @@ IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 SlowCommands = Literal["end", "background"]
+CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -102,6 +103,17 @@ class FetchSettings:
 
     private_addresses: bool = False
     """Whether pages of this machine and its networks may be fetched, such as a development server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """When the conversation is made shorter for the model, and how (docs/context.md)."""
+
+    strategy: CompactionStrategy = "summarise"
+    threshold_percent: int = 80
+    """Of what a request may fill: the model's window without the room for its answer."""
+    target_percent: int = 60
+    """Of the same; what is left afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,7 @@ class Settings:
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     turn: TurnSettings = field(default_factory=TurnSettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pattern_acp.context.long_texts import with_shortened
+from pattern_acp.context.long_texts import WHOLE_CHARACTERS, with_shortened
+from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
@@ -61,9 +62,9 @@ def build_request(
         model=model.name,
         system=stable.system,
         tools=stable.tools if model.calls_tools else (),
-        messages=with_shortened(history),
+        messages=with_shortened(history, text_limit(model, WHOLE_CHARACTERS)),
         volatile=volatile_segment(memory, notes),
-        max_output_tokens=min(max_output_tokens, model.max_output_tokens),
+        max_output_tokens=output_limit(model, max_output_tokens),
         thought_level=thought_level,
         cache_key=session_id,
     )

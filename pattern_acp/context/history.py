@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pattern_acp.context.compacted import compacted, short_result
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import (
     ContextAdded,
+    ContextCompacted,
     Event,
     HistoryCleared,
     MemoryShown,
@@ -47,19 +49,42 @@ def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[
                 messages.append(message)
             case HistoryCleared():
                 messages.clear()
-            case ToolCallFinished():
-                failed = event.status is ToolCallStatus.FAILED
-                results[event.call_id] = ToolResultPart(event.call_id, event.result_text, failed, event.images)
-            case ToolResultExtended(call_id=call_id, text=text) if call_id in results:
-                results[call_id] = replace(results[call_id], text=f"{results[call_id].text}{text}")
+            case ContextCompacted():
+                messages[:] = compacted(messages, event)
+                _take_result(results, event)
             case _:
-                pass
+                _take_result(results, event)
     return paired(messages, results)
 
 
 def calls_of(events: Iterable[Event]) -> set[ToolCallId]:
     """The ids of all tool calls that a model asked for, also those that the model no longer sees."""
     return {call.call_id for event in events if isinstance(event, MessageRecorded) for call in event.message.tool_calls}
+
+
+def _take_result(results: dict[ToolCallId, ToolResultPart], event: Event) -> None:
+    match event:
+        case ToolCallFinished():
+            failed = event.status is ToolCallStatus.FAILED
+            results[event.call_id] = ToolResultPart(event.call_id, event.result_text, failed, event.images)
+        case ToolResultExtended(call_id=call_id, text=text) if call_id in results:
+            results[call_id] = replace(results[call_id], text=f"{results[call_id].text}{text}")
+        case ContextCompacted():
+            for call_id in results.keys() & set(event.shortened):
+                results[call_id] = short_result(results[call_id], event.keep_characters)
+        case _:
+            pass
+
+
+def result_text(events: Iterable[Event]) -> str | None:
+    """The whole result of a call from the events about it, as the model read it first; None when it has none."""
+    text: str | None = None
+    for event in events:
+        if isinstance(event, ToolCallFinished):
+            text = event.result_text
+        elif isinstance(event, ToolResultExtended) and text is not None:
+            text += event.text
+    return text
 
 
 def add_context(messages: list[Message], added: Message) -> None:

@@ -12,13 +12,13 @@ from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextP
 WHOLE_CHARACTERS = 60_000
 """Characters of one text that is sent whole, about 15,000 tokens."""
 
-HEAD_CHARACTERS, TAIL_CHARACTERS = 30_000, 15_000
-"""Characters of a longer one that are sent."""
+HEAD_SHARE, TAIL_SHARE = 2, 4
+"""One part in so many of that is sent of a longer one, from its beginning and from its end."""
 
 
-def with_shortened(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages as they are sent: long texts of the person's side have their middle left out."""
-    return tuple(_shortened(message) if message.role is Role.USER else message for message in messages)
+def with_shortened(messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
+    """The messages as they are sent: texts of the person's side above `whole` characters have their middle left out."""
+    return tuple(_shortened(message, whole) if message.role is Role.USER else message for message in messages)
 
 
 def long_text(messages: Iterable[Message], text_id: str) -> str | None:
@@ -30,27 +30,28 @@ def long_text(messages: Iterable[Message], text_id: str) -> str | None:
     return None
 
 
-def _shortened(message: Message) -> Message:
+def _shortened(message: Message, whole: int) -> Message:
     # A plain loop: it sees every prompt of the session with every request.
     for part in message.parts:
-        if isinstance(part, TextPart | ResourcePart) and len(part.text or "") > WHOLE_CHARACTERS:
+        if isinstance(part, TextPart | ResourcePart) and len(part.text or "") > whole:
             break
     else:
         return message
-    parts = tuple(_short(part, f"{message.message_id}.{number}") for number, part in enumerate(message.parts))
+    parts = tuple(_short(part, f"{message.message_id}.{number}", whole) for number, part in enumerate(message.parts))
     return replace(message, parts=parts)
 
 
-def _short(part: Part, text_id: str) -> Part:
+def _short(part: Part, text_id: str, whole: int) -> Part:
     text = _text_of(part)
-    if text is None or len(text) <= WHOLE_CHARACTERS or not isinstance(part, TextPart | ResourcePart):
+    if text is None or len(text) <= whole or not isinstance(part, TextPart | ResourcePart):
         return part
-    left = len(text) - HEAD_CHARACTERS - TAIL_CHARACTERS
+    head, tail = whole // HEAD_SHARE, whole // TAIL_SHARE
+    left = len(text) - head - tail
     marker = (
-        f"\n[... {left:,} characters left out here; read_attachment with id {text_id} and start {HEAD_CHARACTERS} "
+        f"\n[... {left:,} characters left out here; read_attachment with id {text_id} and start {head} "
         "reads them ...]\n"
     )
-    return replace(part, text=text[:HEAD_CHARACTERS] + marker + text[-TAIL_CHARACTERS:])
+    return replace(part, text=text[:head] + marker + text[-tail:])
 
 
 def _text_of(part: Part) -> str | None:

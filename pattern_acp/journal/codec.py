@@ -86,6 +86,8 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.RewindStarted: ("rewind_started", 1),
     events.SessionRewound: ("session_rewound", 1),
     events.SubagentRecorded: ("subagent_recorded", 1),
+    events.ContextCompacted: ("context_compacted", 1),
+    events.MessagePinned: ("message_pinned", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

@@ -30,6 +30,7 @@ from pattern_acp.journal.memory_events import (
     EntryVerified,
 )
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
+from pattern_acp.journal.window_events import ContextCompacted, MessagePinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,10 @@ class MemoryShown:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequested:
-    """A request is about to be sent; `digest` is the SHA-256 of its canonical form."""
+    """A request is about to be sent; `digest` is the SHA-256 of its canonical form.
+
+    `number` counts those of the turn from 1; 0 for one that writes a summary.
+    """
 
     turn_id: TurnId
     number: int
@@ -145,6 +149,8 @@ class ModelRequested:
     digest: str
     message_count: int
     byte_count: int
+    estimate: int = 0
+    """Tokens by our own count, before any calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,4 +401,6 @@ Event: TypeAlias = (
     | RewindStarted
     | SessionRewound
     | SubagentRecorded
+    | ContextCompacted
+    | MessagePinned
 )

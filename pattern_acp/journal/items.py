@@ -29,7 +29,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             return event.call_id or ""
         case events.ToolCallStarted():
             return event.call.call_id
-        case events.MessagePartial():
+        case events.MessagePartial() | events.MessagePinned():
             return event.message_id
         case events.MessageRecorded():
             return event.message.message_id
@@ -44,6 +44,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             | events.UsageReported()
             | events.ErrorReported()
             | events.HistoryCleared()
+            | events.ContextCompacted()
         ):
             return event.turn_id or ""
         case (

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -177,5 +177,18 @@ class Provider(Protocol):
 
         Iterating raises:
             ProviderError: a branch of it (providers/errors.py) when nothing usable came.
+        """
+        ...
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """A provider that can count the tokens of a request before it is sent."""
+
+    async def count_tokens(self, request: ProviderRequest) -> int | None:
+        """The tokens of `request` as this provider counts them; None when it counts none for this model or wire.
+
+        Raises:
+            ProviderError: it could not be asked.
         """
         ...

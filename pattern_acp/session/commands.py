@@ -9,6 +9,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.code_commands import run_code
+from pattern_acp.session.compact_commands import run_compact, run_pin
 from pattern_acp.session.conversation_commands import place_rows, run_clear, run_diff, run_export
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
@@ -197,6 +198,10 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
+        CommandSpec(
+            "compact", "Sum up the older part of the conversation for the model", "[INSTRUCTIONS]", run_compact
+        ),
+        CommandSpec("pin", "Keep your last message and its answer in the model's context", "[list | off]", run_pin),
         CommandSpec("diff", "What this session changed in files", "[PATH]", run_diff),
         CommandSpec("checkpoint", "Name this moment, to go back to it later", "NAME", run_checkpoint),
         CommandSpec("checkpoints", "The moments to which the session can go back", "", run_checkpoints),

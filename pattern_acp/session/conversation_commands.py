@@ -52,6 +52,8 @@ async def run_clear(session: "Session", argument: str) -> str:
     await session.reload_history()
     # What the model does not know any more it must read again before it edits.
     session.state.fingerprints.clear()
+    session.state.window.has_left_out = True
+    session.state.window.breaks.expect("cleared")
     return (
         "---\n\n**The conversation starts anew here.** "
         f"The model no longer sees {plural(count, 'message')} above this line. "
@@ -132,7 +134,11 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
     rows: list[tuple[str, str]] = []
     if used is not None:
         cost = "" if used.cost is None else f", {used.cost.micro_units / MICRO:.4f} {used.cost.currency} so far"
-        rows.append(("Context", f"{used.used:,} of {used.size:,} tokens after the last request{cost}"))
+        cached = used.usage.cache_read_tokens * 100 // max(used.usage.context_tokens - used.usage.output_tokens, 1)
+        share = f", {cached} % of it from the cache" if used.usage.cache_read_tokens else ""
+        rows.append(("Context", f"{used.used:,} of {used.size:,} tokens after the last request{share}{cost}"))
+    if session.state.window.breaks.summary():
+        rows.append(("Cached prefix", session.state.window.breaks.summary()))
     if git is not None:
         rows.append(("Git", git.sentence()))
     return tuple(rows)

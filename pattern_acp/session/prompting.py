@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
-from pattern_acp.context.long_texts import long_text
 from pattern_acp.context.memory_notices import known_memory
+from pattern_acp.context.window import text_limit
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.ancestry import newest_redaction_of_history, read_history
+from pattern_acp.journal.ancestry import newest_redaction_of_history
 from pattern_acp.journal.errors import LeaseLostError
-from pattern_acp.journal.events import ErrorReported, TurnEnded, TurnStarted
+from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ProviderRequest
@@ -30,6 +30,7 @@ from pattern_acp.session.definitions import allowed_by_command, expand_command, 
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
+from pattern_acp.session.left_out import whole_text
 from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
 from pattern_acp.session.memory_files import exchange_files
@@ -37,6 +38,7 @@ from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
 from pattern_acp.session.subagents.running import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
+from pattern_acp.session.window import SessionWindow, with_room
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.budget import Budget, Limits, Waits
@@ -136,14 +138,21 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
     recalled = await _before_turn(session, turn_id)
 
-    async def build(history: Sequence[Message]) -> ProviderRequest:
+    async def build(_history: Sequence[Message]) -> ProviderRequest:
         nonlocal recalled
         if await drop_forgotten(session):
             # It was found before the words were forgotten, and may hold them.
             recalled = ()
         await add_waiting(session, turn_id)
-        return await _build(session, turn_id, history, recalled)
+        return await window.fitted()
 
+    window = SessionWindow(
+        session,
+        turn_id,
+        ModelInUse(provider, info),
+        lambda: _build(session, turn_id, session.state.history, recalled),
+        budget,
+    )
     loop = TurnLoop(
         model=ModelInUse(provider, info),
         build=build,
@@ -153,8 +162,11 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         used_calls=session.state.used_calls,
         budget=budget,
     )
+    loop.window = window
     try:
-        return await _until_all_agree(session, turn_id, loop, checks)
+        end = await _until_all_agree(session, turn_id, loop, checks)
+        await window.after_turn()
+        return end
     finally:
         session.state.cost = budget.cost
         session.state.notices.extend(session.workbench.take_warnings())
@@ -283,7 +295,7 @@ def offered_tools(session: "Session") -> tuple[Tool, ...]:
     if code_of(session) is None:
         left_out = (*left_out, CODE_TOOL)
     own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-    return (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan))
+    return with_room(session, (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan)))
 
 
 def stable_part(session: "Session") -> Stable:
@@ -307,19 +319,12 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         jobs=session.jobs,
         command_seconds=session.state.settings.turn.command_timeout_seconds,
         keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
-        result_limit=session.state.settings.turn.tool_result_chars,
+        result_limit=text_limit(session.state.model, session.state.settings.turn.tool_result_chars),
         command_ended=code.note_command_ended if code is not None else lambda: None,
         code=code,
         may_read=lambda path: may_read(session, path),
-        long_text=lambda text_id: _long_text(session, text_id),
+        long_text=lambda text_id: whole_text(session, text_id),
     )
-
-
-async def _long_text(session: "Session", text_id: str) -> str | None:
-    """From the journal, since a compacted history no longer has every message."""
-    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
-    prompts = (item.event.message for item in stream if isinstance(item.event, TurnStarted))
-    return long_text(prompts, text_id)
 
 
 async def drop_forgotten(session: "Session") -> bool:

@@ -44,6 +44,7 @@ from pattern_acp.session.ports import Client
 from pattern_acp.session.rewind import finish_cut_off
 from pattern_acp.session.session import Session, SessionState
 from pattern_acp.session.trust import open_trust
+from pattern_acp.session.window import window_state
 from pattern_acp.turn.gate import PolicyState
 
 
@@ -138,6 +139,7 @@ async def _session_of(
         used_calls=calls_of(entry.event for entry in found.recorded),
         shown=last_shown(kept),
         cost=cost_of_session(found.recorded),
+        window=window_state([entry.event for entry in found.recorded]),
         notices=[*place.problems, *notices, *lost_notices(jobs)],
         is_read=is_read,
     )

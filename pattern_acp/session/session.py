@@ -38,6 +38,7 @@ from pattern_acp.session.recorded import Conversation, read_conversation
 from pattern_acp.session.rewind import finish_left_over
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
+from pattern_acp.session.window import WindowState, seen_messages
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.gate import PolicyState
@@ -125,6 +126,8 @@ class SessionState:
     """The conversation that was read from the journal last, up to the end of a turn."""
     reported_files: set[str] = field(default_factory=set[str])
     """Files of memory, in the state they were in, that the person was told about."""
+    window: WindowState = field(default_factory=WindowState)
+    """What is known of the model's window: token counts, and how well caches hold."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
     is_read: bool = False
@@ -170,6 +173,8 @@ class Session:
             Jobs(self.workbench.terminal, tasks, JobRecords(sink), constellation.clock, known_jobs) if tasks else None
         )
         self._ticket: PromptTicket | None = None
+        for memory_of in (memory.persona, memory.person):
+            memory_of.searching.in_context = lambda: seen_messages(self)
         memory.persona.after_commit = memory.person.after_commit = lambda: write_files(self)
 
     @property

@@ -20,6 +20,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
+    ContextCompacted,
     HistoryCleared,
     MessageRecorded,
     SubagentRecorded,
@@ -88,6 +89,8 @@ def _sections(entry: Recorded, export: _Export) -> Iterator[str]:
         case SubagentRecorded(event=UsageReported(usage=usage, cost=cost)):
             export.turn, export.total = export.turn + usage, export.total + usage
             export.cost = cost or export.cost
+        case ContextCompacted():
+            yield "---\n\n*The conversation was compacted here: the model no longer saw all of it.*"
         case TurnEnded() if export.turn != Usage():
             yield f"*{usage_words(export.turn, None)}*"
         case _:

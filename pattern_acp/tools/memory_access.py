@@ -77,7 +77,7 @@ class ConstellationMemory:
         """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
-        self._search = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
+        self.searching = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
@@ -182,12 +182,12 @@ class ConstellationMemory:
         return tuple(one.change for one in applied)
 
     async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
-        """See `MemoryAccess.search`. This session's own messages are left out: the model has them before it.
+        """See `MemoryAccess.search`. This session's own messages are left out as far as the model has them before it.
 
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        return await self._search.search(query, limit, narrowing)
+        return await self.searching.search(query, limit, narrowing)
 
     def _based(self, edits: Sequence[MemoryEdit]) -> tuple[MemoryEdit, ...]:
         """The edits, the agent's first rewrite of a block with the text that the agent saw last.

@@ -4,6 +4,7 @@ Owns: which entries a session sees, and the words in which a hit says where it i
 know: how passages are found or ranked.
 """
 
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from pattern_acp.db.connection import Database, Transaction
@@ -24,6 +25,10 @@ KNOWS_MEANING = 0.5
 same form, one about the deployment and one about the payment process, come to 0.77 there."""
 
 
+MOST_SEEN = 40
+"""Most results that are looked at in addition, since they may be what the model sees anyway."""
+
+
 class SessionSearch:
     """Search over what one session may see. `indexer` adds meaning to words; without one, words alone count."""
 
@@ -39,6 +44,8 @@ class SessionSearch:
         self._database = database
         self._owners = owners
         self._session_id = session_id
+        self.in_context: Callable[[], Set[str] | None] = lambda: None
+        """The ids of the session's own messages that the model sees, once there are others; None while it sees all."""
         self._clock = clock
         self._indexer = indexer
 
@@ -48,7 +55,10 @@ class SessionSearch:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
+        seen = self.in_context()
         filters = self._filters(narrowing)
+        if seen is not None:
+            filters = replace(filters, exclude_session="")
         vector = await self._indexer.query(query) if self._indexer is not None else None
         now_ms = self._clock.now_ms()
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
@@ -58,7 +68,11 @@ class SessionSearch:
 
         def find(tx: Transaction) -> tuple[Found, ...]:
             attached = self._attached(tx, narrowing, filters)
-            return search(tx, query, filters, limit=limit, now_ms=now_ms, vector=vector, attached=attached)
+            wanted = limit if seen is None else limit + min(len(seen), MOST_SEEN)
+            found = search(tx, query, filters, limit=wanted, now_ms=now_ms, vector=vector, attached=attached)
+            if seen is None or narrowing.session == self._session_id:
+                return found[:limit]
+            return tuple(one for one in found if one.source != self._session_id or one.item not in seen)[:limit]
 
         return await self._database.read(look)
 

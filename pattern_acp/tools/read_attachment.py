@@ -25,11 +25,11 @@ class ReadAttachmentArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadAttachment:
-    """Reads on in a text that the person gave and of which a message shows only the ends."""
+    """Reads on in a text of which the conversation shows only the ends: the person's, or a tool's result."""
 
     spec = ToolSpec(
         "read_attachment",
-        "Read what was left out of a long pasted or attached text, from character start.",
+        "Read what was left out of a long text or result, from character start.",
         input_schema(ReadAttachmentArguments),
     )
     kind = ToolKind.READ
@@ -38,7 +38,7 @@ class ReadAttachment:
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`. The text is part of the conversation, so nothing has to be allowed."""
         asked = parse_arguments(arguments, ReadAttachmentArguments)
-        title = f"Read on in what you gave, from character {asked.start:,}"
+        title = f"Read what was left out, from character {asked.start:,}"
         return PreparedCall(title, (NoEffect(),), partial(_run, asked, context))
 
 

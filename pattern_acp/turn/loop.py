@@ -17,13 +17,14 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
-from pattern_acp.providers.errors import EmptyAnswerError
+from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.limits import REPEATS_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+from pattern_acp.turn.window import TurnWindow
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class TurnLoop:
         self._own_call_ids = own_call_ids
         self._used_calls = set[ToolCallId]() if used_calls is None else used_calls
         self._number = 0
+        self.window: TurnWindow | None = None
+        """What watches over the size of requests, when something does."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -100,10 +103,21 @@ class TurnLoop:
         return await self._after_stream(turn_id, assembly, history)
 
     async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
+        try:
+            return await self._ask_once(turn_id, number, history)
+        except ContextTooLongError:
+            if self.window is None or not await self.window.too_long():
+                raise
+        # Once only: what is too long after that is too long for good.
+        return await self._ask_once(turn_id, number, history)
+
+    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
         request = await self._build(history)
         digest, size = digest_of(request)
+        estimate = self.window.sending(request) if self.window is not None else 0
+        provider = self._model.provider.name
         requested = ModelRequested(
-            turn_id, number, self._model.provider.name, request.model, digest, len(request.messages), size
+            turn_id, number, provider, request.model, digest, len(request.messages), size, estimate
         )
         await self._sink.record(Fact(requested, Actor.SYSTEM))
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
@@ -133,6 +147,8 @@ class TurnLoop:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
             history.append(message)
         if assembly.usage != Usage():
+            if self.window is not None:
+                self.window.counted(assembly.usage)
             facts.append(Fact(self._usage(turn_id, assembly), Actor.SYSTEM))
         if facts:
             await self._sink.record(*facts)

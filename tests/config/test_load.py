@@ -7,7 +7,15 @@ from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
-from pattern_acp.config.settings import FetchSettings, Flags, MemorySettings, Settings, TurnSettings
+from pattern_acp.config.settings import (
+    CompactionSettings,
+    DelegateSettings,
+    FetchSettings,
+    Flags,
+    MemorySettings,
+    Settings,
+    TurnSettings,
+)
 
 
 def write(path: Path, text: str) -> None:
@@ -67,6 +75,19 @@ isolation = "full"
 secrets = "ask"
 [fetch]
 private_addresses = true
+[compaction]
+strategy = "importance"
+threshold_percent = 70
+target_percent = 50
+[delegate]
+model = "lab/b"
+explorer_model = "lab/c"
+worker_model = "lab/d"
+reviewer_model = "lab/e"
+max_model_requests = 1
+max_wall_seconds = 2
+max_tool_calls = 3
+max_tokens = 4
 """,
     )
     assert loaded.problems == ()
@@ -80,6 +101,8 @@ private_addresses = true
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background"),
         fetch=FetchSettings(private_addresses=True),
+        compaction=CompactionSettings("importance", 70, 50),
+        delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         providers=loaded.settings.providers,
     )
@@ -147,14 +170,14 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
-            "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
+            "log_level, edit_tool, editor_deadline_seconds, [compaction], [delegate], [fetch], [memory], [turn], "
+            "[providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [fetch], [memory], [turn], [providers.NAME], "
-            "[mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
+            "log_level, edit_tool, editor_deadline_seconds, [compaction], [delegate], [fetch], [memory], [turn], "
+            "[providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",
             'HOME/config.toml:1: mode: it must be one of ask, edit, plan, auto, not "fast"; ask is used (default).',

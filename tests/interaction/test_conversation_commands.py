@@ -34,6 +34,7 @@ async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transc
         await answer(agent, session, "Who are you?")
         heard = str(conversation(model.requests[-1]))
         assert "plum" not in heard
+        assert "The word is plum." in await answer(agent, session, "/recall plum")
         assert "Tabs matter" in str(model.requests[-1])
         events = await events_of(agent, session)
         assert len(of_type(events, HistoryCleared)) == 1

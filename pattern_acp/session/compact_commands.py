@@ -1,0 +1,107 @@
+"""Slash commands about the model's window: /compact and /pin.
+
+Owns: what they answer. Must not know: how room is made.
+"""
+
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.builder import build_request
+from pattern_acp.context.estimate import request_tokens
+from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
+from pattern_acp.journal.kept import kept_events
+from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.session.compacting import Wanted, compact, pinned_of, told
+from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.window import session_limits, strategy_of
+from pattern_acp.tools.text_limits import one_line, plural
+from pattern_acp.turn.loop import ModelInUse
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+SHOWN_CHARACTERS = 160
+"""Characters of a pinned message that /pin repeats."""
+
+
+async def run_compact(session: "Session", argument: str) -> str:
+    """Sum up all of the conversation but its last exchange."""
+    state, shared = session.state, session.constellation
+    if missing := shared.models.missing_key(state.model.qualified):
+        raise InvalidRequestError(missing)
+    provider, info = shared.models.resolve(state.model.qualified)
+    model = ModelInUse(provider, info)
+    request = build_request(
+        session_id=session.session_id,
+        stable=session.stable(),
+        model=info,
+        thought_level=ThoughtLevel.OFF,
+        history=state.history,
+        memory=(),
+        max_output_tokens=state.settings.turn.max_output_tokens,
+    )
+    tokens = state.window.calibration.tokens(info.name, request_tokens(request))
+    wanted = Wanted("person", strategy_of(session, model), tokens, 0, session_limits(session, model), argument)
+
+    def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
+        before = state.cost.micro_units if state.cost is not None else 0
+        state.cost = state.cost if cost is None else Cost(before + cost.micro_units, cost.currency)
+        return state.cost
+
+    outcome = await compact(session, session.memory.turn_id or TurnId(""), model, wanted, spend)
+    if outcome is None:
+        return "There is nothing to compact: the model sees only your last message and what belongs to it."
+    # What the model does not know any more it must read again before it edits.
+    state.fingerprints.clear()
+    short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]
+    return f"The conversation is compacted. {short}"
+
+
+async def run_pin(session: "Session", argument: str) -> str:
+    """Keep the person's last message and its answer in the context, whatever is compacted."""
+    said, pinned = await _messages(session)
+    if argument == "off":
+        facts = [_fact(session, message_id, pinned=False) for message_id in sorted(pinned)]
+        if facts:
+            await session.sink.record(*facts)
+        return f"{plural(len(facts), 'message')} can be compacted again."
+    if argument == "list":
+        lines = [f"- {one_line(m.text, SHOWN_CHARACTERS)}" for m in said if m.message_id in pinned]
+        return "\n".join(lines) or "No message is pinned."
+    if argument:
+        raise InvalidRequestError("/pin pins your last message and its answer; /pin list shows them, /pin off ends it.")
+    known = {message.message_id for message in session.state.history}
+    last = next((place for place in range(len(said) - 1, -1, -1) if said[place].role == "user"), None)
+    chosen = [message for message in said[last:] if message.message_id in known] if last is not None else []
+    # The prompt and the last word of its answer: what is between are steps.
+    chosen = chosen if len(chosen) < 2 else [chosen[0], chosen[-1]]
+    if not chosen:
+        raise InvalidRequestError("There is no message of yours to pin in what the model sees.")
+    await session.sink.record(*[_fact(session, message.message_id, pinned=True) for message in chosen])
+    return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
+
+
+def _fact(session: "Session", message_id: MessageId, *, pinned: bool) -> Fact:
+    event = MessagePinned(session.memory.turn_id or TurnId(""), message_id, pinned)
+    return Fact(event, Actor.HUMAN, Origin.PERSON)
+
+
+async def _messages(session: "Session") -> tuple[list[Message], frozenset[MessageId]]:
+    """The prompts and answers so far, in order, and the ids of those that are pinned."""
+    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+    events = [item.event for item in kept_events(stream)]
+    said: list[Message] = []
+    for event in events:
+        match event:
+            case TurnStarted(message=message, command=""):
+                said.append(message)
+            case MessageRecorded(message=message, for_model=True) if not message.tool_calls:
+                said.append(message)
+            case _:
+                pass
+    return said, pinned_of([event for event in events if isinstance(event, MessagePinned)])

@@ -1,0 +1,337 @@
+"""Making room in the model's context.
+
+Owns: what of a conversation must stay, the request for a summary, and that a compaction is recorded, counted and seen
+by the person. Must not know: when room is needed (`session/window.py`), or how units are chosen
+(`context/choosing.py`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.config.settings import CompactionStrategy
+from pattern_acp.context import compacted
+from pattern_acp.context.choosing import (
+    LONG_RESULT_CHARACTERS,
+    RESULTS_KEPT_WHOLE,
+    SHORT_RESULT_CHARACTERS,
+    Choice,
+    Untouchable,
+    choose,
+    long_results,
+    units_of,
+)
+from pattern_acp.context.estimate import bytes_per_token, messages_tokens, stable_bytes
+from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
+from pattern_acp.context.window import WindowLimits
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.hooks.answers import Verdict
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import (
+    ContextCompacted,
+    MessagePinned,
+    ModelRequested,
+    PlanUpdated,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
+from pattern_acp.journal.kept import kept_events
+from pattern_acp.providers.base import ProviderStop
+from pattern_acp.session.hooks import run_event
+from pattern_acp.tools.text_limits import plural
+from pattern_acp.turn.loop import ModelInUse, digest_of
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.stream_reader import MessageAssembly
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+COMPACT_CALL = "compact"
+"""Name of the call that shows a compaction."""
+
+SUMMARY_SECONDS = 180.0
+"""Longest that a summary may take before the conversation goes on without one."""
+
+RECORD_SECONDS = 1.0
+"""Longest that recording the end of a cancelled compaction may take (invariant 3)."""
+
+LEAST_GAIN = 20
+"""One part in so many of what a request may fill has to be gained, or compacting costs more than it brings."""
+
+TRANSCRIPT_SHARE = 0.8
+"""Of the room beside the system prompt; estimates are not exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a compaction is for."""
+
+    trigger: str
+    """`threshold`, `person` or `provider`."""
+    strategy: CompactionStrategy
+    tokens: int
+    """Of the whole request as it is."""
+    target: int
+    """Of the request as it should become."""
+    limits: WindowLimits
+    wish: str = ""
+    """What the person wants of the summary."""
+    is_last_resort: bool = False
+    """Whether even the newest results are shortened, and summaries of before may go."""
+    keep_characters: int = SHORT_RESULT_CHARACTERS
+
+
+Spend = Callable[[Usage, Cost | None], Cost | None]
+"""Counts tokens and money; gives what the session has cost so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it."""
+
+    event: ContextCompacted
+    problem: str = ""
+    """Why there is no summary although one was wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    text: str = ""
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the journal says must stay."""
+
+    rules: Untouchable
+    plan: Plan | None
+
+
+async def compact(
+    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, spend: Spend
+) -> Outcome | None:
+    """Make room in the conversation; None when too little would be gained, or a hook does not want it.
+
+    `spend` counts what a summary used.
+
+    Raises:
+        DatabaseError: it could not be recorded, and was not done.
+    """
+    known = await _known(session)
+    choice = _choose(session.state.history, known, model, wanted, session)
+    is_needed = wanted.tokens > wanted.limits.usable or wanted.trigger != "threshold"
+    if not choice.freed or (not is_needed and choice.freed < wanted.limits.usable // LEAST_GAIN):
+        return None
+    wish = await _ask_hooks(session, turn_id, wanted, may_refuse=wanted.tokens <= wanted.limits.usable)
+    if wish is None:
+        return None
+    call_id = ToolCallId(session.constellation.ids.new("call"))
+    title = f"Compact the conversation: about {wanted.tokens:,} of {wanted.limits.usable:,} tokens are used"
+    view = ToolCallView(call_id, COMPACT_CALL, title, ToolKind.OTHER, {"strategy": wanted.strategy})
+    await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+    try:
+        written = _Written()
+        if wanted.strategy == "summarise" and choice.removed:
+            written = await _write_summary(session, turn_id, model, wanted, choice, wish)
+        return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
+            text = "Cancelled; the conversation is as it was."
+            await session.sink.record(_ended(turn_id, call_id, text, failed=True))
+        raise
+
+
+async def _known(session: "Session") -> _Known:
+    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+    events = [item.event for item in kept_events(stream)]
+    prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)
+    plan = next((event.plan for event in reversed(events) if isinstance(event, PlanUpdated)), None)
+    return _Known(Untouchable(prompts, pinned_of([e for e in events if isinstance(e, MessagePinned)])), plan)
+
+
+def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
+    """The messages that are pinned after these events."""
+    pinned: set[MessageId] = set()
+    for event in events:
+        (pinned.add if event.pinned else pinned.discard)(event.message_id)
+    return frozenset(pinned)
+
+
+def _choose(history: Sequence[Message], known: _Known, model: ModelInUse, wanted: Wanted, session: "Session") -> Choice:
+    def tokens_of(messages: Sequence[Message]) -> int:
+        estimate = messages_tokens(messages, model.info.name)
+        return session.state.window.calibration.tokens(model.info.name, estimate)
+
+    free = max(wanted.tokens - wanted.target, 0)
+    keep = wanted.keep_characters
+    longer_than = keep if wanted.is_last_resort else LONG_RESULT_CHARACTERS
+    keep_last = 0 if wanted.is_last_resort else RESULTS_KEPT_WHOLE
+    results = long_results(history, free, tokens_of, longer_than=longer_than, to=keep, keep_last=keep_last)
+    if results.freed >= free and wanted.trigger != "person":
+        return results
+    event = ContextCompacted(TurnId(""), "", "", shortened=results.shortened, keep_characters=keep)
+    units = units_of(compacted.compacted(history, event), known.rules, tokens_of)
+    note = summary_tokens(wanted.limits.usable) if wanted.strategy == "summarise" else 0
+    removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
+    gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}
+    shortened = tuple(call_id for call_id in results.shortened if call_id not in gone)
+    return Choice(removed.removed, shortened, results.freed + removed.freed)
+
+
+async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may_refuse: bool) -> str | None:
+    """What the summary is to heed, the person's wish and hooks' together; None when a hook refuses."""
+    trigger = "manual" if wanted.trigger == "person" else "auto"
+    told = {"trigger": trigger, "custom_instructions": wanted.wish}
+    opinion = await run_event(session, turn_id, "PreCompact", told, subject=trigger)
+    if opinion.verdict is Verdict.DENY and may_refuse:
+        logger.info("a hook did not want the conversation compacted")
+        session.state.notices.append(f"A hook did not want the conversation compacted: {opinion.reason}")
+        return None
+    return "\n".join(part for part in (wanted.wish, *opinion.contexts) if part)
+
+
+async def _write_summary(
+    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, choice: Choice, wish: str
+) -> _Written:
+    """Have the model sum up what leaves. Never fails for what the provider does: then there is a problem to tell."""
+    messages = [message for unit in choice.removed for message in unit.messages]
+    output = summary_tokens(wanted.limits.usable)
+    ratio = session.state.window.calibration.known().get(model.info.name, 1.0)
+    per_token = bytes_per_token(model.info.name) / ratio
+    room = int((wanted.limits.usable * per_token - stable_bytes(session.state.system, ())) * TRANSCRIPT_SHARE) - 2_000
+    task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
+    request = summary_request(task)
+    digest, size = digest_of(request)
+    requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
+    await session.sink.record(Fact(requested, Actor.SYSTEM))
+    assembly = MessageAssembly(MessageId("msg_summary"), model.provider.name)
+    problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
+    with anyio.move_on_after(SUMMARY_SECONDS):
+        try:
+            async with model.provider.stream(request) as events:
+                async for event in events:
+                    assembly.take(event)
+            problem = ""
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            problem = error.sentence.rstrip(".")
+    return _judged(assembly, problem)
+
+
+def _judged(assembly: MessageAssembly, problem: str) -> _Written:
+    answer = assembly.message(with_calls=False).text
+    summary = read_summary(answer) if not problem else None
+    if not problem and assembly.stop in {ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER}:
+        problem = "the model refused"
+    elif not problem and assembly.stop is ProviderStop.MAX_TOKENS:
+        problem = "it was longer than it may be"
+    elif not problem and assembly.stop is ProviderStop.INTERRUPTED:
+        problem = "the answer broke off"
+    elif not problem and summary is None:
+        problem = "the answer was empty"
+    return _Written("" if problem else summary or "", assembly.usage, assembly.cost, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    wanted: Wanted
+    choice: Choice
+    known: _Known
+    written: _Written
+    model: ModelInUse
+
+
+async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan: _Plan, spend: Spend) -> Outcome:
+    wanted, choice, written = plan.wanted, plan.choice, plan.written
+    text, strategy, problem = _words(plan)
+    after = max(wanted.tokens - choice.freed + (_tokens(session, plan, text) if text else 0), 0)
+    event = ContextCompacted(
+        turn_id,
+        strategy,
+        wanted.trigger,
+        choice.message_ids,
+        choice.shortened,
+        wanted.keep_characters,
+        compacted.note_id(call_id),
+        text,
+        wanted.tokens,
+        after,
+    )
+    facts = [Fact(event, Actor.SYSTEM, Origin.AGENT)]
+    if written.usage != Usage():
+        cost = spend(written.usage, written.cost)
+        window = plan.model.info.context_window
+        facts.append(Fact(UsageReported(turn_id, written.usage, after, window, cost), Actor.SYSTEM))
+    facts.append(_ended(turn_id, call_id, told(event, problem)))
+    await session.sink.record(*facts)
+    session.state.history[:] = compacted.compacted(session.state.history, event)
+    session.state.window.breaks.expect("compaction")
+    session.state.window.has_left_out = True
+    logger.info("Compacted by %s: %d tokens became about %d.", strategy, wanted.tokens, after)
+    if problem:
+        session.state.notices.append(f"The conversation was shortened without a summary, since {problem}.")
+    return Outcome(event, problem)
+
+
+def _words(plan: _Plan) -> tuple[str, str, str]:
+    """What stands for the removed, the strategy that was carried out in the end, and why no other."""
+    if not plan.choice.removed:
+        return "", "results", ""
+    gone = compacted.left_out(message for unit in plan.choice.removed for message in unit.messages)
+    steps = compacted.open_steps(plan.known.plan)
+    strategy, problem = plan.wanted.strategy, plan.written.problem
+    if plan.written.text:
+        text = compacted.summary_text(plan.written.text, gone, steps)
+        replaced = sum(unit.tokens for unit in plan.choice.removed)
+        if messages_tokens([_note(text)], plan.model.info.name) < replaced:
+            return text, strategy, ""
+        problem = "the summary was larger than what it would replace"
+    return compacted.gap_text(gone, steps), "truncate" if strategy == "summarise" else strategy, problem
+
+
+def _note(text: str) -> Message:
+    event = ContextCompacted(TurnId(""), "", "", text=text)
+    return compacted.note_message(event)
+
+
+def _tokens(session: "Session", plan: _Plan, text: str) -> int:
+    estimate = messages_tokens([_note(text)], plan.model.info.name)
+    return session.state.window.calibration.tokens(plan.model.info.name, estimate)
+
+
+def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = False) -> Fact:
+    status = ToolCallStatus.FAILED if failed else ToolCallStatus.COMPLETED
+    event = ToolCallFinished(turn_id, call_id, status, text, content=(TextContent(text),), interrupted=failed)
+    return Fact(event, Actor.SYSTEM, Origin.AGENT)
+
+
+def told(event: ContextCompacted, problem: str = "") -> str:
+    """What the person reads of a compaction."""
+    parts = [f"About {event.tokens_before:,} tokens became {event.tokens_after:,}."]
+    if event.shortened:
+        parts.append(f"{plural(len(event.shortened), 'long result')} shortened to the two ends.")
+    if event.removed:
+        how = "summed up" if event.strategy == "summarise" else "left out of the model's context"
+        parts.append(f"{plural(len(event.removed), 'message')} {how}; /recall finds them, and they stay above.")
+    if problem:
+        parts.append(f"There is no summary, since {problem}.")
+    if event.text:
+        parts.append(f"In their place the model reads:\n\n{event.text}")
+    return " ".join(parts)

@@ -1,0 +1,237 @@
+"""The model's window during a session: what a request may take, and when room is made.
+
+Owns: asking providers for their count, the decision to compact, what is known of token counts. Must not know: how room
+is made (`session/compacting.py`), or how a request is composed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.config.settings import CompactionStrategy
+from pattern_acp.context.breaks import BreakDetector
+from pattern_acp.context.choosing import SHORT_RESULT_CHARACTERS
+from pattern_acp.context.estimate import Calibration, messages_tokens, prompt_tokens, request_tokens
+from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, tools_with_room
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
+from pattern_acp.providers.base import ProviderRequest, TokenCounter
+from pattern_acp.session.compacting import Wanted, compact
+from pattern_acp.tools.base import Tool
+from pattern_acp.turn.budget import Budget
+from pattern_acp.turn.loop import ModelInUse
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+COUNT_SECONDS = 5.0
+"""Longest that a provider may take to count; the estimate serves as well."""
+
+LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
+"""What stays of every result when nothing else makes enough room."""
+
+
+@dataclass(slots=True)
+class WindowState:
+    """What a session knows of the window."""
+
+    calibration: Calibration = field(default_factory=Calibration)
+    breaks: BreakDetector = field(default_factory=BreakDetector)
+    counts: bool = True
+    """False once a provider failed to count: it is not asked again."""
+    refused: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens, by our estimate, of requests that were refused as too long, a model each."""
+    has_left_out: bool = False
+    """Whether messages of the conversation left the context, so that search has to find them."""
+    told: set[str] = field(default_factory=set[str])
+    """Models of which the person was told that tools were left out."""
+
+
+def window_state(events: Sequence[Event]) -> WindowState:
+    """The state of a session that is opened again: what its counts taught is still true."""
+    state = WindowState()
+    asked: ModelRequested | None = None
+    for event in events:
+        if isinstance(event, ContextCompacted | HistoryCleared):
+            state.has_left_out = True
+        elif isinstance(event, ModelRequested):
+            asked = event if event.estimate else None
+        elif isinstance(event, UsageReported) and asked is not None:
+            state.calibration.learn(asked.model, asked.estimate, prompt_tokens(event.usage))
+            asked = None
+    return state
+
+
+def seen_messages(session: "Session") -> frozenset[str] | None:
+    """The ids of the messages that the model sees; None when none of the conversation left its context."""
+    if not session.state.window.has_left_out:
+        return None
+    return frozenset(message.message_id for message in session.state.history)
+
+
+def strategy_of(session: "Session", model: ModelInUse) -> CompactionStrategy:
+    """How this session compacts; `offline` cannot sum up."""
+    wanted = session.state.settings.compaction.strategy
+    return "truncate" if wanted == "summarise" and model.provider.name == "offline" else wanted
+
+
+def session_limits(session: "Session", model: ModelInUse, refused: int | None = None) -> WindowLimits:
+    """The limits of the session's model; `refused` are the tokens of a request that was too long for it."""
+    settings, state = session.state.settings, session.state.window
+    known = state.refused.get(model.info.name) if refused is None else refused
+    return limits_of(model.info, settings.compaction, settings.turn.max_output_tokens, known)
+
+
+def with_room(session: "Session", tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Those of `tools` that the model's window has room for; the person is told once when that is not all."""
+    state = session.state
+    specs = tuple(tool.spec for tool in tools)
+    names = tools_with_room(specs, state.system, state.model, state.settings.turn.max_output_tokens)
+    if len(names) == len(tools):
+        return tuple(tools)
+    if state.model.qualified not in state.window.told:
+        state.window.told.add(state.model.qualified)
+        window = f"{state.model.qualified} has a window of {state.model.context_window:,} tokens"
+        left_out = ", ".join(spec.name for spec in specs if spec.name not in names)
+        state.notices.append(f"{window}, which has no room for every tool: without {left_out}.")
+    return tuple(tool for tool in tools if tool.spec.name in names)
+
+
+class SessionWindow:
+    """`TurnWindow` of one turn. `compose` builds the request from the session's conversation as it is."""
+
+    def __init__(
+        self,
+        session: "Session",
+        turn_id: TurnId,
+        model: ModelInUse,
+        compose: Callable[[], Awaitable[ProviderRequest]],
+        budget: Budget,
+    ) -> None:
+        self._session = session
+        self._state: WindowState = session.state.window
+        self._turn_id = turn_id
+        self._model = model
+        self._compose = compose
+        self._limits = session_limits(session, model)
+        self._sent: ProviderRequest | None = None
+        self._estimate = 0
+        self._budget = budget
+
+    async def fitted(self) -> ProviderRequest:
+        """The next request, with room made in the conversation where that was needed.
+
+        Raises:
+            ContextFullError: it does not fit whatever is left out.
+            DatabaseError: a compaction could not be recorded.
+        """
+        request = await self._compose()
+        tokens = await self._count(request)
+        if tokens > self._limits.trigger and await self._make_room(tokens):
+            request = await self._compose()
+            tokens = self._estimated(request)
+        for characters in LAST_RESORT_CHARACTERS:
+            if tokens <= self._limits.usable:
+                break
+            wanted = Wanted(
+                "threshold",
+                "truncate",
+                tokens,
+                self._limits.target,
+                self._limits,
+                is_last_resort=True,
+                keep_characters=characters,
+            )
+            if await self._compacted(wanted):
+                request = await self._compose()
+                tokens = self._estimated(request)
+        if tokens > self._limits.usable:
+            fixed = self._estimated(_without_messages(request))
+            raise does_not_fit(self._model.info, self._limits, tokens, fixed)
+        return request
+
+    async def after_turn(self) -> None:
+        """Make room once the last answer is there, so that the next prompt need not wait for it.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        if self._sent is None:
+            return
+        beside = request_tokens(_without_messages(self._sent))
+        estimate = beside + messages_tokens(self._session.state.history, self._model.info.name)
+        tokens = self._state.calibration.tokens(self._model.info.name, estimate)
+        if tokens > self._limits.trigger:
+            await self._make_room(tokens)
+
+    def sending(self, request: ProviderRequest) -> int:
+        """See `TurnWindow.sending`."""
+        changed = self._state.breaks.saw(request)
+        if changed:
+            logger.info("The cached prefix of a session is broken by: %s.", changed)
+        self._sent, self._estimate = request, request_tokens(request)
+        return self._estimate
+
+    def counted(self, usage: Usage) -> None:
+        """See `TurnWindow.counted`."""
+        self._state.calibration.learn(self._model.info.name, self._estimate, prompt_tokens(usage))
+
+    async def too_long(self) -> bool:
+        """See `TurnWindow.too_long`."""
+        if self._sent is None:
+            return False
+        name = self._model.info.name
+        tokens = self._state.calibration.tokens(name, self._estimate)
+        # It is longer than we believe, or the window is smaller; either way less may be sent from now on.
+        limits = session_limits(self._session, self._model, refused=tokens)
+        wanted = Wanted("provider", strategy_of(self._session, self._model), tokens, limits.target, limits)
+        if not await self._compacted(wanted):
+            return False
+        self._limits, self._state.refused[name] = limits, tokens
+        return True
+
+    async def _make_room(self, tokens: int) -> bool:
+        strategy = strategy_of(self._session, self._model)
+        return await self._compacted(Wanted("threshold", strategy, tokens, self._limits.target, self._limits))
+
+    async def _compacted(self, wanted: Wanted) -> bool:
+        return await compact(self._session, self._turn_id, self._model, wanted, self._spend) is not None
+
+    def _spend(self, usage: Usage, cost: Cost | None) -> Cost | None:
+        self._budget.take_usage(usage, cost)
+        return self._budget.cost_so_far
+
+    def _estimated(self, request: ProviderRequest) -> int:
+        return self._state.calibration.tokens(request.model, request_tokens(request))
+
+    async def _count(self, request: ProviderRequest) -> int:
+        """The tokens of a request: the provider's count where it matters and can be had, else the estimate."""
+        estimate = self._estimated(request)
+        provider = self._model.provider
+        if not self._state.counts or not self._limits.is_near(estimate) or not isinstance(provider, TokenCounter):
+            return estimate
+        counted: int | None = None
+        with anyio.move_on_after(COUNT_SECONDS) as scope:
+            try:
+                counted = await provider.count_tokens(request)
+            except PatternError as error:
+                logger.info("A request could not be counted: %s", error.sentence)
+        if counted is None:
+            self._state.counts = False
+            if scope.cancelled_caught:
+                logger.info("Counting a request took longer than %.0f s.", COUNT_SECONDS)
+            return estimate
+        self._state.calibration.learn(request.model, request_tokens(request), counted)
+        return counted
+
+
+def _without_messages(request: ProviderRequest) -> ProviderRequest:
+    return ProviderRequest(request.model, request.system, request.tools, (), request.volatile)
