@@ -30,7 +30,7 @@ from pattern_acp.journal.memory_events import (
     EntryVerified,
 )
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
-from pattern_acp.journal.window_events import ContextCompacted, MessagePinned
+from pattern_acp.journal.window_events import ContextCompacted, HistoryCleared, MessagePinned, ModelRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +133,6 @@ class MemoryShown:
     turn_id: TurnId
     text: str
     blocks: tuple[ShownBlock, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRequested:
-    """A request is about to be sent; `digest` is the SHA-256 of its canonical form.
-
-    `number` counts those of the turn from 1; 0 for one that writes a summary.
-    """
-
-    turn_id: TurnId
-    number: int
-    provider: str
-    model: str
-    digest: str
-    message_count: int
-    byte_count: int
-    estimate: int = 0
-    """Tokens by our own count, before any calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,13 +312,6 @@ class JobEnded:
     exit_code: int | None = None
     signal: str | None = None
     last_line: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryCleared:
-    """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
-
-    turn_id: TurnId
 
 
 @dataclass(frozen=True, slots=True)

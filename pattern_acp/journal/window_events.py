@@ -1,4 +1,4 @@
-"""Events about the model's context window: what was left out of it to make room, and what must stay.
+"""Events about the model's context: what was sent, what was left out to make room, and what must stay.
 
 Owns: these kinds; `journal.events` has them all.
 """
@@ -38,3 +38,28 @@ class MessagePinned:
     turn_id: TurnId
     message_id: MessageId
     pinned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCleared:
+    """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
+
+    turn_id: TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """A request is about to be sent; `digest` is the SHA-256 of its canonical form.
+
+    `number` counts those of the turn from 1; 0 for one that writes a summary.
+    """
+
+    turn_id: TurnId
+    number: int
+    provider: str
+    model: str
+    digest: str
+    message_count: int
+    byte_count: int
+    estimate: int = 0
+    """Tokens by our own count, before any calibration."""
