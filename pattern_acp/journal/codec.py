@@ -138,7 +138,8 @@ def _encode_payload(event: Event) -> JsonObject:
             message = encode_message(event.message)
             return {"turn_id": event.turn_id, "message": message, "sources": list(event.sources)}
         case events.ToolCallStarted():
-            return {"turn_id": event.turn_id, "call": encode_call(event.call)}
+            repairs = {"repairs": list(event.repairs)} if event.repairs else {}
+            return {"turn_id": event.turn_id, "call": encode_call(event.call), **repairs}
         case events.ToolCallFinished():
             # The generic form lacks the type of each content.
             return {**encode_fields(event), "content": encode_contents(event.content)}
@@ -183,7 +184,11 @@ def _read_message_recorded(stored: JsonObject) -> Event:
 
 
 def _read_call_started(stored: JsonObject) -> Event:
-    return events.ToolCallStarted(turn_id=TurnId(as_text(stored["turn_id"])), call=decode_call(stored["call"]))
+    return events.ToolCallStarted(
+        turn_id=TurnId(as_text(stored["turn_id"])),
+        call=decode_call(stored["call"]),
+        repairs=tuple(as_text(repair) for repair in as_list(stored.get("repairs", []))),
+    )
 
 
 def _read_call_finished(stored: JsonObject) -> Event:

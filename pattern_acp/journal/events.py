@@ -168,6 +168,8 @@ class ToolCallStarted:
 
     turn_id: TurnId
     call: ToolCallView
+    repairs: tuple[str, ...] = ()
+    """What was mended of what the model wrote, in phrases without values; the message keeps its own words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json, JsonObject
 
 T = TypeVar("T")
@@ -72,15 +73,28 @@ def sort_keys(value: Json) -> Json:
 
 
 def arguments_object(text: str) -> JsonObject:
-    """A call's arguments as an object. Text that is none is kept under a key that says so, for the model to see."""
-    try:
-        return cast("JsonObject", msgspec.json.decode(text, type=dict[str, object])) if text.strip() else {}
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return {"invalid_json": text}
+    """A call's arguments as the object that ran, mended where they were near-valid.
+
+    Text that is none is kept under a key that says so, for the model to see.
+    """
+    valid = _valid_object(text)
+    return _mended_object(text) if valid is None else valid
 
 
 def arguments_text(text: str) -> str:
     """A call's arguments as the text of an object; unchanged when they are one."""
-    parsed = arguments_object(text)
-    is_changed = not text.strip() or (len(parsed) == 1 and parsed.get("invalid_json") == text)
-    return json.dumps(parsed, ensure_ascii=False) if is_changed else text
+    return json.dumps(_mended_object(text), ensure_ascii=False) if _valid_object(text) is None else text
+
+
+def _valid_object(text: str) -> JsonObject | None:
+    try:
+        return cast("JsonObject", msgspec.json.decode(text, type=dict[str, object]))
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def _mended_object(text: str) -> JsonObject:
+    try:
+        return read_object(text).value
+    except (ValueError, RecursionError):
+        return {"invalid_json": text}

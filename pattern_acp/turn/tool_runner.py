@@ -5,7 +5,6 @@ exactly one result for the model (invariant 4). Independent calls that change no
 anything else runs alone and in order.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -14,7 +13,7 @@ from typing import Protocol
 
 import anyio
 
-from pattern_acp.domain.canonical import Json, JsonObject, is_deeper
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -31,7 +30,15 @@ from pattern_acp.domain.tool_calls import (
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolOutcome
+from pattern_acp.turn.call_reading import (
+    SHOWN_NAME,
+    ReadCall,
+    find_tool,
+    lenient_arguments,
+    read_call,
+    title_of_failed,
+)
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
@@ -46,16 +53,6 @@ SIDE_BY_SIDE = 4
 
 CLEANUP_SECONDS = 1.0
 """Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
-
-MOST_LEVELS = 32
-"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
-does) refuse the whole line that shows them."""
-
-SHOWN_NAME = 80
-"""Most characters of a made-up tool name in titles and sentences."""
-
-NAMED_TOOLS = 40
-"""Most tools that an error names; MCP servers may bring hundreds."""
 
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
@@ -188,7 +185,7 @@ class ToolRunner:
         return batch
 
     def _only_reads(self, call: ToolCallPart) -> bool:
-        tool = self._tools.get(call.name)
+        tool = find_tool(call.name, self._tools)
         return tool is not None and not tool.changes_things
 
     async def _run_batch(
@@ -211,9 +208,10 @@ class ToolRunner:
             raise single_error(group_error) from group_error
 
     async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
-        tool = self._tools.get(call.name)
+        tool = find_tool(call.name, self._tools)
         try:
-            view, prepared, opinion = await self._understand(turn_id, call)
+            read = read_call(call, self._tools)
+            view, prepared, opinion = await self._understand(turn_id, call, read)
         except DatabaseError:
             raise
         except PatternError as error:
@@ -223,11 +221,15 @@ class ToolRunner:
             return await self._fail_unprepared(
                 turn_id, call, tool, f"The tool {call.name} failed; its log has details."
             )
-        return await self._run_prepared(turn_id, view, prepared, opinion)
+        if read.repairs:
+            logger.info("a call of %s was repaired: %s", view.name, "; ".join(read.repairs))
+        return await self._run_prepared(turn_id, view, prepared, opinion, read.repairs)
 
-    async def _understand(self, turn_id: TurnId, call: ToolCallPart) -> tuple[ToolCallView, PreparedCall, Opinion]:
+    async def _understand(
+        self, turn_id: TurnId, call: ToolCallPart, read: ReadCall
+    ) -> tuple[ToolCallView, PreparedCall, Opinion]:
         """The call as it will run, and what hooks think of it; a hook may have changed its arguments."""
-        tool, arguments = self._named(call.name), parse_arguments_text(call.arguments)
+        tool, arguments = read.tool, read.arguments
         prepared = await tool.prepare(arguments, call.call_id, self._context)
         view = view_of(call, tool, arguments, prepared)
         if self._hooks is None:
@@ -238,23 +240,15 @@ class ToolRunner:
             view = view_of(call, tool, opinion.updated_input, prepared)
         return view, prepared, opinion
 
-    def _named(self, name: str) -> Tool:
-        tool = self._tools.get(name)
-        if tool is None:
-            known = sorted(self._tools)
-            names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
-            shown = name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}…"
-            raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
-        return tool
-
     async def _run_prepared(
-        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, opinion: Opinion
+        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, opinion: Opinion, repairs: tuple[str, ...]
     ) -> ToolResultPart:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
         decision = with_opinion(self._gate.decide(prepared.accesses), opinion)
         try:
-            await self._gate.announce(turn_id, decision, view.call_id, Fact(ToolCallStarted(turn_id, view)))
+            started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
+            await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
             if refusal is not None:
                 outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content)
@@ -330,47 +324,8 @@ class ToolRunner:
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:
     """A call as the person sees it before it runs."""
     return ToolCallView(
-        call.call_id, call.name, prepared.title, tool.kind, arguments, prepared.locations, prepared.preview
+        call.call_id, tool.spec.name, prepared.title, tool.kind, arguments, prepared.locations, prepared.preview
     )
-
-
-def parse_arguments_text(text: str) -> JsonObject:
-    """The argument object of a call.
-
-    Raises:
-        ToolInputError: the text is not one JSON object.
-    """
-    try:
-        value: Json = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise ToolInputError(
-            "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
-        ) from error
-    if not isinstance(value, dict):
-        raise ToolInputError("The arguments must be one JSON object that fits the tool's schema.")
-    if is_deeper(value, MOST_LEVELS):
-        raise ToolInputError(
-            f"The arguments are nested in more than {MOST_LEVELS} levels; send an object that fits the tool's schema."
-        )
-    return value
-
-
-def lenient_arguments(text: str) -> JsonObject:
-    """The argument object for showing, or the raw text under `arguments` when it is none."""
-    try:
-        return parse_arguments_text(text)
-    except ToolInputError:
-        return {"arguments": text}
-
-
-def title_of_failed(call: ToolCallPart) -> str:
-    """A short title for a call that could not be understood."""
-    arguments = lenient_arguments(call.arguments)
-    for key in ("path", "command", "pattern", "query", "label"):
-        value = arguments.get(key)
-        if isinstance(value, str) and value.strip():
-            return f"{call.name} {value.strip().splitlines()[0]}"[:120]
-    return call.name[:SHOWN_NAME] or "unnamed tool"
 
 
 def shown_content(outcome: ToolOutcome) -> tuple[ToolContent, ...]:

@@ -129,7 +129,8 @@ async def test_one_call_that_fails_does_not_stop_those_beside_it():
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         assert [result.is_error for result in results_of(model.requests[1])] == [True, False]
-        assert [shown[-1] for shown in statuses(agent.editor).values()] == ["failed", "completed"]
+        # Which of the two is announced first is a race between them.
+        assert sorted(shown[-1] for shown in statuses(agent.editor).values()) == ["completed", "failed"]
 
 
 @pytest.mark.parametrize(

@@ -103,3 +103,9 @@ def test_arguments_that_are_no_object_are_shown_as_what_they_are():
 
 def test_schemas_get_sorted_keys_at_every_depth():
     assert json.dumps(sort_keys({"b": [{"d": 1, "c": 2}], "a": None})) == '{"a": null, "b": [{"c": 2, "d": 1}]}'
+
+
+def test_near_valid_arguments_go_back_as_what_ran():
+    assert arguments_object('{"a": [1,],}') == {"a": [1]}
+    assert json.loads(arguments_text('```json\n{"a": 1}\n```')) == {"a": 1}
+    assert arguments_text('{"a" : 1}') == '{"a" : 1}'

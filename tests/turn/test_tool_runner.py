@@ -24,9 +24,10 @@ from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.testing.tools import FakeTool, tool_bench
 from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import Progress, ToolFailedError, ToolOutcome
+from pattern_acp.turn.call_reading import MOST_LEVELS
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.tool_runner import MOST_LEVELS, SIDE_BY_SIDE, ToolRunner
+from pattern_acp.turn.tool_runner import SIDE_BY_SIDE, ToolRunner
 
 TURN = TurnId("turn_1")
 ROOT = Path("/project")
@@ -237,6 +238,37 @@ async def test_arguments_may_be_nested_as_deep_as_clients_can_read_and_no_deeper
     assert not fits.is_error
     assert str(MOST_LEVELS) in too_deep.text
     assert len(tool.prepared) == 1
+
+
+async def test_a_near_valid_call_runs_as_it_was_meant_and_its_repair_is_in_the_journal():
+    tool = FakeTool()
+    bench = Bench([tool])
+    [result] = await bench.run(call(name="Look", arguments='```json\n{"a": "planted",}\n```'))
+    assert not result.is_error
+    [started] = of_type(bench.sink.events, ToolCallStarted)
+    assert (started.call.name, started.call.raw_input) == ("look", {"a": "planted"})
+    assert started.repairs == (
+        "read a misspelt name as the tool look",
+        "took away a code fence",
+        "took away a trailing comma",
+    )
+
+
+async def test_a_valid_call_has_no_repairs():
+    bench = Bench([FakeTool()])
+    await bench.run(call(arguments='{"a": 1}'))
+    assert [started.repairs for started in of_type(bench.sink.events, ToolCallStarted)] == [()]
+
+
+async def test_calls_in_another_case_run_side_by_side_too():
+    together = Together()
+    bench = Bench([FakeTool(effect=together.wait)])
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.run, call(1, "LOOK"), call(2, "look"))
+            await anyio.wait_all_tasks_blocked()
+            together.opened.set()
+    assert together.most == 2
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "null", '"text"'])

@@ -1,0 +1,153 @@
+"""Near-valid arguments of tool calls -> the objects that were plainly meant.
+
+Owns: which slips of models are mended: a code fence around the object, JSON written as text inside a string, trailing
+commas, line breaks inside strings, numbers and lists as text, another case of a name. Nothing is added and no value is
+guessed: what is cut off or ambiguous stays an error. Must not know: tools, wires, events.
+
+Every repair is a phrase for the journal that names fields and never values.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+MOST_UNWRAPPED = 2
+"""Times that an object may be written as text inside a string; more has not been seen, and each doubles the marks."""
+
+MOST_LEVELS = 8
+"""Levels to which values are compared with a schema; deeper ones are left as they are."""
+
+_FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+_STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+_PREFIX = "functions."
+"""What models of OpenAI put before the name of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """An object, and what had to be mended for it, as phrases; nothing for an object that was valid."""
+
+    value: JsonObject
+    repairs: tuple[str, ...] = ()
+
+
+def read_object(text: str) -> Repaired:
+    """The object that `text` is or plainly means; no text at all is the empty object.
+
+    Raises:
+        ValueError: it is no JSON, or no object.
+        RecursionError: it is nested too deep.
+    """
+    repairs: list[str] = []
+    value = _parse(text if text.strip() else "{}", repairs)
+    for _ in range(MOST_UNWRAPPED):
+        if isinstance(value, str):
+            repairs.append("took the object out of a string")
+            value = _parse(value, repairs)
+    if isinstance(value, dict):
+        return Repaired(value, tuple(dict.fromkeys(repairs)))
+    raise ValueError("no JSON object")
+
+
+def fit_to_schema(value: JsonObject, schema: JsonObject) -> Repaired:
+    """`value` with names and types as a JSON Schema has them, where there is one way only to read what was written."""
+    repairs: list[str] = []
+    fitted = _fit_object(value, schema, "", repairs, MOST_LEVELS)
+    return Repaired(fitted, tuple(repairs))
+
+
+def meant_name(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that `name` is in another case or with other separators; empty for none or several."""
+    plain = _plain(name.removeprefix(_PREFIX))
+    found = [other for other in known if _plain(other) == plain] if plain else []
+    return found[0] if len(found) == 1 else ""
+
+
+def _parse(text: str, repairs: list[str]) -> Json:
+    try:
+        return json.loads(text)
+    except ValueError:
+        fenced = _FENCE.fullmatch(text)
+        inner = fenced[1] if fenced else text
+        bare = _STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], inner)
+        value: Json = json.loads(bare, strict=False)
+    if fenced:
+        repairs.append("took away a code fence")
+    if bare != inner:
+        repairs.append("took away a trailing comma")
+    if not _is_strict(bare):
+        repairs.append("read a line break inside a string")
+    return value
+
+
+def _is_strict(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fit_object(value: JsonObject, schema: JsonObject, path: str, repairs: list[str], levels: int) -> JsonObject:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not levels:
+        return value
+    fitted: dict[str, Json] = {}
+    for key, item in value.items():
+        name = key if key in properties else _free_name(key, value, properties)
+        place = f"{path}.{name}" if path else name
+        if name != key:
+            repairs.append(f"read a misspelt name as {place}")
+        fitted[name] = _fit(item, properties.get(name), place, repairs, levels - 1)
+    return fitted
+
+
+def _free_name(key: str, value: JsonObject, properties: JsonObject) -> str:
+    """The property that a key means when the value does not give that property too, in any spelling."""
+    name = meant_name(key, properties)
+    spellings = [other for other in value if name and _plain(other) == _plain(name)]
+    return name if name and len(spellings) == 1 else key
+
+
+def _fit(item: Json, schema: Json, place: str, repairs: list[str], levels: int) -> Json:
+    if not isinstance(schema, Mapping):
+        return item
+    item = _from_text(item, schema, place, repairs)
+    if isinstance(item, Mapping):
+        return _fit_object(item, schema, place, repairs, levels)
+    if isinstance(item, Sequence) and not isinstance(item, str) and levels:
+        return [
+            _fit(each, schema.get("items"), f"{place}[{index}]", repairs, levels - 1) for index, each in enumerate(item)
+        ]
+    return item
+
+
+def _from_text(item: Json, schema: JsonObject, place: str, repairs: list[str]) -> Json:
+    """A value that was written as text, where the schema wants one type and text is not it."""
+    kind = schema.get("type")
+    if not isinstance(item, str) or not isinstance(kind, str) or kind not in _KINDS:
+        return item
+    try:
+        value: Json = json.loads(item.lower() if kind == "boolean" else item)
+    except (ValueError, RecursionError):
+        return item
+    if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        return item
+    repairs.append(f"took {place} out of a string")
+    return value
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

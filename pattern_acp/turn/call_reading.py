@@ -1,0 +1,94 @@
+"""What a model wrote as a call -> the tool and the arguments that it means.
+
+Owns: how near a call may be to a valid one, and the sentences for those that are not near enough. Must not know: how a
+call runs.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
+from pattern_acp.domain.canonical import JsonObject, is_deeper
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.tools.base import Tool, ToolInputError
+
+MOST_LEVELS = 32
+"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
+does) refuse the whole line that shows them."""
+
+SHOWN_NAME = 80
+"""Most characters of a made-up tool name in titles and sentences."""
+
+NAMED_TOOLS = 40
+"""Most tools that an error names; MCP servers may bring hundreds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCall:
+    """A call as it was meant. `repairs` says in phrases what had to be mended, without values."""
+
+    tool: Tool
+    arguments: JsonObject
+    repairs: tuple[str, ...] = ()
+
+
+def read_call(call: ToolCallPart, tools: Mapping[str, Tool]) -> ReadCall:
+    """The tool that a call names and its arguments, near-valid ones mended.
+
+    Raises:
+        ToolInputError: there is no such tool, or the arguments are no JSON object.
+    """
+    tool = find_tool(call.name, tools)
+    if tool is None:
+        known = sorted(tools)
+        names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
+        shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
+        raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
+    renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()
+    arguments, repairs = _arguments(call.arguments)
+    fitted = fit_to_schema(arguments, tool.spec.input_schema)
+    return ReadCall(tool, fitted.value, (*renamed, *repairs, *fitted.repairs))
+
+
+def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
+    """The tool of a name, also of one in another case; None when there is none, or more than one."""
+    return tools.get(name) or tools.get(meant_name(name, tools))
+
+
+def lenient_arguments(text: str) -> JsonObject:
+    """The argument object for showing, or the raw text under `arguments` when it is none."""
+    try:
+        return _arguments(text)[0]
+    except ToolInputError:
+        return {"arguments": text}
+
+
+def title_of_failed(call: ToolCallPart) -> str:
+    """A short title for a call that could not be understood."""
+    arguments = lenient_arguments(call.arguments)
+    for key in ("path", "command", "pattern", "query", "label"):
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return f"{call.name} {value.strip().splitlines()[0]}"[:120]
+    return call.name[:SHOWN_NAME] or "unnamed tool"
+
+
+def _arguments(text: str) -> tuple[JsonObject, tuple[str, ...]]:
+    try:
+        read = read_object(text)
+    except (ValueError, RecursionError) as error:
+        raise ToolInputError(_sentence(text)) from error
+    if is_deeper(read.value, MOST_LEVELS):
+        raise ToolInputError(
+            f"The arguments are nested in more than {MOST_LEVELS} levels; send an object that fits the tool's schema."
+        )
+    return read.value, read.repairs
+
+
+def _sentence(text: str) -> str:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
+    return "The arguments must be one JSON object that fits the tool's schema."

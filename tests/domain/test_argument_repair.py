@@ -1,0 +1,153 @@
+"""Near-valid arguments become what was plainly meant, and everything else stays what it is."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.argument_repair import Repaired, fit_to_schema, meant_name, read_object
+from pattern_acp.domain.canonical import Json, JsonObject
+
+SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "line": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "all": {"type": "boolean"},
+        "either": {"type": ["string", "integer"]},
+        "edits": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"old_text": {"type": "string"}, "count": {"type": "integer"}}},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "repairs"),
+    [
+        ('{"a": 1}', {"a": 1}, ()),
+        ("", {}, ()),
+        ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}, ("took away a trailing comma",)),
+        ('```json\n{"a": 1}\n```', {"a": 1}, ("took away a code fence",)),
+        ('```\n{"a": 1,}\n```\n', {"a": 1}, ("took away a code fence", "took away a trailing comma")),
+        ('"{\\"a\\": 1}"', {"a": 1}, ("took the object out of a string",)),
+        ('{"a": "one\ntwo"}', {"a": "one\ntwo"}, ("read a line break inside a string",)),
+        ('{"a": ",}", "b": "\\",]",}', {"a": ",}", "b": '",]'}, ("took away a trailing comma",)),
+    ],
+)
+def test_what_is_plainly_meant_is_read_and_said(text: str, value: JsonObject, repairs: tuple[str, ...]):
+    assert read_object(text) == Repaired(value, repairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{broken",
+        '{"a": 1',
+        '{"a": "cut',
+        "[1]",
+        "3",
+        '"hello"',
+        "null",
+        '{"a": 1} {"b": 2}',
+        "{'a': 1}",
+        '{"a":,}',
+        "{,}x",
+    ],
+)
+def test_what_is_cut_or_no_object_is_not_guessed(text: str):
+    with pytest.raises(ValueError, match=r".+"):
+        read_object(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "fitted", "repairs"),
+    [
+        ({"Path": "A", "line": 3}, {"path": "A", "line": 3}, ("read a misspelt name as path",)),
+        ({"line": "3"}, {"line": 3}, ("took line out of a string",)),
+        (
+            {"ratio": "0.5", "all": "True"},
+            {"ratio": 0.5, "all": True},
+            ("took ratio out of a string", "took all out of a string"),
+        ),
+        (
+            {"edits": '[{"oldText": "x"}]'},
+            {"edits": [{"old_text": "x"}]},
+            ("took edits out of a string", "read a misspelt name as edits[0].old_text"),
+        ),
+        ({"edits": [{"count": "2"}]}, {"edits": [{"count": 2}]}, ("took edits[0].count out of a string",)),
+    ],
+)
+def test_names_and_types_are_fitted_to_the_schema(value: JsonObject, fitted: JsonObject, repairs: tuple[str, ...]):
+    assert fit_to_schema(value, SCHEMA) == Repaired(fitted, repairs)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"path": "3"},
+        {"either": "3"},
+        {"line": "three"},
+        {"line": "3.5"},
+        {"line": "true"},
+        {"edits": '{"old_text": "x"}'},
+        {"edits": "nonsense"},
+        {"unknown": "1"},
+        {"path": "a", "PATH": "b"},
+        {"PATH": "a", "Path": "b"},
+    ],
+)
+def test_what_could_mean_several_things_is_left_as_it_is(value: JsonObject):
+    assert fit_to_schema(value, SCHEMA) == Repaired(value)
+
+
+@pytest.mark.parametrize("name", ["Read_File", "readFile", "read-file", "functions.read_file", "READ FILE"])
+def test_another_case_of_a_name_is_that_name(name: str):
+    assert meant_name(name, ["read_file", "write_file"]) == "read_file"
+
+
+@pytest.mark.parametrize("name", ["read", "read_files", "", "---", "write"])
+def test_another_name_is_no_name(name: str):
+    assert meant_name(name, ["read_file", "write_file"]) == ""
+
+
+def test_a_name_that_could_be_two_is_neither():
+    assert meant_name("A_B", ["a_b", "ab"]) == ""
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+_OBJECTS = st.dictionaries(st.text(max_size=4), _JSON, max_size=4)
+
+
+@given(_OBJECTS)
+def test_a_valid_object_is_never_changed(value: dict[str, Json]):
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        assert read_object(text) == Repaired(value)
+
+
+@given(_OBJECTS)
+def test_wrapping_and_unwrapping_an_object_gives_it_back(value: dict[str, Json]):
+    plain = json.dumps(value)
+    assert read_object(f"```json\n{plain}\n```").value == value
+    assert read_object(json.dumps(plain)).value == value
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused(text: str):
+    with suppress(ValueError):
+        assert isinstance(read_object(text).value, dict)
+
+
+def test_the_phrases_hold_no_values():
+    told = read_object('```\n{"token": "planted-value",}\n```').repairs
+    told += fit_to_schema({"Line": "31337"}, SCHEMA).repairs
+    assert "planted" not in " ".join(told)
+    assert "31337" not in " ".join(told)
