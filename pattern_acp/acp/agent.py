@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from pattern_acp.acp import schema, schema_memory, schema_rewind
+from pattern_acp.acp import schema, schema_forks, schema_memory, schema_rewind
 from pattern_acp.acp.capabilities import AUTH_METHOD, auth_methods, initialize_response
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
@@ -50,8 +50,25 @@ class RewindPort(Protocol):
         ...
 
 
+class SessionExtensionsPort(Protocol):
+    """Forks and sessions in use; see `acp.session_extensions.SessionExtensions`."""
+
+    async def fork(self, request: schema_forks.ForkSessionRequest, context: RequestContext, /) -> object:
+        """session/fork."""
+        ...
+
+    async def open(self, request: schema_forks.OpenSessionRequest, context: RequestContext, /) -> object:
+        """_pattern/session/open."""
+        ...
+
+
 class SessionMethodsPort(Protocol):
     """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
+
+    @property
+    def more(self) -> SessionExtensionsPort:
+        """session/fork and _pattern/session/*."""
+        ...
 
     @property
     def memory_events(self) -> MemoryEventsPort:
@@ -155,6 +172,15 @@ class Agent:
                 "session/set_mode": self._for_sessions(schema.SetModeRequest, lambda methods: methods.set_mode),
                 "session/set_config_option": self._for_sessions(
                     schema.SetConfigOptionRequest, lambda methods: methods.set_config_option
+                ),
+                schema_forks.FORK: self._for_sessions(
+                    schema_forks.ForkSessionRequest, lambda methods: methods.more.fork
+                ),
+                schema_forks.OWN_FORK: self._for_sessions(
+                    schema_forks.ForkSessionRequest, lambda methods: methods.more.fork
+                ),
+                schema_forks.OPEN: self._for_sessions(
+                    schema_forks.OpenSessionRequest, lambda methods: methods.more.open
                 ),
                 "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
                 schema_memory.SUBSCRIBE: self._for_sessions(

@@ -15,7 +15,7 @@ EXTENSIONS: dict[str, object] = {
     "pattern": {
         "memory": {"subscribe": True},
         "checkpoint": {"list": True, "preview": True, "restore": True},
-        "session": {"rewind": True},
+        "session": {"rewind": True, "fork": True, "open": True},
     }
 }
 """Our own methods, by the parts of their names: `_pattern/memory/subscribe` and what belongs to it."""
@@ -31,7 +31,7 @@ def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeR
             prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
             mcp_capabilities=schema.McpCapabilities(http=True, sse=True),
             session_capabilities=schema.SessionCapabilities(
-                list=flag, delete=flag, additional_directories=flag, resume=flag, close=flag
+                list=flag, delete=flag, additional_directories=flag, resume=flag, close=flag, fork=flag
             ),
             auth=schema.AgentAuthCapabilities(logout=flag),
             meta=EXTENSIONS,

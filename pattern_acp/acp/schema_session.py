@@ -92,6 +92,8 @@ class SessionCapabilities(Wire, frozen=True, kw_only=True):
     additional_directories: Flag | None = None
     resume: Flag | None = None
     close: Flag | None = None
+    fork: Flag | None = None
+    """Unstable in ACP v1."""
 
 
 class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):

@@ -1,8 +1,6 @@
 """The methods that need sessions: each translates, calls the session layer, and translates back."""
 
 import logging
-from collections.abc import Sequence
-from typing import cast
 
 import anyio
 
@@ -11,10 +9,10 @@ from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import checked_parts, parts_of
 from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.rewind_methods import RewindMethods
-from pattern_acp.acp.updates import config_options, iso_time, mode_state
-from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.acp.session_extensions import SessionExtensions
+from pattern_acp.acp.session_wire import asked_of, opened, opening_of, servers_of, session_info
+from pattern_acp.acp.updates import config_options, mode_state
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.jsonrpc.messages import RequestId
 from pattern_acp.session.commands import more_commands
@@ -48,6 +46,7 @@ class SessionMethods:
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
         self.rewinds = RewindMethods(sessions)
+        self.more = SessionExtensions(sessions, self._announce_later)
         self.answered = anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
@@ -176,57 +175,3 @@ class SessionMethods:
         self._announced.discard(session_id)
         self.memory_events.end_of(session_id)
         self._client.forget(session_id)
-
-
-def asked_of(meta: dict[str, object] | None) -> dict[str, object]:
-    """What a client that knows us says in `_meta.pattern`."""
-    pattern = (meta or {}).get("pattern")
-    return cast("dict[str, object]", pattern) if isinstance(pattern, dict) else {}
-
-
-def session_info(listed: ListedSession) -> schema.SessionInfo:
-    """One session of the list; what ACP has no field for stands in `_meta.pattern`."""
-    row = listed.row
-    more: dict[str, object] = {
-        "status": listed.status.value,
-        "preview": listed.preview,
-        "messages": row.message_count,
-        "archived": row.archived,
-    }
-    if row.parent is not None:
-        more["parent"] = row.parent
-    return schema.SessionInfo(
-        session_id=row.session_id,
-        cwd=row.cwd,
-        title=row.title or None,
-        updated_at=iso_time(row.updated_ms),
-        additional_directories=row.additional_directories,
-        meta={"pattern": more},
-    )
-
-
-def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
-    """What the client says when it opens a recorded session."""
-    return Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-
-
-def opened(session: Session) -> schema.OpenedSessionResponse:
-    """Modes and options, as session/new returns them."""
-    options = session.options()
-    return schema.OpenedSessionResponse(modes=mode_state(options), config_options=config_options(options))
-
-
-def servers_of(servers: Sequence[schema.McpServer]) -> tuple[McpServerSettings, ...]:
-    """The MCP servers that the client passed, also those that cannot work: the session reports them."""
-    return tuple(
-        McpServerSettings(
-            server.name,
-            server.type,
-            server.command,
-            server.args,
-            {item.name: item.value for item in server.env if item.name},
-            server.url,
-            {item.name: item.value for item in server.headers if item.name},
-        )
-        for server in servers
-    )

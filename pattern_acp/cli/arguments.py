@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
 from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, add_memory_arguments, memory_arguments
+from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, add_session_arguments, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -53,19 +54,6 @@ class Chat:
     """The session's directory; empty for the current one."""
     images: tuple[str, ...] = ()
     """Files of images that go with the first prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sessions:
-    """List, show or delete sessions."""
-
-    flags: Flags = field(default_factory=Flags)
-    action: Literal["list", "show", "delete"] = "list"
-    session: str = ""
-    """The session to show or delete; empty for `list`."""
-    json: bool = False
-    everywhere: bool = False
-    """List the sessions of every directory instead of the current one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +143,10 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
     if command == "chat":
         return _chat(flags, found)
     if command == "sessions":
-        return _sessions(flags, found)
+        try:
+            return session_arguments(flags, found)
+        except SessionUsageError as error:
+            raise _UsageError(str(error)) from error
     if command == "memory":
         try:
             return memory_arguments(flags, found)
@@ -216,18 +207,6 @@ def _chat(flags: Flags, found: dict[str, object]) -> Chat:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in cast("list[object]", value)) if isinstance(value, list) else ()
-
-
-def _sessions(flags: Flags, found: dict[str, object]) -> Sessions:
-    json, everywhere, session = bool(found.get("json")), bool(found.get("all")), str(found.get("session") or "")
-    action = found.get("action")
-    if action not in ("show", "delete"):
-        if session:
-            raise _UsageError("sessions list takes no session; did you mean sessions show?")
-        return Sessions(flags, "list", "", json, everywhere)
-    if not session:
-        raise _UsageError(f"sessions {action} needs the id of a session; sessions list shows them.")
-    return Sessions(flags, "show" if action == "show" else "delete", session, json, everywhere)
 
 
 def _build_parser() -> "argparse.ArgumentParser":
@@ -315,20 +294,6 @@ def _add_chat(parser: "argparse.ArgumentParser") -> None:
     which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
 
 
-def _add_sessions(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("list", "show", "delete"),
-        default="list",
-        metavar="ACTION",
-        help="list (the default), show or delete",
-    )
-    parser.add_argument("session", nargs="?", metavar="ID", help="the session, for show and delete")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--all", action="store_true", help="list the sessions of every directory")
-
-
 def _add_nothing(parser: "argparse.ArgumentParser") -> None:
     del parser
 
@@ -356,7 +321,13 @@ _COMMANDS = (
         "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
         _add_chat,
     ),
-    _Command("sessions", "list, show or delete sessions", "List, show or delete sessions.", _add_sessions),
+    _Command(
+        "sessions",
+        "list, show, search, rename, put away, delete or fork sessions",
+        "List this directory's sessions, or do something with one: "
+        "show ID, search WORDS, rename ID TITLE, archive ID, unarchive ID, delete ID, undelete [ID], fork ID [TURN].",
+        add_session_arguments,
+    ),
     _Command(
         "memory",
         "show, compare, undo, edit or forget what is remembered",

@@ -1,8 +1,9 @@
-"""`pattern-acp sessions`: list, show and delete sessions from the terminal."""
+"""`pattern-acp sessions`: lists, shows and searches sessions in the terminal; changes are cli/session_changes.py."""
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -11,28 +12,40 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Sessions
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
-from pattern_acp.db.connection import Database, open_database
+from pattern_acp.cli.session_arguments import Sessions
+from pattern_acp.cli.session_changes import change_session
+from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.cwd import cwd_key
+from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.leases import this_process
-from pattern_acp.session.stored import delete_session
+from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
+from pattern_acp.session.searching import search_sessions
+from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS
+from pattern_acp.tools.text_limits import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+SEARCH_HITS = 30
+
+SEARCH_TEXT = 120
+"""Characters of a passage that a line shows."""
+
 PAGE = 200
-"""Sessions that are listed: the newest; older ones are found by /recall."""
+"""Sessions that are listed: the newest; older ones are found by `search`."""
 
 
 def run_sessions(arguments: Sessions, process: Process) -> int:
-    """List, show or delete; 1 when the named session does not exist."""
+    """Do what was asked; 1 when the named session does not exist."""
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     try:
         if path.exists():
@@ -46,20 +59,63 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
 
 
 async def _run(arguments: Sessions, path: Path) -> int:
-    read_only = arguments.action != "delete"
+    read_only = arguments.action in ("list", "show", "search") or not arguments.session
     async with open_database(path, clock=SystemClock(), read_only=read_only) as database:
-        if arguments.action == "list":
-            cwd = None if arguments.everywhere else str(Path.cwd())
-            rows, _ = await database.read(lambda tx: store.list_sessions(tx, cwd=cwd, cursor=None, limit=PAGE))
-            print_sessions(rows, arguments)
-            return EXIT_OK
-        if arguments.action == "delete":
-            holder = this_process(RandomIds().new("cli"))
-            deleted = await delete_session(database, arguments.session, holder, now=SystemClock().now_ms())
-            if deleted:
-                write_line(f"Deleted {arguments.session}.")
-            return EXIT_OK if deleted else _no_such(arguments.session)
-        return await _show(database, arguments)
+        match arguments.action:
+            case "list":
+                return await _list(database, arguments)
+            case "show":
+                return await _show(database, arguments)
+            case "search":
+                return await _search(database, arguments)
+            case "undelete" if not arguments.session:
+                return await _list_deleted(database, arguments)
+            case _:
+                try:
+                    return await change_session(database, arguments)
+                except UnknownSessionError:
+                    return _no_such(arguments.session)
+
+
+async def _list(database: Database, arguments: Sessions) -> int:
+    cwd = None if arguments.everywhere else str(Path.cwd())
+    holder, now = this_process(RandomIds().new("cli")), SystemClock().now_ms()
+
+    def read(tx: Transaction) -> list[ListedSession]:
+        rows, _ = store.list_sessions(tx, cwd=cwd, cursor=None, limit=PAGE, archived=arguments.archived)
+        return with_details(tx, rows, holder, now)
+
+    print_sessions(await database.read(read), arguments)
+    return EXIT_OK
+
+
+async def _list_deleted(database: Database, arguments: Sessions) -> int:
+    since = SystemClock().now_ms() - RESTORE_MS
+    rows = await database.read(lambda tx: store.deleted_sessions(tx, since_ms=since, limit=PAGE))
+    listed = [ListedSession(row, SessionStatus.IDLE, "") for row in rows]
+    if rows or arguments.json:
+        print_sessions(listed, replace(arguments, everywhere=True))
+    else:
+        write_line(f"No session was deleted in the last {RESTORE_DAYS} days.")
+    return EXIT_OK
+
+
+async def _search(database: Database, arguments: Sessions) -> int:
+    now = SystemClock().now_ms()
+    hits = await search_sessions(database, arguments.text, SEARCH_HITS, now=now)
+    if not arguments.everywhere:
+        here = cwd_key(str(Path.cwd()))
+        hits = tuple(hit for hit in hits if cwd_key(hit.cwd) == here)
+    if arguments.json:
+        found = [{"id": h.session_id, "title": h.title, "turn": h.turn, "at": h.day, "text": h.text} for h in hits]
+        write_line(json.dumps(found, indent=2))
+    elif not hits:
+        more = "" if arguments.everywhere else "; `--all` searches those of every folder"
+        write_line(f"No session here has anything about “{printable(arguments.text)}”{more}.")
+    else:
+        cells = [(h.session_id, str(h.turn), h.day, h.title, one_line(h.text, SEARCH_TEXT)) for h in hits]
+        write_line(format_table(("SESSION", "TURN", "DAY", "TITLE", "TEXT"), cells))
+    return EXIT_OK
 
 
 async def _show(database: Database, arguments: Sessions) -> int:
@@ -76,39 +132,59 @@ async def _show(database: Database, arguments: Sessions) -> int:
     return EXIT_OK
 
 
-def print_sessions(rows: Sequence[store.SessionRow], arguments: Sessions) -> None:
+def print_sessions(listed: Sequence[ListedSession], arguments: Sessions) -> None:
     """The list: as JSON, as a table for a terminal, or with every column for a pipe."""
     if arguments.json:
-        listed = [
-            {"id": row.session_id, "title": row.title, "cwd": row.cwd, "updated": moment(row.updated_ms, UTC)}
-            for row in rows
-        ]
-        write_line(json.dumps(listed, indent=2))
-    elif not rows:
+        write_line(json.dumps([_facts(one) for one in listed], indent=2))
+    elif not listed:
         here = "anywhere" if arguments.everywhere else "here"
         more = "" if arguments.everywhere else " `pattern-acp sessions list --all` lists those of every folder."
         write_line(f"No sessions {here} yet.{more}")
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        print_table(rows, Console(), everywhere=arguments.everywhere)
+        print_table(listed, Console(), everywhere=arguments.everywhere)
     else:
-        cells = [(row.session_id, moment(row.updated_ms), row.title, row.cwd) for row in rows]
-        write_line(format_table(("SESSION", "UPDATED", "TITLE", "FOLDER"), cells))
+        cells = [
+            (one.row.session_id, moment(one.row.updated_ms), one.status.value, one.row.title, one.row.cwd)
+            for one in listed
+        ]
+        write_line(format_table(("SESSION", "UPDATED", "STATUS", "TITLE", "FOLDER"), cells))
 
 
-def print_table(rows: Sequence[store.SessionRow], console: "Console", *, everywhere: bool) -> None:
+def _facts(one: ListedSession) -> dict[str, object]:
+    row = one.row
+    return {
+        "id": row.session_id,
+        "title": row.title,
+        "cwd": row.cwd,
+        "updated": moment(row.updated_ms, UTC),
+        "status": one.status.value,
+        "messages": row.message_count,
+        "preview": one.preview,
+        "archived": row.archived,
+        "parent": row.parent,
+    }
+
+
+STATUS_COLOURS = {SessionStatus.RUNNING: "green", SessionStatus.OPEN: "blue", SessionStatus.INTERRUPTED: "yellow"}
+
+
+def print_table(listed: Sequence[ListedSession], console: "Console", *, everywhere: bool) -> None:
     """One line a session; with `everywhere`, a heading for every run of sessions of one folder."""
     from rich.text import Text
 
-    for index, (cwd, group) in enumerate(groupby(rows, key=lambda row: row.cwd)):
+    for index, (cwd, group) in enumerate(groupby(listed, key=lambda one: one.row.cwd)):
         if everywhere:
             if index:
                 console.print()
             console.print(Text(printable(cwd), style="bold"))
-        for row in group:
+        for one in group:
+            row = one.row
             title = " ".join(printable(row.title).split()) or "untitled"
             line = Text.assemble((row.session_id, "cyan"), "  ", (moment(row.updated_ms), "dim"), f"  {title}")
+            if one.status is not SessionStatus.IDLE:
+                line.append(f"  {one.status.value}", STATUS_COLOURS[one.status])
             console.print(line, no_wrap=True, overflow="ellipsis")
 
 

@@ -77,6 +77,19 @@ def end_of_turn(tx: Transaction, session_id: str, turn_id: str) -> int | None:
     return None
 
 
+def turn_number(tx: Transaction, session_id: str, seq: int) -> int:
+    """Which turn of the session an event belongs to, from 1, counted with the turns that the session shares."""
+    turns = _turns_upto(tx, session_id, seq)
+    for ancestor in ancestors(tx, session_id):
+        turns += _turns_upto(tx, ancestor.session_id, min(seq, ancestor.seq))
+    return turns
+
+
+def _turns_upto(tx: Transaction, stream: str, seq: int) -> int:
+    row = tx.one(QUERIES["count_turns"], {"stream": stream, "seq": seq})
+    return 0 if row is None else integer(row[0])
+
+
 def _shared(tx: Transaction, lineage: tuple[Ancestor, ...]) -> list[Recorded]:
     history: list[Recorded] = []
     for ancestor in reversed(lineage):

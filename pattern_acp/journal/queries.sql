@@ -160,6 +160,10 @@ WHERE sessions.id = :id;
 -- Where an event is: its stream, its hash.
 SELECT stream, hash FROM events WHERE seq = :seq;
 
+-- name: count_turns
+-- How many turns of a stream began up to an event.
+SELECT count(*) FROM events WHERE stream = :stream AND seq <= :seq AND kind = 'turn_started';
+
 -- name: turn_end
 -- The end of one turn of a stream, also of one that the person went back behind.
 SELECT seq FROM events WHERE stream = :stream AND item = :turn_id AND kind = 'turn_ended';

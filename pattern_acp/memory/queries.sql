@@ -310,6 +310,10 @@ WHERE id = :id;
 DELETE FROM search_entries
 WHERE source = :source AND item = :item;
 
+-- name: message_owners
+-- The projects in which something was said.
+SELECT DISTINCT owner FROM search_entries WHERE kind IN ('user', 'assistant');
+
 -- name: move_messages
 -- The messages of one session up to an event, from now on found as another one's.
 UPDATE search_entries SET source = :target
@@ -376,7 +380,7 @@ WHERE e.source = hit.source AND e.owner = hit.owner
 
 -- name: read_found
 -- The text of the passages that will be shown, with the label of their block and how often they were recalled.
-SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, ''), coalesce(r.times, 0)
+SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, ''), coalesce(r.times, 0), e.last_seq
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value
 LEFT JOIN blocks AS b ON b.id = e.source

@@ -83,6 +83,8 @@ class Found:
     why: Why
     entry: int
     """Id of its index entry."""
+    seq: int = 0
+    """The event that it is from."""
 
 
 def index_message(
@@ -122,6 +124,11 @@ def move_messages(tx: Transaction, source: str, target: str, *, upto_seq: int) -
     Going back from a fork to its parent, `upto_seq` tells what was the parent's from what is the fork's own.
     """
     return tx.execute(_QUERIES["move_messages"], {"source": source, "target": target, "upto_seq": upto_seq})
+
+
+def message_owners(tx: Transaction) -> tuple[str, ...]:
+    """Every project in which something was said."""
+    return tuple(columns.text(row[0]) for row in tx.all(_QUERIES["message_owners"]))
 
 
 def search(
@@ -199,6 +206,7 @@ def _found(row: Row, ranked: Ranked, words: tuple[str, ...], terms: tuple[str, .
         score=ranked.score,
         why=Why(words, ranked.text, ranked.meaning, ranked.spread, ranked.recency, columns.integer(row[7])),
         entry=ranked.entry,
+        seq=columns.integer(row[8]),
     )
 
 

@@ -19,6 +19,7 @@ from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.rewind_commands import run_checkpoint, run_checkpoints, run_rewind
+from pattern_acp.session.session_commands import run_archive, run_fork, run_rename, run_search, run_undelete
 from pattern_acp.session.trust_commands import run_trust
 from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
@@ -197,6 +198,11 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("search", "Find what was said in any session", "WORDS", run_search),
+        CommandSpec("rename", "Give this session another title", "TITLE", run_rename),
+        CommandSpec("fork", "Begin another session with this one's history", "[TURN]", run_fork),
+        CommandSpec("archive", "Put this session away until its next prompt", "", run_archive),
+        CommandSpec("undelete", "Bring a deleted session back", "[ID]", run_undelete),
         CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
         CommandSpec(
             "compact", "Sum up the older part of the conversation for the model", "[INSTRUCTIONS]", run_compact

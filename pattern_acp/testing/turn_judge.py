@@ -17,7 +17,7 @@ OF_A_TURN = frozenset(
 
 FINAL = frozenset({"completed", "failed"})
 
-REPLAYING = frozenset({"session/load"})
+REPLAYING = frozenset({"session/load", "_pattern/session/open"})
 
 
 @dataclass(slots=True)

@@ -17,13 +17,20 @@ def test_the_promises_are_exactly_what_works():
             "loadSession": True,
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True, "sse": True},
-            "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}},
+            "sessionCapabilities": {
+                "list": {},
+                "delete": {},
+                "additionalDirectories": {},
+                "resume": {},
+                "close": {},
+                "fork": {},
+            },
             "auth": {"logout": {}},
             "_meta": {
                 "pattern": {
                     "memory": {"subscribe": True},
                     "checkpoint": {"list": True, "preview": True, "restore": True},
-                    "session": {"rewind": True},
+                    "session": {"rewind": True, "fork": True, "open": True},
                 }
             },
         },

@@ -14,13 +14,15 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import Sessions
+from pattern_acp.cli.session_arguments import SessionAction, Sessions
 from pattern_acp.cli.sessions import moment, print_table, run_sessions
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, says
 
 
@@ -73,7 +75,7 @@ def test_the_list_is_that_of_the_folder_unless_all_are_wanted(
         assert "No sessions here yet." in capsys.readouterr().out
         assert run_sessions(Sessions(everywhere=True), home) == 0
     heading, line = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["SESSION", "UPDATED", "TITLE", "FOLDER"]
+    assert heading.split() == ["SESSION", "UPDATED", "STATUS", "TITLE", "FOLDER"]
     assert line.startswith(session)
     assert "\x1b" not in line
 
@@ -98,15 +100,16 @@ def test_json_shows_the_updates_of_a_replay(home: Process, session: str, capsys:
 
 def test_a_deleted_session_is_gone(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
     assert run_sessions(Sessions(action="delete", session=session), home) == 0
-    assert capsys.readouterr().out == f"Deleted {session}.\n"
+    assert capsys.readouterr().out == f"Deleted {session}; `pattern-acp sessions undelete {session}` brings it back.\n"
     assert run_sessions(Sessions(action="delete", session=session), home) == 1
     assert run_sessions(Sessions(action="show", session=session), home) == 1
     assert "no session" in capsys.readouterr().err
 
 
-def row(number: int, cwd: str, title: str) -> SessionRow:
+def row(number: int, cwd: str, title: str) -> ListedSession:
     empty = SessionRow(SessionId(""), "", (), "", "", "", "", "", "", 0, 0, 1, None, None, 0)
-    return replace(empty, session_id=SessionId(f"ses_{number:032x}"), cwd=cwd, title=title)
+    named = replace(empty, session_id=SessionId(f"ses_{number:032x}"), cwd=cwd, title=title)
+    return ListedSession(named, SessionStatus.RUNNING if number == 2 else SessionStatus.IDLE, "")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -117,10 +120,10 @@ def test_ids_are_whole_and_lines_fit_the_screen(width: int):
     lines = out.getvalue().splitlines()
     assert [line.split()[0] for line in lines if line] == [
         "/one",
-        rows[0].session_id,
-        rows[1].session_id,
+        rows[0].row.session_id,
+        rows[1].row.session_id,
         "/two",
-        rows[2].session_id,
+        rows[2].row.session_id,
     ]
     assert max(len(line) for line in lines) <= width
     assert "\x1b" not in out.getvalue()
@@ -128,3 +131,61 @@ def test_ids_are_whole_and_lines_fit_the_screen(width: int):
 
 def test_moments_are_told_to_the_minute():
     assert moment(1_700_000_000_000, UTC) == "2023-11-14 22:13"
+
+
+def test_a_session_is_renamed_put_away_forked_deleted_and_brought_back(
+    home: Process, session: str, capsys: pytest.CaptureFixture[str]
+):
+    def done(action: SessionAction, text: str = "") -> JsonDict:
+        assert run_sessions(Sessions(action=action, json=True, session=session, text=text), home) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def listed(*, archived: bool = False) -> list[JsonDict]:
+        assert run_sessions(Sessions(json=True, everywhere=True, archived=archived), home) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert done("rename", "Where things\nare")["title"] == "Where things are"
+    fork = done("fork", "1")
+    assert (fork["title"], fork["turns"]) == ("Where things are (fork)", 1)
+    done("archive")
+    assert [one["id"] for one in listed()] == [fork["fork"]]
+    assert [one["id"] for one in listed(archived=True)] == [session]
+    done("unarchive")
+    done("delete")
+    (left,) = listed()
+    assert (left["id"], left["parent"], left["messages"], left["status"]) == (fork["fork"], session, 3, "idle")
+    assert left["preview"] == "It is *there*."
+    assert run_sessions(Sessions(action="undelete"), home) == 0
+    assert session in capsys.readouterr().out
+    done("undelete")
+    assert {one["id"] for one in listed()} == {session, fork["fork"]}
+    assert run_sessions(Sessions(action="undelete"), home) == 0
+    assert "No session was deleted" in capsys.readouterr().out
+    assert run_sessions(Sessions(action="show", session=fork["fork"]), home) == 0
+    assert "It is *there*." in capsys.readouterr().out
+
+
+def test_what_was_said_is_found_with_its_turn(
+    home: Process, folder: Path, session: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run_sessions(Sessions(action="search", text="where", everywhere=True, json=True), home) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {(one["id"], one["turn"]) for one in found} == {(session, 1)}
+    with chdir(folder):
+        assert run_sessions(Sessions(action="search", text="where"), home) == 0
+        assert session in capsys.readouterr().out
+        assert run_sessions(Sessions(action="search", text="zebra"), home) == 0
+        assert "No session here has anything" in capsys.readouterr().out
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(
+    home: Process, session: str, capsys: pytest.CaptureFixture[str]
+):
+    for asked, sentence in (
+        (Sessions(action="fork", session=session, text="7"), "no turn 7; the session has 1"),
+        (Sessions(action="undelete", session=session), "no deleted session"),
+        (Sessions(action="rename", session="s1", text="x"), "no session s1"),
+        (Sessions(action="delete", session="s1"), "no session s1"),
+    ):
+        assert run_sessions(asked, home) == 1
+        assert sentence in capsys.readouterr().err

@@ -71,7 +71,7 @@ async def test_a_request_without_a_proper_method_is_answered_under_its_id(line: 
 
 
 @pytest.mark.parametrize(
-    "method", ["session/fork", "no/such/method", "", "_custom/method", "session/set_model", "x" * 9999]
+    "method", ["session/set_title", "no/such/method", "", "_custom/method", "session/set_model", "x" * 9999]
 )
 async def test_an_unknown_method_is_not_found(method: str):
     async with bare_agent() as editor:
