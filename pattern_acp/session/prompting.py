@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
@@ -18,7 +19,7 @@ from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.policy.decide import Mode
-from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.catching_up import catch_up_at_start
@@ -186,7 +187,7 @@ def runner_of(
     shared = session.constellation
     gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits)
     context, hooks = tool_context(session, turn_id), SessionToolHooks(session)
-    parts = TurnParts(turn_id, tuple(tools), lambda: offered_tools(session), context, hooks, budget)
+    parts = TurnParts(turn_id, tuple(tools), partial(offered_tools, session), context, hooks, budget)
     subagents = Subagents(session, parts)
     context = replace(context, delegation=subagents)
     checks = subagents.checks = checks_of(session, gate, context)
@@ -288,10 +289,10 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
     return ()
 
 
-def offered_tools(session: "Session") -> tuple[Tool, ...]:
-    """The tools of this session's mode, those of MCP servers last."""
+def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
+    """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
     plan = session.state.policy.mode is Mode.PLAN
-    left_out = edit_tool_left_out(session.state.settings.edit_tool, session.state.model)
+    left_out = edit_tool_left_out(session.state.settings.edit_tool, model or session.state.model)
     if code_of(session) is None:
         left_out = (*left_out, CODE_TOOL)
     own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)

@@ -497,3 +497,53 @@ async def test_what_is_forgotten_is_taken_out_of_its_thread_too():
         assert "marmalade" not in str(events)
         chain = await agent.database.read(lambda tx: verify_stream(tx, session))
         assert chain.ok
+
+
+async def test_a_mode_that_changes_meanwhile_holds_for_it_at_once():
+    held = gate()
+    work = [(held, *calls("write_file", path="a.py", content="x")), says("I may not.")]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
+    async with running_agent(model, settings=settings("auto")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session) as prompt:
+            with anyio.fail_after(5):
+                await held.reached.wait()
+            await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
+            held.opened.set()
+            assert await prompt.stop_reason() == "end_turn"
+        assert "Plan mode changes no files." in last_result(requests_of(model, "maker")[1]).text
+        assert not (agent.folder / "a.py").exists()
+
+
+async def test_a_reviewer_can_read_all_of_changes_that_are_too_long_to_be_sent_whole():
+    content = "".join(f"line {number}\n" for number in range(12_000))
+    model = model_of(
+        calls("write_file", path="big.txt", content=content),
+        delegates("reviewer", "judge"),
+        says("Done."),
+        judge=[says("Fine.")],
+    )
+    async with running_agent(model, settings=settings()) as agent:
+        await run(agent)
+        (request,) = requests_of(model, "judge")
+        assert sum(len(str(part)) for part in request.messages[0].parts) < 70_000
+        assert "read_attachment" in names(request)
+
+
+async def test_a_long_task_is_read_on_by_the_subagent_itself():
+    task = "x" * 40_000 + "PLUM" + "y" * 40_000
+    held = gate()
+    script: list[Turn] = [(held, *calls("list_directory", path=".")), says("to come"), says("Found.")]
+    first = calls("delegate", kind="explorer", name="finder", task=task)
+    async with running_agent(model_of(first, says("Done."), finder=script), settings=settings()) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session) as prompt:
+            with anyio.fail_after(5):
+                await held.reached.wait()
+            sent = str(requests_of(agent.model, "finder")[0].messages)
+            assert "PLUM" not in sent
+            text_id = sent.partition("read_attachment with id ")[2].partition(" ")[0]
+            script[1] = calls("read_attachment", id=text_id, start=30_000)
+            held.opened.set()
+            assert await prompt.stop_reason() == "end_turn"
+        assert "PLUM" in last_result(requests_of(agent.model, "finder")[2]).text

@@ -21,12 +21,13 @@ READING = frozenset(
         "memory_search",
         "fetch_url",
         "skill",
+        "read_attachment",
     }
 )
 """Tools of kinds that only read."""
 
-KEPT = frozenset({DELEGATE, "update_plan", "job", "read_attachment"})
-"""Tools that no subagent has: it does not delegate, and plan, background commands and attachments are the session's."""
+KEPT = frozenset({DELEGATE, "update_plan", "job"})
+"""Tools that no subagent has: it does not delegate, and plan and background commands are the session's."""
 
 
 def tools_for(kind: SubagentKind, tools: Sequence[Tool]) -> tuple[Tool, ...]:

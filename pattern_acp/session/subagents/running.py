@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.instructions import subagent_prompt
+from pattern_acp.context.long_texts import long_text
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -21,7 +22,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, TurnStarted
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
-from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.session.added_context import Hearing, add_waiting
 from pattern_acp.session.changed_files import changed_files
 from pattern_acp.session.checks import checks_of
@@ -62,8 +63,8 @@ class TurnParts:
     turn_id: TurnId
     tools: tuple[Tool, ...]
     """Those that the turn may call."""
-    offered: Callable[[], tuple[Tool, ...]]
-    """Those that the model is offered now."""
+    offered: Callable[[ModelInfo], tuple[Tool, ...]]
+    """Those that a model is offered now."""
     context: ToolContext
     hooks: SessionToolHooks
     budget: Budget
@@ -89,7 +90,7 @@ class Subagents:
             return await subagent.run()
         finally:
             # A hook that wants the turn to end wants all of it to.
-            self._parts.hooks.stop = self._parts.hooks.stop or subagent.stop
+            self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
             if self.checks is not None:
                 self.checks.note_edited(subagent.edited)
 
@@ -116,7 +117,7 @@ class _Subagent:
         waits = Waits(shared.clock, parts.budget.waits)
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
         self._heard = Hearing()
-        self._hooks = SessionToolHooks(session, self._heard)
+        self.hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
         gate = Gate(
@@ -134,6 +135,7 @@ class _Subagent:
             read_fingerprints={},
             jobs=None,
             keeps_slow_commands=False,
+            long_text=self._long_text,
             delegation=None,
         )
         self._tools = tuple(
@@ -147,15 +149,10 @@ class _Subagent:
             self._sink,
             clock=shared.clock,
             after_edits=self,
-            hooks=self._hooks,
+            hooks=self.hooks,
             effects=session.checkpoints,
         )
         self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
-
-    @property
-    def stop(self) -> str:
-        """Why a hook wants the turn to end; empty when none does."""
-        return self._hooks.stop
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_runner.AfterEdits`."""
@@ -171,7 +168,7 @@ class _Subagent:
         if self._missing:
             return ToolOutcome(self._missing, is_error=True)
         self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
-        history = self._heard.history = [self._message(await self._opening())]
+        history = self._heard.history = [self._message(*await self._opening())]
         await self._sink.record(Fact(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
         try:
@@ -248,7 +245,7 @@ class _Subagent:
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:
         state = self._session.state
         await add_waiting(self._session, self._parts.turn_id, self._heard, self._sink)
-        offered = {tool.spec.name for tool in self._parts.offered()}
+        offered = {tool.spec.name for tool in self._parts.offered(self._model.info)}
         specs = tuple(tool.spec for tool in self._tools if tool.spec.name in offered)
         limited = (f"You may write only in {', '.join(self._task.paths)}.",) if self._task.paths else ()
         plan = ("Plan mode: nothing can be changed.",) if state.policy.mode is Mode.PLAN else ()
@@ -270,10 +267,14 @@ class _Subagent:
             # The person was told of it by the turn itself.
             return []
 
-    async def _opening(self) -> str:
+    async def _opening(self) -> tuple[str, ...]:
         if self._task.kind is not SubagentKind.REVIEWER:
-            return self._task.task
-        return f"{self._task.task}\n\n<changes>\n{await run_diff(self._session, '')}\n</changes>"
+            return (self._task.task,)
+        changes = await run_diff(self._session, "")
+        return self._task.task, f"<changes>\n{changes}\n</changes>"
+
+    async def _long_text(self, text_id: str) -> str | None:
+        return long_text(self._heard.history, text_id)
 
     async def _tick(self) -> None:
         while True:
@@ -284,8 +285,9 @@ class _Subagent:
         ended = TurnEnded(self._parts.turn_id, end.stop_reason, end.sentence)
         await self._sink.record(Fact(ended, Actor.SYSTEM))
 
-    def _message(self, text: str) -> Message:
-        return Message(MessageId(self._session.constellation.ids.new("msg")), Role.USER, (TextPart(text),))
+    def _message(self, *texts: str) -> Message:
+        parts = tuple(TextPart(text) for text in texts)
+        return Message(MessageId(self._session.constellation.ids.new("msg")), Role.USER, parts)
 
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
