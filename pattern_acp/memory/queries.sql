@@ -680,7 +680,8 @@ JOIN search_entries AS o ON o.id = :other
 WHERE e.id = :entry;
 
 -- name: untold_repeats
--- Pairs of facts that say nearly the same and were not told, the likest first; the owners are a JSON list.
+-- Pairs of facts that say nearly the same and were not told, the likest first. `owners`, and `sources` of blocks that are
+-- attached to them, are JSON lists.
 SELECT r.entry, r.other, CAST(r.likeness AS TEXT), e.kind, e.source, coalesce(eb.label, ''), e.text,
     o.kind, o.source, coalesce(ob.label, ''), o.text
 FROM repeats AS r
@@ -688,7 +689,9 @@ JOIN search_entries AS e ON e.id = r.entry
 JOIN search_entries AS o ON o.id = r.other
 LEFT JOIN blocks AS eb ON eb.id = e.source
 LEFT JOIN blocks AS ob ON ob.id = o.source
-WHERE r.told = 0 AND e.owner IN (SELECT value FROM json_each(:owners))
+WHERE r.told = 0
+    AND (e.owner IN (SELECT value FROM json_each(:owners)) OR e.source IN (SELECT value FROM json_each(:sources)))
+    AND (o.owner IN (SELECT value FROM json_each(:owners)) OR o.source IN (SELECT value FROM json_each(:sources)))
     AND e.kind IN ('block', 'archival') AND o.kind IN ('block', 'archival')
 ORDER BY r.likeness DESC, r.entry
 LIMIT :limit;

@@ -60,9 +60,15 @@ def store_repeats(tx: Transaction, pairs: Sequence[Pair]) -> None:
         tx.execute(_QUERIES["store_repeat"], asked)
 
 
-def untold_repeats(tx: Transaction, owners: Sequence[str]) -> tuple[tuple[Pair, str], ...]:
-    """Pairs that the model was not told of, the likest first, each with the sentence that tells it."""
-    rows = tx.all(_QUERIES["untold_repeats"], {"owners": json.dumps(list(owners)), "limit": MOST_TOLD})
+def untold_repeats(
+    tx: Transaction, owners: Sequence[str], attached: Sequence[str] = ()
+) -> tuple[tuple[Pair, str], ...]:
+    """Pairs that the model was not told of, the likest first, each with the sentence that tells it.
+
+    `attached` are the ids of blocks that are in its sight without being the owners'.
+    """
+    asked = {"owners": json.dumps(list(owners)), "sources": json.dumps(list(attached)), "limit": MOST_TOLD}
+    rows = tx.all(_QUERIES["untold_repeats"], asked)
     told: list[tuple[Pair, str]] = []
     for row in rows:
         pair = Pair(columns.integer(row[0]), columns.integer(row[1]), float(columns.text(row[2])))

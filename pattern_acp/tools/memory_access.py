@@ -18,7 +18,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.recalls import count_recalls
 from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
-from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks
+from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks, visible_rows
 from pattern_acp.memory.templates.loading import Template, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
@@ -113,7 +113,12 @@ class ConstellationMemory:
         """
         owners = [owner for _, owner in self._owner.owners]
         searched = owners[1:] if self._rules.isolation is not Isolation.NONE else owners
-        found = await self._database.read(lambda tx: untold_repeats(tx, searched))
+
+        def look(tx: Transaction) -> tuple[tuple[Pair, str], ...]:
+            seen = visible_rows(tx, self._owner.owners, isolation=self._rules.isolation)
+            return untold_repeats(tx, searched, [one.block.id for one in seen if one.shared_from])
+
+        found = await self._database.read(look)
         self._told = tuple(pair for pair, _ in found)
         return tuple(sentence for _, sentence in found)
 

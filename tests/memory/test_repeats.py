@@ -49,6 +49,26 @@ async def test_the_model_is_told_once_and_the_person_sees_it():
         assert "memory_repeats" not in model.requests[1].volatile
 
 
+async def test_repeats_in_a_shared_block_are_told_where_it_is_attached_and_nowhere_else():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for text in (
+            "/memory create tastes --scope shared What all of us like.",
+            "/memory edit tastes Likes green tea.\nA fresh brew every morning pleases them.",
+            "/memory unshare tastes project:.",
+        ):
+            await agent.editor.prompt(session, text)
+        indexer = Indexer(agent.database, Meanings(), agent.sessions.constellation.clock)
+        while await indexer.catch_up(64):
+            pass
+        await agent.editor.prompt(session, "Hello.")
+        assert "memory_repeats" not in model.requests[0].volatile
+        await agent.editor.prompt(session, "/memory share shared/tastes project:.")
+        await agent.editor.prompt(session, "Hello again.")
+        assert "“Likes green tea.” (block tastes)" in model.requests[1].volatile
+
+
 async def test_what_was_mended_before_is_not_told():
     model = ScriptedProvider([says("one")])
     async with running_agent(model) as agent:
