@@ -50,7 +50,8 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.session.hooks import run_event
 from pattern_acp.tools.text_limits import plural
-from pattern_acp.turn.loop import ModelInUse, digest_of
+from pattern_acp.turn.digests import RequestDigests
+from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
@@ -217,7 +218,7 @@ async def _write_summary(
     room = int((wanted.limits.usable * per_token - stable_bytes(session.state.system, ())) * TRANSCRIPT_SHARE) - 2_000
     task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
     request = summary_request(task)
-    digest, size = digest_of(request)
+    digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
     await session.sink.record(Fact(requested, Actor.SYSTEM))
     assembly = MessageAssembly(MessageId("msg_summary"), model.provider.name)

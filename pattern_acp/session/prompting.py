@@ -46,7 +46,7 @@ from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
@@ -160,7 +160,8 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         runner=runner,
         sink=session.sink,
         ids=shared.ids,
-        used_calls=session.state.used_calls,
+        call_ids=CallIds(session.state.used_calls),
+        digests=session.state.digests,
         budget=budget,
     )
     loop.window = window

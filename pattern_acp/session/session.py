@@ -41,6 +41,7 @@ from pattern_acp.session.trust import FolderTrust
 from pattern_acp.session.window import WindowState, seen_messages
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.skill import LoadSkill
+from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
@@ -109,6 +110,7 @@ class SessionState:
     history: list[Message] = field(default_factory=list[Message])
     used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
     """Ids of all tool calls of the session, also of those that left the history: each is given once."""
+    digests: RequestDigests = field(default_factory=RequestDigests)
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])

@@ -1,13 +1,11 @@
 """Build, stream, run tools, repeat, until a stop reason."""
 
-import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 import anyio
-import msgspec
 
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -19,6 +17,7 @@ from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageRep
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError
 from pattern_acp.turn.budget import Budget
+from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.limits import REPEATS_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
@@ -45,6 +44,17 @@ class ModelInUse:
     info: ModelInfo
 
 
+@dataclass(frozen=True, slots=True)
+class CallIds:
+    """Which ids calls get: `used` are those of all calls of the session, to which the loop adds.
+
+    With `always_own`, every call gets an id of ours: whoever runs beside others must not share any.
+    """
+
+    used: set[ToolCallId] = field(default_factory=set[ToolCallId])
+    always_own: bool = False
+
+
 _USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
@@ -63,21 +73,18 @@ class TurnLoop:
         sink: TurnSink,
         ids: IdFactory,
         budget: Budget,
-        used_calls: set[ToolCallId] | None = None,
-        own_call_ids: bool = False,
+        call_ids: CallIds | None = None,
+        digests: RequestDigests | None = None,
     ) -> None:
-        """`used_calls` are the ids of all calls of the session, to which the loop adds.
-
-        With `own_call_ids`, every call gets an id of ours: whoever runs beside others must not share any.
-        """
+        """`digests` are those of the conversation, where more turns of it come."""
         self._model = model
         self._build = build
         self._runner = runner
         self._sink = sink
         self._ids = ids
         self._budget = budget
-        self._own_call_ids = own_call_ids
-        self._used_calls = set[ToolCallId]() if used_calls is None else used_calls
+        self._call_ids = call_ids or CallIds()
+        self._digests = digests or RequestDigests()
         self._number = 0
         self.window: TurnWindow | None = None
         """What watches over the size of requests, when something does."""
@@ -113,7 +120,7 @@ class TurnLoop:
 
     async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
         request = await self._build(history)
-        digest, size = digest_of(request)
+        digest, size = self._digests.of(request)
         estimate = self.window.sending(request) if self.window is not None else 0
         provider = self._model.provider.name
         requested = ModelRequested(
@@ -141,7 +148,7 @@ class TurnLoop:
         # Whatever else ended the answer may have cut its calls too.
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
         message = assembly.message(with_calls=with_calls)
-        message = with_unique_calls(message, self._used_calls, self._ids, all_new=self._own_call_ids)
+        message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
         facts: list[Fact] = []
         if message.parts:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
@@ -215,16 +222,6 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
             )
         case ProviderStop.END | ProviderStop.TOOL_CALLS:
             return TurnEnd(StopReason.END_TURN)
-
-
-def digest_of(request: ProviderRequest) -> tuple[str, int]:
-    """SHA-256 and size in bytes of a request as JSON, recorded before it is sent (rule R4)."""
-    try:
-        data = msgspec.json.encode(request)
-    except UnicodeEncodeError:
-        # JSON cannot hold a lone surrogate, which models write in escapes.
-        data = repr(request).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(data).hexdigest(), len(data)
 
 
 async def show_sentence(sink: TurnSink, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:

@@ -42,7 +42,7 @@ from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 
@@ -238,8 +238,7 @@ class _Subagent:
             sink=self._sink,
             ids=self._session.constellation.ids,
             budget=budget,
-            used_calls=self._session.state.used_calls,
-            own_call_ids=True,
+            call_ids=CallIds(self._session.state.used_calls, always_own=True),
         )
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:
