@@ -28,6 +28,7 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.lsp.finding import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.program import find_command
@@ -87,6 +88,7 @@ async def diagnose(process: Process, database: Database | None = None, indexer: 
     findings += await _database_findings(process, database)
     findings.append(await _meaning(process, indexer))
     findings += await anyio.to_thread.run_sync(_servers, process)
+    findings += await anyio.to_thread.run_sync(_language_servers, process)
     findings += await _provider_findings(process)
     return Diagnosis(tuple(findings))
 
@@ -177,6 +179,26 @@ def _server(process: Process, settings: McpServerSettings) -> Finding:
     except ServerError as error:
         return Finding(name, Health.NOTE, error.sentence, "Install it, or correct its table in config.toml.")
     return Finding(name, Health.OK, f"{found} (not started now)")
+
+
+def _language_servers(process: Process) -> list[Finding]:
+    """The language servers that are on PATH, or that the person named; they are not started."""
+    settings = process.loaded.settings.lsp
+    if settings.mode == "off":
+        return [Finding("Language servers", Health.OK, "off")]
+    own = [configured_kind(each) for each in settings.servers]
+    findings: list[Finding] = []
+    for kind in kinds(own):
+        program = find_program(kind, "/", process.environ, trusted=True)
+        if program:
+            waits = "; only in trusted folders" if kind.runs_project_code else ""
+            what = f"{program} for {', '.join(kind.languages) or 'nothing'} (not started now{waits})"
+            findings.append(Finding(f"Language server {kind.name}", Health.OK, what))
+        elif kind in own:
+            detail = f"there is no program {kind.command[0]!r}"
+            remedy = "Install it, or correct its table in config.toml."
+            findings.append(Finding(f"Language server {kind.name}", Health.NOTE, detail, remedy))
+    return findings or [Finding("Language servers", Health.OK, "none on PATH; docs/lsp.md says which are looked for")]
 
 
 def _grammar() -> Finding:

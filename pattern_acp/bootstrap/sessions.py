@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
@@ -16,7 +18,7 @@ from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.runner import HookRunner
@@ -31,6 +33,9 @@ from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
 from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
+
+if TYPE_CHECKING:
+    from pattern_acp.lsp.servers import LanguageServers
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +80,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             shared.hooks = hook_runner(means)
             client = EditorClient(dispatcher, means, shared.clock)
             shared.code = ServedCode(tasks, process.loaded.paths.cache, means.environment, shared.clock)
+            shared.languages = language_servers(tasks, server_means(means).environment)
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
@@ -109,6 +115,20 @@ def hook_runner(means: LocalMeans) -> HookRunner:
     """What runs hooks: the platform's shell, with the environment that MCP servers have."""
     environment = server_means(means).environment
     return HookRunner(environment, partial(shell_command, environment=environment), end_group)
+
+
+def language_servers(
+    tasks: TaskGroup, environment: Mapping[str, str]
+) -> Callable[[LspSettings, tuple[str, ...], Callable[[], bool]], "LanguageServers"]:
+    """What makes the language servers of a session; nothing of `lsp` is imported before the first turn."""
+
+    def make(settings: LspSettings, roots: tuple[str, ...], is_trusted: Callable[[], bool]) -> "LanguageServers":
+        from pattern_acp.lsp.program import Means as ServerMeans
+        from pattern_acp.lsp.servers import LanguageServers
+
+        return LanguageServers(tasks, ServerMeans(environment, end_group), settings, roots, is_trusted)
+
+    return make
 
 
 def _git_status(environment: Mapping[str, str]) -> Callable[[str, float], Awaitable[GitStatus | None]]:

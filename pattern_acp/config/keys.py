@@ -12,11 +12,13 @@ from typing import TypeAlias
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
+    LSP_BY_REACH,
     MODES_BY_REACH,
     SECRETS_BY_REACH,
     CompactionSettings,
     DelegateSettings,
     FetchSettings,
+    LspSettings,
     MemorySettings,
     Settings,
     TurnSettings,
@@ -138,6 +140,7 @@ _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
+_LSP = LspSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -279,6 +282,31 @@ KEYS: tuple[Key, ...] = (
     _delegate_limit("max_tool_calls", "Tool calls of one subagent.", 100_000, _DELEGATE.max_tool_calls),
     _delegate_limit(
         "max_tokens", "Tokens that all requests of one subagent read and write.", 1_000_000_000, _DELEGATE.max_tokens
+    ),
+    Key(
+        name="lsp.mode",
+        summary='Whether language servers say what an edit broke; `lsp = "off"` is short for it.',
+        allowed="one of on, off",
+        check=_choice(*LSP_BY_REACH),
+        default=_LSP.mode,
+        project=ProjectRule.NARROWER,
+        reach=LSP_BY_REACH,
+    ),
+    Key(
+        name="lsp.wait_seconds",
+        summary="Longest that an edit waits for what language servers find wrong in it.",
+        allowed="a whole number from 0 to 60",
+        check=_number(0, 60),
+        default=_LSP.wait_seconds,
+        project=ProjectRule.LOWER,
+    ),
+    Key(
+        name="lsp.idle_minutes",
+        summary="After how long without an edit or question a language server is ended.",
+        allowed="a whole number from 1 to 1440",
+        check=_number(1, 1440),
+        default=_LSP.idle_minutes,
+        project=ProjectRule.LOWER,
     ),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),

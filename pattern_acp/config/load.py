@@ -16,6 +16,7 @@ from pattern_acp.config.checks import read_checks
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
+from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.paths import Paths, project_config_file
 from pattern_acp.config.problem import EffectiveValue, Problem
@@ -71,13 +72,18 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     paths, path_problems = find_paths(environ)
     user, user_problems = read_toml(paths.config_file)
     project, project_problems = _read_project(project_dir, user)
+    user, project = with_long_form(user), with_long_form(project)
+    language_servers, lsp_problems, lsp_values = read_lsp_servers(user)
     providers, provider_problems, provider_values = read_providers(environ, user)
     servers, server_problems, server_values = read_mcp_servers(user)
     hooks = read_hooks(user.table.get("hooks", []), user.path)
     checks, check_problems, check_values = read_checks(user)
-    offer, offer_problems = read_offer(project, project_dir) if project_dir is not None else (NOTHING, ())
     resolution = _Resolution(flags, environ, project, user, providers)
     found = {key.name: _resolve(resolution, key) for key in KEYS}
+    lsp = found["lsp.mode"][0] == "on"
+    offer, offer_problems = (
+        (NOTHING, ()) if project_dir is None else read_offer(project, project_dir, with_language_servers=lsp)
+    )
     problems = (
         *path_problems,
         *user_problems,
@@ -86,6 +92,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *server_problems,
         *(user.problem(key, sentence) for key, sentence in hooks.problems),
         *check_problems,
+        *lsp_problems,
         *project_problems,
         *_unknown_keys(project),
         *_refused_tables(project),
@@ -98,8 +105,10 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *provider_values,
         *server_values,
         *check_values,
+        *lsp_values,
     )
-    built = replace(_build(found, providers, servers), hooks=tuple(hooks.hooks), checks=checks)
+    built = _build(found, providers, servers)
+    built = replace(built, hooks=tuple(hooks.hooks), checks=checks, lsp=replace(built.lsp, servers=language_servers))
     return Loaded(built, paths, problems, values, offer)
 
 
@@ -222,7 +231,7 @@ def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
             continue
         if name not in tables:
             own = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
-            allowed = (*own, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]", "[checks.NAME]")
+            allowed = (*own, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]", "[checks.NAME]", "[lsp.NAME]")
             yield _unknown(file, name, allowed)
         elif not is_table(raw):
             yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")
@@ -233,7 +242,8 @@ def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
 def _unknown_in_table(file: TomlFile, table: str, content: Mapping[str, object]) -> Iterator[Problem]:
     allowed = tuple(key.name.partition(".")[2] for key in KEYS if key.name.startswith(f"{table}."))
     for name in content:
-        if name not in allowed:
+        # Servers have a check of their own.
+        if name not in allowed and table != "lsp":
             yield _unknown(file, f"{table}.{name}", allowed)
 
 
@@ -245,6 +255,8 @@ def _refused_tables(project: TomlFile) -> Iterator[Problem]:
     if "providers" in project.table:
         sentence = "a project may not set up providers, since that could send your work elsewhere; it is not used."
         yield project.problem("providers", sentence)
+    for name in server_tables(project):
+        yield project.problem(f"lsp.{name}", "a project may not set up language servers; it is not used.")
 
 
 def _path_values(paths: Paths) -> Iterator[EffectiveValue]:

@@ -1,4 +1,4 @@
-"""What a project's files offer to run: MCP servers, hooks, checks. Nothing of it counts before the folder is trusted.
+"""What a project offers to run: MCP servers, hooks, checks, language servers. It counts only in a trusted folder.
 
 Owns: reading them from `.pattern/config.toml` and `.claude/settings.json`, and stating each as a part that can be shown
 and compared. Must not know: who trusts what. A new table that can run something is added here: its parsed form to
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.hooks import read_hooks
+from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import show_url
@@ -41,12 +42,19 @@ NOTHING = ProjectOffer()
 """A project that would run nothing."""
 
 
-def read_offer(project: TomlFile, folder: str) -> tuple[ProjectOffer, tuple[Problem, ...]]:
+def read_offer(
+    project: TomlFile, folder: str, *, with_language_servers: bool = True
+) -> tuple[ProjectOffer, tuple[Problem, ...]]:
     """What the project in `folder` offers; `project` is its `.pattern/config.toml`. What cannot be used is reported."""
     servers, problems, _ = read_mcp_servers(project)
     hooks, hook_problems = _hooks(project, folder)
     checks, check_problems, _ = read_checks(project)
-    parts = (*_server_parts(servers, folder), *_hook_parts(hooks, folder), *_check_parts(checks, folder))
+    parts = (
+        *_server_parts(servers, folder),
+        *_hook_parts(hooks, folder),
+        *_check_parts(checks, folder),
+        *(_language_server_parts(Path(folder)) if with_language_servers else ()),
+    )
     return ProjectOffer(servers, hooks, checks, parts), (*problems, *hook_problems, *check_problems)
 
 
@@ -112,6 +120,42 @@ def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[Pro
         ]
         digest = sha256_hex(canonical_json([*whole, _scripts(check.command, folder)]))
         yield ProjectPart(PartKind.CHECK, check.name, text, digest)
+
+
+def _language_server_parts(root: Path) -> Iterator[ProjectPart]:
+    """The servers that the project brings along, and what of it installed ones would run."""
+    for folder in PROJECT_FOLDERS:
+        for program in PROGRAMS:
+            content = _content(root / folder / program)
+            if content is not None:
+                yield ProjectPart(PartKind.LANGUAGE_SERVER, f"{folder}/{program}", f"{folder}/{program}", content)
+    for program, needed, deciding, text in _RUN_BY_SERVERS:
+        if _content(root / needed) is not None:
+            digest = sha256_hex(canonical_json([_content(root / name) or "" for name in deciding]))
+            yield ProjectPart(PartKind.LANGUAGE_SERVER, program, text, digest)
+
+
+_RUN_BY_SERVERS = (
+    ("rust-analyzer", "Cargo.toml", ("build.rs",), "when it is installed, runs build scripts and macros of its crates"),
+    (
+        "typescript-language-server",
+        "node_modules/typescript/package.json",
+        ("node_modules/typescript/package.json", "tsconfig.json"),
+        "when it is installed, runs the project's node_modules/typescript and plugins that tsconfig.json names",
+    ),
+)
+"""Server, the file that shows that it concerns the project, the files that decide what it runs, and that in words."""
+
+
+def _content(path: Path) -> str | None:
+    """The SHA-256 of a file, of one that is too large to look at that of its size; None where there is none."""
+    try:
+        size = path.stat().st_size if path.is_file() else None
+        if size is None:
+            return None
+        return sha256_hex(path.read_bytes() if size <= SCRIPT_BYTES else str(size).encode())
+    except OSError:
+        return None
 
 
 def _scripts(command: str, folder: str) -> list[list[str]]:

@@ -54,6 +54,7 @@ SecretsSetting = Literal["block", "ask"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 SlowCommands = Literal["end", "background"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
+LspMode = Literal["off", "on"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -61,6 +62,9 @@ MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 
 ISOLATION_BY_REACH: tuple[IsolationSetting, ...] = ("full", "core-only", "none")
 """The kinds of isolation from the one that lets a project do least (issue 3, section 1)."""
+
+LSP_BY_REACH: tuple[LspMode, ...] = ("off", "on")
+"""Whether language servers run, from the least."""
 
 SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
 """What may become of a secret, from the least."""
@@ -169,6 +173,29 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LspServerSettings:
+    """One language server, from `[lsp.NAME]` of the person's file."""
+
+    name: str
+    command: tuple[str, ...]
+    languages: tuple[str, ...]
+    """Language ids; none: it is not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class LspSettings:
+    """Language servers."""
+
+    mode: LspMode = "on"
+    wait_seconds: int = 3
+    """Longest that an edit waits for what servers find wrong in it."""
+    idle_minutes: int = 10
+    """After how long without a question or edit a server is ended."""
+    servers: tuple[LspServerSettings, ...] = ()
+    """The person's own, before those that are known."""
+
+
+@dataclass(frozen=True, slots=True)
 class HookSettings:
     """One command that runs at an event, from `[[hooks]]` or a project's file."""
 
@@ -213,6 +240,7 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     checks: tuple[CheckSettings, ...] = ()

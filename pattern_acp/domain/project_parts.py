@@ -19,11 +19,12 @@ class PartKind(StrEnum):
     CHECK = "check"
     COMMAND = "command"
     SKILL = "skill"
+    LANGUAGE_SERVER = "language server"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectPart:
-    """One hook, server, check, command or skill of a project.
+    """One hook, server, check, command, skill or language server of a project.
 
     `text` is what the person is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
     that a change behind the text counts too.

@@ -51,6 +51,8 @@ class _Question:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, CodeMapArguments)
         prepared = await CodeMap().prepare(arguments, call_id, context)
+        if asked.operation is CodeOperation.RENAME:
+            return prepared
         return replace(prepared, run=partial(self._run, asked, context))
 
     async def _run(self, asked: CodeMapArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
@@ -104,6 +106,9 @@ def arguments_of(argument: str) -> str:
     operation = CodeOperation(first) if first in set(CodeOperation) else CodeOperation.FIND
     asked = CodeMapArguments(operation, rest.strip() if first == operation else argument)
     require_query(asked)
+    if asked.operation is CodeOperation.RENAME:
+        query, _, new_name = asked.query.rpartition(" ")
+        return json.dumps({"operation": asked.operation, "query": query, "new_name": new_name})
     return json.dumps({"operation": asked.operation, "query": asked.query})
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Database
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
@@ -24,6 +24,9 @@ from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus
+
+if TYPE_CHECKING:
+    from pattern_acp.lsp.servers import LanguageServers
 
 
 class Models(Protocol):
@@ -100,6 +103,9 @@ class Constellation:
     """Runs the commands of hooks; None: none run."""
     code: CodeAccess | None = None
     """The code maps of workspaces; None: there are none."""
+    languages: "Callable[[LspSettings, tuple[str, ...], Callable[[], bool]], LanguageServers] | None" = None
+    """Makes the language servers of a session, of its settings, its folders, and whether they are trusted; None: there
+    are none."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -14,7 +14,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import DiffContent, ToolCallView
+from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.hooks.answers import Opinion, Verdict, together
 from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
 from pattern_acp.journal.events import PromptRefused
@@ -175,8 +175,9 @@ class SessionToolHooks:
         """See `ToolHooks.before`."""
         heard: list[Opinion] = []
         for told in self._inputs(call):
-            payload: dict[str, Json] = {"tool_name": theirs(call.name), "tool_input": told, "tool_use_id": call.call_id}
-            opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=call.name)
+            name = hooked_name(call)
+            payload: dict[str, Json] = {"tool_name": theirs(name), "tool_input": told, "tool_use_id": call.call_id}
+            opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=name)
             _wait_with(self._heard_by, "PreToolUse", opinion)
             updated = opinion.updated_input
             if opinion.stop:
@@ -193,7 +194,7 @@ class SessionToolHooks:
         """What hooks are told of the arguments: of a patch once for each file, since scripts look at one path."""
         told = input_for_hook(call.name, call.raw_input, self._session.state.cwd)
         paths = dict.fromkeys(item.path for item in call.content if isinstance(item, DiffContent))
-        if call.name != "apply_patch" or not paths:
+        if call.name not in {"apply_patch", "code_map"} or not paths:
             return [told]
         return [{**told, "file_path": path} for path in paths]
 
@@ -204,17 +205,22 @@ class SessionToolHooks:
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {
-                "tool_name": theirs(call.name),
+                "tool_name": theirs(hooked_name(call)),
                 "tool_input": told,
                 "tool_response": response_for_hook(call, outcome),
                 "tool_use_id": call.call_id,
             }
-            opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=call.name)
+            opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=hooked_name(call))
             self.stop = self.stop or opinion.stop
             if opinion.verdict is Verdict.DENY and opinion.reason:
                 said.append(opinion.reason)
             said += opinion.contexts
         return "".join(f"\n\n[A hook says after this call: {text}]" for text in said)
+
+
+def hooked_name(call: ToolCallView) -> str:
+    """The tool that hooks are told of: renaming changes files as a patch does, though another tool does it."""
+    return "apply_patch" if call.name == "code_map" and call.kind is ToolKind.EDIT else call.name
 
 
 def of_all_files(heard: list[Opinion]) -> Opinion:

@@ -31,6 +31,7 @@ from pattern_acp.session.definitions import allowed_by_command, expand_command, 
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
+from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
 from pattern_acp.session.left_out import whole_text
 from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
@@ -198,7 +199,7 @@ def runner_of(
         gate,
         session.sink,
         clock=shared.clock,
-        after_edits=checks,
+        after_edits=ChecksAndDiagnostics(session, checks, session.sink),
         hooks=hooks,
         effects=session.checkpoints,
     )
@@ -217,12 +218,12 @@ async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, 
         is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
         if not is_answer:
             return end
-        if await checks_want_more(session, turn_id, checks):
+        if await checks_want_more(session, turn_id, checks) or await diagnostics_want_more(session, turn_id):
             continue
         if not await after_answer(session, turn_id, active=continued > 0):
             return end
     session.state.waiting.clear()
-    sentence = f"Checks and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit."
+    sentence = f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit."
     return TurnEnd(StopReason.END_TURN, sentence)
 
 
@@ -324,6 +325,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         result_limit=text_limit(session.state.model, session.state.settings.turn.tool_result_chars),
         command_ended=code.note_command_ended if code is not None else lambda: None,
         code=code,
+        languages=servers_of(session),
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session, text_id),
     )

@@ -199,6 +199,8 @@ class Sessions:
             raise
         if already is not None:
             already.mcp.servers.close()
+            if already.languages is not None:
+                already.languages.close()
         self._open[session.state.client_id] = session
         self._openings[session.state.client_id] = opening
         return session, events
@@ -241,12 +243,16 @@ def _begin_to_end(session: Session) -> None:
     """Cancel the turn and tell what the session started to end; does not wait."""
     session.cancel()
     session.mcp.servers.close()
+    if session.languages is not None:
+        session.languages.close()
     if session.jobs is not None:
         session.jobs.close()
 
 
 async def _wait_for_children(session: Session) -> None:
     await session.mcp.servers.wait_closed()
+    if session.languages is not None:
+        await session.languages.wait_closed()
     if session.jobs is not None:
         await session.jobs.wait_closed()
 

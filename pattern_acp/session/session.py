@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -46,6 +47,9 @@ from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
 from pattern_acp.workspace.jobs import Job, Jobs
+
+if TYPE_CHECKING:
+    from pattern_acp.lsp.servers import LanguageServers
 
 logger = logging.getLogger(__name__)
 
@@ -166,6 +170,7 @@ class Session:
         self.mcp = mcp
         self.trust = trust
         self.hook_state = HookState()
+        self.languages: LanguageServers | None = None
         self.checkpoints = Checkpoints(self)
         self.view: SessionView = client.view(state.client_id)
         self.workbench: Workbench = client.workbench(state.client_id)

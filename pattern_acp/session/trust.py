@@ -51,7 +51,7 @@ _DECISIONS = {Answer.ALLOW_ALWAYS: "trusted", Answer.ALLOW_ONCE: "session"}
 
 HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the same."
 
-ON_USE = frozenset({PartKind.COMMAND})
+ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
 """Kinds that are asked for when one is used, not at the first prompt."""
 
 

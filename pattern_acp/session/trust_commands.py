@@ -33,7 +33,7 @@ async def run_trust(session: "Session", argument: str) -> str:
     granted = await ensure_trust(session, turn_of(session), used=True)
     parts = trust.offer.parts
     if not parts:
-        return "This folder brings no hooks, MCP servers, checks, commands or skills."
+        return "This folder brings no hooks, MCP servers, checks, commands, skills or language servers."
     state = "trusted" if granted else f"not trusted, so nothing of it is used. {HOW_TO_TRUST}"
     return f"This folder's {count_parts(parts)}: {state}\n\n{describe_parts(parts)}"
 

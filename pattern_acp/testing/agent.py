@@ -16,6 +16,7 @@ from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
+from pattern_acp.bootstrap.sessions import language_servers
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Database, open_database
@@ -152,6 +153,7 @@ async def running_agent(
                     means.environment, partial(shell_command, environment=means.environment), end_group
                 )
                 shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
+                shared.languages = language_servers(tasks, means.environment)
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)

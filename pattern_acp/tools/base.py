@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pattern_acp.memory.schemas.types import BlockSchema
     from pattern_acp.tools.code_access import CodeAccess
     from pattern_acp.tools.delegation import Delegation
+    from pattern_acp.tools.language_access import LanguageAccess
     from pattern_acp.tools.memory_takeback import AgentHistory
     from pattern_acp.workspace.jobs import Jobs
 
@@ -129,6 +130,8 @@ class ToolContext:
     """The code map; None where there is none."""
     delegation: "Delegation | None" = None
     """Runs subagents; None where there are none, as for a subagent."""
+    languages: "LanguageAccess | None" = None
+    """Language servers; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable
     """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
 
@@ -142,6 +145,8 @@ class PreparedCall:
     run: Callable[[Progress], Awaitable[ToolOutcome]]
     locations: tuple[Location, ...] = ()
     preview: tuple[ToolContent, ...] = ()
+    kind: ToolKind | None = None
+    """What this call is, where that is not what most calls of its tool are."""
 
 
 class Tool(Protocol):

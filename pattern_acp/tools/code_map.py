@@ -34,17 +34,21 @@ class CodeOperation(StrEnum):
     CALLERS = "callers"
     IMPORTERS = "importers"
     IMPACT = "impact"
+    DEFINITION = "definition"
+    REFERENCES = "references"
+    RENAME = "rename"
 
 
 class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of code_map."""
 
     operation: CodeOperation
-    query: Annotated[str, Meta(description="Name, Class.method, path, path:name or topic.")] = ""
+    query: Annotated[str, Meta(description="Name, Class.method, path, path:name, path:line:name or topic.")] = ""
     kinds: Annotated[tuple[str, ...], Meta(description="For find: class, function, file...")] = ()
     under: Annotated[str, Meta(description="For find: a folder.")] = ""
     depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
     limit: Annotated[int, Meta(ge=1, le=200)] | None = None
+    new_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ class CodeMap:
     spec = ToolSpec(
         "code_map",
         "Index of code. brief: files for a topic. callers, importers: proven apart from guesses. impact: what a "
-        "change reaches, with tests; query empty: the git diff.",
+        "change reaches, with tests; query empty: the git diff. definition, "
+        "references, rename: by a language server.",
         input_schema(CodeMapArguments),
     )
     kind = ToolKind.SEARCH
@@ -106,6 +111,18 @@ async def _run_indexed(asked: CodeMapArguments, context: ToolContext, progress: 
     return await answer(asked, context, progress)
 
 
+async def _prepare_asked(asked: CodeMapArguments, title: str, context: ToolContext) -> PreparedCall:
+    from pattern_acp.tools.code_language import accesses_of
+
+    return PreparedCall(title, await accesses_of(asked, context), partial(_run_indexed, asked, context))
+
+
+async def _prepare_rename(asked: CodeMapArguments, title: str, context: ToolContext) -> PreparedCall:
+    from pattern_acp.tools.code_language import prepare_rename
+
+    return await prepare_rename(asked, title, context)
+
+
 OPERATIONS: dict[CodeOperation, Operation] = {
     CodeOperation.FIND: Operation("Find in code:", _prepare_indexed),
     CodeOperation.OUTLINE: Operation("Outline of", _prepare_indexed, "the workspace"),
@@ -113,5 +130,8 @@ OPERATIONS: dict[CodeOperation, Operation] = {
     CodeOperation.CALLERS: Operation("Callers of", _prepare_indexed),
     CodeOperation.IMPORTERS: Operation("Importers of", _prepare_indexed),
     CodeOperation.IMPACT: Operation("Impact of", _prepare_indexed, "what is not committed"),
+    CodeOperation.DEFINITION: Operation("Definition of", _prepare_asked),
+    CodeOperation.REFERENCES: Operation("References to", _prepare_asked),
+    CodeOperation.RENAME: Operation("Rename", _prepare_rename),
 }
 """Every operation of `CodeOperation`. One that asks a language server instead has a `prepare` of its own."""

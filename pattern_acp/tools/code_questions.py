@@ -80,6 +80,10 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
         DatabaseError: memory cannot be read.
     """
     code = context.code
+    if asked.operation in {CodeOperation.DEFINITION, CodeOperation.REFERENCES}:
+        from pattern_acp.tools.code_language import language_lines
+
+        return Answered("answered by a language server", tuple(await language_lines(asked, context)))
     if code is None:
         raise ToolFailedError("There is no code map in this session; use search_text and find_files.")
     _require_kinds(asked)

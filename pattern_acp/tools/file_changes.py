@@ -167,6 +167,7 @@ class _Undo:
 async def _make_changes(changes: tuple[FileChange, ...], context: ToolContext, _progress: Progress) -> ToolOutcome:
     for change in changes:
         await _confirm_unchanged(change, context)
+    await _note_before(changes, context)
     undos: list[_Undo] = []
     aside: list[str] = []
     written: dict[int, TextFile] = {}
@@ -185,7 +186,23 @@ async def _make_changes(changes: tuple[FileChange, ...], context: ToolContext, _
         raise
     for path in aside:
         await context.files.remove_file(path)
+    _note_gone(changes, context)
     return await _outcome(changes, written, context)
+
+
+async def _note_before(changes: Sequence[FileChange], context: ToolContext) -> None:
+    """Let language servers see what was wrong before: only what is new will be told."""
+    if context.languages is not None:
+        for change in changes:
+            if change.after is not None:
+                await context.languages.note_before((change.moved_to or change.target).path, change.old_text)
+
+
+def _note_gone(changes: Sequence[FileChange], context: ToolContext) -> None:
+    if context.languages is not None:
+        for change in changes:
+            if change.after is None or change.moved_to is not None:
+                context.languages.note_gone(change.target.path)
 
 
 async def _make_one(change: FileChange, context: ToolContext, undos: list[_Undo], aside: list[str]) -> TextFile | None:

@@ -324,7 +324,13 @@ class ToolRunner:
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:
     """A call as the person sees it before it runs."""
     return ToolCallView(
-        call.call_id, tool.spec.name, prepared.title, tool.kind, arguments, prepared.locations, prepared.preview
+        call.call_id,
+        tool.spec.name,
+        prepared.title,
+        prepared.kind or tool.kind,
+        arguments,
+        prepared.locations,
+        prepared.preview,
     )
 
 

@@ -1,6 +1,7 @@
 """What doctor finds: every problem with its remedy, and nothing is changed by looking."""
 
 import os
+import sys
 
 import anyio
 import pytest
@@ -134,3 +135,15 @@ async def test_a_constellation_that_others_can_read_is_a_note():
         found = named(await look(home), "Constellation file")
         assert found.health is Health.NOTE
         assert "chmod 600" in found.remedy
+
+
+async def test_language_servers_are_named_and_those_that_are_missing_with_a_remedy():
+    async with temporary_home() as home:
+        home.configure(
+            f'[lsp.mine]\ncommand = ["{sys.executable}"]\nlanguages = ["zig"]\n[lsp.gone]\ncommand = ["gone-ls"]\n'
+        )
+        diagnosis = await look(home)
+        assert named(diagnosis, "Language server mine").detail == f"{sys.executable} for zig (not started now)"
+        assert named(diagnosis, "Language server gone").remedy
+        home.configure('lsp = "off"\n')
+        assert named(await look(home), "Language servers").detail == "off"

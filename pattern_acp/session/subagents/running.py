@@ -28,6 +28,7 @@ from pattern_acp.session.changed_files import changed_files
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
+from pattern_acp.session.language import ChecksAndDiagnostics
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.subagents.activity import Activity
@@ -157,7 +158,7 @@ class _Subagent:
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_runner.AfterEdits`."""
         self.edited += changed
-        return await self._checks.after_edits(turn_id, changed)
+        return await ChecksAndDiagnostics(self._session, self._checks, self._sink).after_edits(turn_id, changed)
 
     async def run(self) -> ToolOutcome:
         """Run it to its end.

@@ -1,0 +1,201 @@
+"""The language servers of a session.
+
+Owns: which server a file has, starting it with the first file, and the end of all of them. Must not know: sessions,
+tools, or what is done with what servers say.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from pattern_acp.config.settings import LspSettings
+from pattern_acp.lsp.finding import FoundServer, configured_kind, find_server, kinds
+from pattern_acp.lsp.languages import language_of
+from pattern_acp.lsp.model import FileEdits, Introduced, LanguageServerError, Span
+from pattern_acp.lsp.model import Place as FoundPlace
+from pattern_acp.lsp.program import Means
+from pattern_acp.lsp.server import Connect, LanguageServer, Place, State, load_connect
+
+if TYPE_CHECKING:
+    from pattern_acp.lsp.connection import Connection
+
+CLOSE_SECONDS = 1.5
+"""Longest that a session waits for its servers to end."""
+
+TEXT_LIMIT = 2_000_000
+"""Characters of a file that a server is told; larger ones are generated, and would keep it busy."""
+
+AnswerT = TypeVar("AnswerT")
+
+
+class LanguageServers:
+    """The servers of one session."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        means: Means,
+        settings: LspSettings,
+        roots: tuple[str, ...],
+        is_trusted: Callable[[], bool],
+        load: Callable[[], Connect] = load_connect,
+    ) -> None:
+        self._tasks = tasks
+        self._means = means
+        self._settings = settings
+        self._roots = roots
+        self._is_trusted = is_trusted
+        self._load = load
+        self._kinds = kinds([configured_kind(each) for each in settings.servers])
+        self._running: dict[str, LanguageServer] = {}
+        self._is_closed = False
+        self._told: dict[str, bool] = {}
+        """Sentences for the person, and whether they were told."""
+
+    async def note_before(self, path: str, text: str | None) -> None:
+        """Note the text that an edit starts from; None: the file is new. Starts the file's server, and waits for none.
+
+        Never fails: without a server nothing happens.
+        """
+        server = await self._server_for(path, text or "")
+        if server is not None:
+            server.told.open(server.told.files.note_before(path, language_of(path), text))
+
+    async def introduced(self, changed: Mapping[str, str]) -> Introduced:
+        """What became wrong by edits: `changed` has each file's text now.
+
+        Waits at most as long as the settings say.
+        """
+        for server in self._running.values():
+            for path, text in changed.items():
+                if server.told.files.named(path) is not None:
+                    server.told.files.note_after(path, text)
+        return await self.later()
+
+    async def later(self) -> Introduced:
+        """What became wrong by edits that were noted before and not compared in time; waits as `introduced` does."""
+        servers = [server for server in self._running.values() if server.told.files.by_path]
+        if any(server.told.files.incomplete(anyio.current_time()) for server in servers):
+            with anyio.move_on_after(self._settings.wait_seconds):
+                async with anyio.create_task_group() as tasks:
+                    for server in servers:
+                        tasks.start_soon(server.told.wait_complete, lambda server=server: server.is_alive)
+        now = anyio.current_time()
+        errors = [error for server in servers for error in server.told.files.compare(now)]
+        waiting = [server.name for server in servers if server.is_alive and server.told.files.incomplete(now)]
+        return Introduced(tuple(errors), tuple(waiting))
+
+    async def definition(self, path: str, text: str, at: Span) -> tuple[FoundPlace, ...]:
+        """Where what stands at the beginning of `at` is defined; `text` is the file's text as the person sees it.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it cannot say.
+        """
+        return await self._ask(path, text, lambda connection: connection.definition(path, at.line, at.unit))
+
+    async def references(self, path: str, text: str, at: Span) -> tuple[FoundPlace, ...]:
+        """Where what stands at the beginning of `at` is used.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it cannot say.
+        """
+        return await self._ask(path, text, lambda connection: connection.references(path, at.line, at.unit))
+
+    async def rename(self, path: str, text: str, at: Span, new_name: str) -> tuple[FileEdits, ...]:
+        """What has to change for what stands at the beginning of `at` to be called `new_name`.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it refuses.
+        """
+        return await self._ask(path, text, lambda connection: connection.rename(path, at.line, at.unit, new_name))
+
+    async def show(self, path: str, text: str) -> None:
+        """Tell the file's server the text of a file, which may not be on the disk yet."""
+        server = await self._server_for(path, text)
+        if server is not None:
+            server.told.open(server.told.files.show(path, language_of(path), text))
+
+    def note_gone(self, path: str) -> None:
+        """Note that a file was deleted or got another name."""
+        for server in self._running.values():
+            server.told.close((path,))
+
+    def take_notices(self) -> tuple[str, ...]:
+        """Sentences for the person about servers that are not used, each once."""
+        for server in self._running.values():
+            if server.state is State.FAILED:
+                sentence = f"The language server {server.name} is not used any more: {server.problem}. See the log."
+                self._told.setdefault(sentence, False)
+        notices = tuple(sentence for sentence, is_told in self._told.items() if not is_told)
+        self._told.update(dict.fromkeys(notices, True))
+        return notices
+
+    def close(self) -> None:
+        """End all servers with what they started. Idempotent, and does not wait."""
+        self._is_closed = True
+        for server in self._running.values():
+            server.stop()
+
+    async def wait_closed(self) -> None:
+        """Wait, a bounded time, until the servers are gone."""
+        with anyio.move_on_after(CLOSE_SECONDS):
+            for server in self._running.values():
+                await server.gone.wait()
+
+    async def _ask(self, path: str, text: str, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
+        server = await self._server_for(path, text)
+        if server is None:
+            raise LanguageServerError(
+                f"There is no language server for {Path(path).name}; use find, callers and search_text instead. "
+                "docs/lsp.md says which servers are looked for."
+            )
+        server.told.open(server.told.files.show(path, language_of(path), text))
+        return await server.ask(question)
+
+    async def _server_for(self, path: str, text: str) -> LanguageServer | None:
+        if self._settings.mode == "off" or self._is_closed or len(text) > TEXT_LIMIT:
+            return None
+        if not Path(path).is_absolute() or not any(Path(path).is_relative_to(root) for root in self._roots):
+            return None
+        trusted = self._is_trusted()
+        find = partial(find_server, self._kinds, language_of(path), self._roots[0], self._means.environment)
+        found = await to_thread.run_sync(partial(find, trusted=trusted))
+        if found is None and not trusted:
+            refused = await to_thread.run_sync(partial(find, trusted=True))
+            if refused is not None:
+                self._told.setdefault(refused_sentence(refused), False)
+        if found is None or self._is_closed:
+            return None
+        running = self._running.get(found.kind.name)
+        if running is not None and running.found != found:
+            # The folder is trusted since, or no longer.
+            running.stop()
+        if running is None or running.found != found or running.state is State.STOPPED:
+            running = self._start(found, trusted=trusted)
+        return None if running.state is State.FAILED else running
+
+    def _start(self, found: FoundServer, *, trusted: bool) -> LanguageServer:
+        configuration: Mapping[str, object] = python_settings(self._roots[0]) if trusted else {}
+        place = Place(self._roots, self._means, self._settings.idle_minutes * 60.0, configuration)
+        server = self._running[found.kind.name] = LanguageServer(found, place, self._load)
+        self._tasks.start_soon(server.run, name=f"language server {server.name}")
+        return server
+
+
+def refused_sentence(found: FoundServer) -> str:
+    """Why a server that is installed does not run in a folder that is not trusted."""
+    what = found.kind.runs_project_code or "a program of the project"
+    return f"The language server {found.kind.name} would run {what}, so it waits until you trust this folder: /trust."
+
+
+def python_settings(root: str) -> Mapping[str, object]:
+    """Which interpreter a project has, for servers that ask; they run it to learn where packages are."""
+    for relative in (".venv/bin/python", "venv/bin/python", ".venv/Scripts/python.exe", "venv/Scripts/python.exe"):
+        if Path(root, relative).exists():
+            return {"python": {"pythonPath": str(Path(root, relative))}}
+    return {}
