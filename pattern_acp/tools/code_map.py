@@ -48,7 +48,7 @@ class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
     under: Annotated[str, Meta(description="For find: a folder.")] = ""
     depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
     limit: Annotated[int, Meta(ge=1, le=200)] | None = None
-    new_name: str = ""
+    new_name: Annotated[str, Meta(description="For rename; like definition and references by a language server.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,7 @@ class CodeMap:
     spec = ToolSpec(
         "code_map",
         "Index of code. brief: files for a topic. callers, importers: proven apart from guesses. impact: what a "
-        "change reaches, with tests; query empty: the git diff. definition, "
-        "references, rename: by a language server.",
+        "change reaches, with tests; query empty: the git diff.",
         input_schema(CodeMapArguments),
     )
     kind = ToolKind.SEARCH
