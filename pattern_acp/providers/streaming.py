@@ -5,7 +5,7 @@ Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's fo
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import anyio
 
@@ -74,6 +74,23 @@ class Wire(Protocol):
         ...
 
 
+@runtime_checkable
+class CountingWire(Protocol):
+    """A wire whose vendor counts the tokens of a request before it is sent."""
+
+    def encode_count(self, request: ProviderRequest) -> HttpRequest:
+        """The question as HTTP."""
+        ...
+
+    def read_count(self, body: bytes) -> int:
+        """The tokens that an answer gives.
+
+        Raises:
+            ProviderProtocolError: it gives none.
+        """
+        ...
+
+
 class WireProvider:
     """`Provider` over one wire. `http` gives the client, built at the first request."""
 
@@ -100,6 +117,17 @@ class WireProvider:
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`."""
         return self._stream(request)
+
+    async def count_tokens(self, request: ProviderRequest) -> int | None:
+        """See `TokenCounter.count_tokens`. Tried once: who counts can do without."""
+        if not isinstance(self._wire, CountingWire) or (self._needs_key and self._settings.api_key is None):
+            return None
+        http = await self._http()
+        async with http.post(self._wire.encode_count(request)) as response:
+            body = await response.read()
+            if response.status != 200:
+                raise error_of_status(self._settings, request.model, response.status, body, response.retry_after_ms)
+            return self._wire.read_count(body)
 
     @asynccontextmanager
     async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:

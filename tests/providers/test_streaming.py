@@ -22,6 +22,7 @@ from pattern_acp.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TokenCounter,
     ToolCallBegun,
     ToolCallFragment,
     UsageKnown,
@@ -386,3 +387,24 @@ async def test_an_error_with_status_200_is_read():
     body = '{"error":{"message":"overloaded","code":529}}'
     async with playing("openai", Reply(body=body), HELLO) as setup:
         assert isinstance((await setup.events())[0], Retrying)
+
+
+async def test_anthropic_counts_a_request_before_it_is_sent():
+    async with playing("anthropic", Reply(body='{"input_tokens": 77}')) as setup:
+        assert isinstance(setup.provider, TokenCounter)
+        assert await setup.provider.count_tokens(request(user("Hi"), model="test-model")) == 77
+        (asked,) = setup.server.requests
+    assert asked.path.endswith("/v1/messages/count_tokens")
+    assert set(asked.json()) == {"model", "messages", "system", "tools"}
+
+
+async def test_a_count_that_cannot_be_had_is_an_error_and_other_wires_have_none():
+    replies = (Reply(status=404, body="{}"), Reply(body="<html>"))
+    async with playing("anthropic", *replies) as setup:
+        assert isinstance(setup.provider, TokenCounter)
+        for kind in (ProviderRequestError, ProviderProtocolError):
+            with pytest.raises(kind):
+                await setup.provider.count_tokens(request(user("Hi"), model="test-model"))
+    async with playing("openai") as setup:
+        assert isinstance(setup.provider, TokenCounter)
+        assert await setup.provider.count_tokens(request(user("Hi"), model="test-model")) is None

@@ -36,6 +36,9 @@ THINKING_TOKENS: Mapping[ThoughtLevel, int] = {
 """Tokens for reasoning on top of the answer's: a budget where the model takes one; room for adaptive models, whose
 reasoning counts towards `max_tokens`."""
 
+COUNTED = frozenset({"model", "thinking", "tools", "system", "messages"})
+"""What count_tokens of the Messages API takes."""
+
 _MARK: JsonObject = {"type": "ephemeral"}
 
 Block: TypeAlias = dict[str, Json]
@@ -43,6 +46,16 @@ Block: TypeAlias = dict[str, Json]
 
 def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
     """The body, always the same bytes for the same request."""
+    return to_bytes(_body(request, facts, provider))
+
+
+def encode_count_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
+    """The body that asks how many tokens the request has: all of it that is part of the prompt."""
+    body = _body(request, facts, provider)
+    return to_bytes({key: value for key, value in body.items() if key in COUNTED})
+
+
+def _body(request: ProviderRequest, facts: ModelFacts, provider: str) -> Block:
     thinking, effort = _thinking(request.thought_level, facts.traits.thinking)
     body: dict[str, Json] = {
         "model": request.model,
@@ -56,7 +69,7 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> b
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _MARK}]
     body["messages"] = _messages(request, facts, provider)
-    return to_bytes(body)
+    return body
 
 
 def _max_tokens(request: ProviderRequest, facts: ModelFacts) -> int:

@@ -6,12 +6,21 @@ Owns: where a request goes and how it says who asks. Must not know: how HTTP is 
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.anthropic.decode import AnthropicDecoder
-from pattern_acp.providers.anthropic.encode import encode_body
+from pattern_acp.providers.anthropic.encode import encode_body, encode_count_body
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
 from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint
+from pattern_acp.providers.errors import ProviderProtocolError
+
+
+class _Count(msgspec.Struct, frozen=True):
+    """The answer of the Messages API's count_tokens."""
+
+    input_tokens: int
 
 
 class AnthropicWire:
@@ -29,6 +38,22 @@ class AnthropicWire:
             {"content-type": "application/json", "accept": "text/event-stream", **anthropic_headers(self._settings)},
             encode_body(request, self._describe(request.model), self._settings.name),
         )
+
+    def encode_count(self, request: ProviderRequest) -> HttpRequest:
+        """See `CountingWire.encode_count`."""
+        return HttpRequest(
+            self._settings.name,
+            endpoint(self._settings, "messages/count_tokens"),
+            {"content-type": "application/json", **anthropic_headers(self._settings)},
+            encode_count_body(request, self._describe(request.model), self._settings.name),
+        )
+
+    def read_count(self, body: bytes) -> int:
+        """See `CountingWire.read_count`."""
+        try:
+            return msgspec.json.decode(body, type=_Count).input_tokens
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ProviderProtocolError(f"{self._settings.name} gave no count of tokens.") from error
 
     def new_decoder(self, request: ProviderRequest) -> AnthropicDecoder:
         """See `Wire.new_decoder`."""
