@@ -44,11 +44,15 @@ def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
         from pattern_acp.providers.gemini.provider import GeminiWire
 
         return GeminiWire(settings, describe)
-    from pattern_acp.providers.openai_responses.provider import ResponsesWire
-
     if settings.wire == "responses":
-        return ResponsesWire(settings, describe)
+        return _responses(settings, describe)
     from pattern_acp.providers.openai.provider import OpenAIWire
 
     chat = OpenAIWire(settings, describe)
-    return WireByModel(chat, ResponsesWire(settings, describe), describe) if is_official(settings) else chat
+    return WireByModel(chat, _responses(settings, describe), describe) if is_official(settings) else chat
+
+
+def _responses(settings: ProviderSettings, describe: Describe) -> Wire:
+    from pattern_acp.providers.openai_responses.provider import ResponsesWire
+
+    return ResponsesWire(settings, describe)

@@ -10,7 +10,13 @@ from anyio.abc import SocketAttribute, SocketStream
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.catalogue import ListedModel
-from pattern_acp.providers.discovery import fetch_models, find_local_servers, ollama_tags_url, parse_models
+from pattern_acp.providers.discovery import (
+    fetch_models,
+    find_local_servers,
+    ollama_tags_url,
+    parse_gemini_models,
+    parse_models,
+)
 from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
 from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
@@ -124,3 +130,25 @@ def test_ollamas_own_list_is_beside_v1():
     assert ollama_tags_url(LOCAL_SERVERS[0]) == "http://127.0.0.1:11434/api/tags"
     proxied = replace(LOCAL_SERVERS[0], base_url="http://host/sub/v1")
     assert ollama_tags_url(proxied) == "http://host/sub/api/tags"
+
+
+async def test_googles_list_is_read_without_what_answers_no_prompts():
+    models = [
+        {
+            "name": "models/a",
+            "inputTokenLimit": 9,
+            "outputTokenLimit": 5,
+            "supportedGenerationMethods": ["generateContent"],
+        },
+        {"name": "models/b", "supportedGenerationMethods": ["embedContent"]},
+    ]
+    assert parse_gemini_models(json.dumps({"models": models}).encode(), "x") == (ListedModel("a", 9, 5),)
+    with pytest.raises(ProviderProtocolError, match="no model list"):
+        parse_gemini_models(b"[]", "x")
+
+
+async def test_googles_list_comes_from_googles_address():
+    with anyio.fail_after(5):
+        async with serve_models([], models=["a"]) as server, client() as http:
+            found = await fetch_models(http, ProviderSettings("gemini", "gemini", server.url))
+    assert found == (ListedModel("a", 1000),)

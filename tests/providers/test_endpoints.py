@@ -1,7 +1,14 @@
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
-from pattern_acp.providers.endpoints import anthropic_headers, endpoint, is_official, openai_headers
+from pattern_acp.providers.endpoints import (
+    anthropic_headers,
+    endpoint,
+    headers_of,
+    is_official,
+    is_openai,
+    openai_headers,
+)
 
 
 @pytest.mark.parametrize(
@@ -11,6 +18,10 @@ from pattern_acp.providers.endpoints import anthropic_headers, endpoint, is_offi
         ("anthropic", "https://api.anthropic.com/v1/", "https://api.anthropic.com/v1/x"),
         ("anthropic", "https://proxy/anthropic", "https://proxy/anthropic/v1/x"),
         ("openai", "", "https://api.openai.com/v1/x"),
+        ("responses", "", "https://api.openai.com/v1/x"),
+        ("gemini", "", "https://generativelanguage.googleapis.com/v1beta/x"),
+        ("gemini", "http://localhost:8000", "http://localhost:8000/v1beta/x"),
+        ("gemini", "https://proxy/gemini/v1", "https://proxy/gemini/v1/x"),
         ("openai", "http://localhost:8000", "http://localhost:8000/v1/x"),
         ("openai", "https://host/api/v1", "https://host/api/v1/x"),
         ("openai", "https://host/openai/v4/", "https://host/openai/v4/x"),
@@ -24,9 +35,14 @@ def test_only_the_vendor_is_official():
     assert is_official(ProviderSettings("p", "openai", "https://api.openai.com"))
     assert not is_official(ProviderSettings("p", "openai", "https://api.openai.com.example.com"))
     assert is_official(ProviderSettings("p", "anthropic"))
+    assert is_official(ProviderSettings("p", "gemini"))
+    assert is_openai(ProviderSettings("p", "responses"))
+    assert not is_openai(ProviderSettings("p", "gemini"))
 
 
 def test_the_persons_headers_win():
     settings = ProviderSettings("p", "openai", api_key=Secret("k"), headers={"authorization": "mine"})
-    assert openai_headers(settings) == {"authorization": "mine"}
+    assert openai_headers(settings) == headers_of(settings) == {"authorization": "mine"}
+    google = ProviderSettings("p", "gemini", api_key=Secret("k"), headers={"x-goog-api-key": "mine"})
+    assert headers_of(google) == {"x-goog-api-key": "mine"}
     assert anthropic_headers(ProviderSettings("p", "anthropic", headers={"a": "b"}))["a"] == "b"

@@ -181,6 +181,17 @@ async def test_the_key_goes_where_each_wire_wants_it():
         await setup.events()
         sent = setup.server.requests[0]
     assert (sent.path, sent.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
+    async with playing("responses", HELLO) as setup:
+        await setup.events()
+        sent = setup.server.requests[0]
+    assert (sent.path, sent.headers["authorization"]) == ("/v1/responses", f"Bearer {KEY}")
+    async with playing("gemini", HELLO) as setup:
+        await setup.events()
+        sent = setup.server.requests[0]
+    assert (sent.path, sent.headers["x-goog-api-key"]) == (
+        "/v1beta/models/test-model:streamGenerateContent?alt=sse",
+        KEY,
+    )
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -277,6 +288,15 @@ async def test_a_refused_key_names_its_source_and_never_itself(wire: Wire, statu
         with pytest.raises(ProviderAuthError, match=r"refused the key from \$MINE_KEY") as caught:
             await setup.events()
     assert KEY not in str(caught.value)
+
+
+async def test_a_key_that_google_refuses_with_status_400_is_a_refused_key():
+    body = (
+        '{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}'
+    )
+    async with playing("gemini", Reply(status=400, body=body)) as setup:
+        with pytest.raises(ProviderAuthError, match=r"refused the key from \$MINE_KEY"):
+            await setup.events()
 
 
 @pytest.mark.parametrize("wire", WIRES)
