@@ -166,7 +166,10 @@ models name no format of theirs."""
 
 _WRITES_FREE_FORM = r"gpt-[5-9]|codex"
 
-_NOT_FOR_CHAT = r"embed|aqa|imagen|veo|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
+_NOT_FOR_CHAT = (
+    r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
+    r"|aqa|imagen|veo|gemini.*(image|live|audio|robotics|computer-use)"
+)
 _NOT_FOR_CHAT_AT_OPENAI = r"realtime|audio|image|sora|davinci|babbage|computer-use|search|instruct|deep-research"
 
 DEFAULT_MODELS = {

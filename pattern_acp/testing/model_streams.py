@@ -101,6 +101,7 @@ def openai_frames(steps: Sequence[ScriptStep], model: str, ids: CallIds, chunk: 
         "completion_tokens": usage.output_tokens,
         "total_tokens": prompt + usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
     }
     yield data_frame({**_head(model), "choices": [], "usage": counts})
     yield b"data: [DONE]\n\n"

@@ -94,6 +94,8 @@ def test_defaults_are_models_that_can_do_the_work():
         ("gpt-5.2-pro", True, True),
         ("o3-deep-research", False, True),
         ("imagen-4.0-generate", False, False),
+        ("gemini-2.5-flash-image", False, False),
+        ("gemini-flash-latest", True, True),
         ("qwen2.5-coder:7b-instruct", False, True),
         ("nomic-embed-text:latest", False, False),
         ("whisper-1", False, False),

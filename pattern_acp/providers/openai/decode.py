@@ -53,10 +53,15 @@ class _PromptDetails(msgspec.Struct):
     cached_tokens: int | None = None
 
 
+class _CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     """DeepSeek's name for the cached part."""
 
@@ -181,4 +186,5 @@ def _usage(counts: _Usage) -> Usage:
     cached = (details.cached_tokens if details else None) or counts.prompt_cache_hit_tokens or 0
     prompt = counts.prompt_tokens or 0
     cached = min(cached, prompt)
-    return Usage(prompt - cached, counts.completion_tokens or 0, cached)
+    thinking = (counts.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
+    return Usage(prompt - cached, counts.completion_tokens or 0, cached, thinking_tokens=thinking)
