@@ -168,20 +168,16 @@ class Checkpoints:
                 known.after = self._kept(await _capture(known.path))
 
     async def take(self, cause: str, name: str = "") -> str:
-        """Close the interval; the id of the checkpoint.
+        """Close the interval; the id of the checkpoint. With `tool`, a change that is being made stays open.
 
         Raises:
             DatabaseError: it could not be recorded; the interval stays open.
         """
-        for change in self._open:
+        closing = [change for change in self._open if change.after is not None or cause != "tool"]
+        for change in closing:
             if change.after is None:
                 change.after = self._kept(await _capture(change.path))
-        changes = tuple(
-            FileChange(each.path, each.before, each.after)
-            for each in self._open
-            if each.after is not None and each.after != each.before
-        )
-        return await self._record(cause, name, changes, tuple(self._contents.items()))
+        return await self._record(cause, name, closing)
 
     async def close_turn(self) -> None:
         """The checkpoint after a turn, if it changed a file; otherwise the turn's own events are enough."""
@@ -194,29 +190,40 @@ class Checkpoints:
             if self._newest(file.path) is None:
                 self._open.append(_Open(file.path, file.state))
 
-    async def _record(
-        self, cause: str, name: str, changes: tuple[FileChange, ...], contents: Sequence[tuple[str, bytes]]
-    ) -> str:
+    async def _record(self, cause: str, name: str, closing: Sequence[_Open]) -> str:
         session, shared = self._session, self._session.constellation
         checkpoint_id = shared.ids.new("chk")
         turn_id, self._turn_id = self._turn_id or session.memory.turn_id or TurnId(""), TurnId("")
-        left_out = tuple(LeftOut(path, why) for path, why in list(self._left_out.items())[:MOST_LEFT_OUT])
-        wanted = {change.after.digest for change in changes}
+        changes = tuple(
+            FileChange(each.path, each.before, each.after)
+            for each in closing
+            if each.after is not None and each.after != each.before
+        )
+        told = list(self._left_out.items())
+        left_out = tuple(LeftOut(path, why) for path, why in told[:MOST_LEFT_OUT])
+        contents = {digest: self._contents.get(digest) for digest in {change.after.digest for change in changes}}
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
             facts = CheckpointFacts(checkpoint_id, turn_id, cause, name, changes, left_out)
             seq = append_checkpoint(tx, session, facts, at_ms=now)
-            for digest, content in contents:
-                if digest in wanted:
+            for digest, content in contents.items():
+                if content is not None:
                     store_content(tx, digest, content, seq=seq)
 
         await shared.database.write(write)
-        self._open.clear()
-        self._left_out.clear()
-        self._contents.clear()
-        self._bytes = 0
+        self._forget(closing, told)
         return checkpoint_id
+
+    def _forget(self, closed: Sequence[_Open], told: Sequence[tuple[str, str]]) -> None:
+        """What was recorded is no longer open; other calls may have opened more meanwhile."""
+        known = {id(change) for change in closed}
+        self._open = [change for change in self._open if id(change) not in known]
+        for path, _ in told:
+            self._left_out.pop(path, None)
+        if not self._open:
+            self._contents.clear()
+            self._bytes = 0
 
     async def _record_saved(self, turn_id: TurnId, saved: Sequence[SavedFile]) -> None:
         session, shared = self._session, self._session.constellation
@@ -240,6 +247,9 @@ class Checkpoints:
             if not place or before.state == after.state:
                 continue
             known = self._newest(place)
+            if known is not None and known.after == after.state:
+                # A file tool, or a command beside this one, was seen to leave it so.
+                continue
             if known is not None and known.after == before.state:
                 known.after = self._kept(after)
                 continue
@@ -269,6 +279,9 @@ class Checkpoints:
         try:
             place = place_of(path)
         except PatternError:
+            return ""
+        if is_within(place, [str(self._session.constellation.database.path.parent.resolve())]):
+            # Our own memory and journal may lie in a project; to put them back by their bytes would destroy them.
             return ""
         if not is_within(place, roots):
             self._left_out.setdefault(place, "it lies outside the session's folders")

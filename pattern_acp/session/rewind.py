@@ -204,7 +204,9 @@ def _not_checkpointed(entries: Sequence[Recorded]) -> list[SavedFile]:
         if isinstance(entry.event, FilesSaved):
             saved += entry.event.files
         elif isinstance(entry.event, CheckpointTaken):
-            saved.clear()
+            closed = {change.path for change in entry.event.changes}
+            # One that is taken before a tool leaves open what is being changed beside it.
+            saved = [file for file in saved if file.path not in closed] if entry.event.cause == "tool" else []
     return saved
 
 

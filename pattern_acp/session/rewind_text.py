@@ -30,8 +30,8 @@ def points_table(points: Sequence[Point]) -> str:
 
 
 def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
-    """What going back would change."""
-    sections = [f"**Go back to {plan.target.words}**"]
+    """What going back would change, below a title that says where to."""
+    sections: list[str] = []
     if "conversation" in parts:
         sections += _turns("The conversation loses", plan.lost) + _turns("The conversation regains", plan.regained)
     if "files" in parts and plan.files:
@@ -42,7 +42,7 @@ def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
         sections.append("\n".join(["Memory:", *(f"- `{block.label}` {block.sentence}" for block in plan.blocks)]))
     if "files" in parts and plan.left_out:
         sections.append("\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)]))
-    return "\n\n".join(sections)
+    return "\n\n".join(sections) or "None of these would change."
 
 
 def answer_text(plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwrite: bool, cwd: str) -> str:
@@ -85,7 +85,7 @@ def _file_line(file: PlannedFile, cwd: str) -> str:
     if file.problem:
         what, note = "stays", f" ({file.problem})"
     elif file.conflict:
-        note = f" — **conflict**: {file.conflict}; kept unless you say otherwise"
+        note = f" — conflict: {file.conflict}; kept unless you say otherwise"
     return f"- `{display_path(file.path, cwd)}` {what}{note}"
 
 

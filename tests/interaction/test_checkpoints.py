@@ -7,8 +7,10 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.file_states import MISSING
+from pattern_acp.domain.ids import TurnId
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.file_contents import read_content
+from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import choose
@@ -93,3 +95,41 @@ async def test_credentials_and_files_outside_are_named_and_not_kept():
         [taken] = of_type(await events_of(agent, session), CheckpointTaken)
         assert taken.changes == ()
         assert [left.why for left in taken.left_out] == ["it looks like credentials"]
+
+
+async def test_what_is_being_changed_when_another_call_takes_a_checkpoint_is_not_lost():
+    async with running_agent(ScriptedProvider([]), settings=AUTO) as agent:
+        session_id = await agent.editor.open_session(str(agent.folder))
+        checkpoints = agent.sessions.get(session_id).checkpoints
+        path = agent.folder / "a.txt"
+        await checkpoints.before_change([str(path)])
+        await checkpoints.take("tool")
+        path.write_text("new")
+        await checkpoints.after_change([str(path)])
+        assert not checkpoints.is_clean
+        await checkpoints.take("turn")
+        changes = [taken.changes for taken in of_type(await events_of(agent, session_id), CheckpointTaken)]
+        assert [[Path(change.path).name for change in each] for each in changes] == [[], ["a.txt"]]
+
+
+async def test_a_change_that_two_commands_side_by_side_saw_counts_once():
+    async with running_agent(ScriptedProvider([]), settings=AUTO) as agent:
+        session_id = await agent.editor.open_session(str(agent.folder))
+        checkpoints = agent.sessions.get(session_id).checkpoints
+        access = (RunCommand("make", str(agent.folder)),)
+        async with checkpoints.around(TurnId("turn_1"), access), checkpoints.around(TurnId("turn_1"), access):
+            (agent.folder / "a.txt").write_text("new")
+        await checkpoints.take("turn")
+        [taken] = of_type(await events_of(agent, session_id), CheckpointTaken)
+        assert len(taken.changes) == 1
+
+
+async def test_the_constellation_itself_is_never_kept_though_it_lies_in_the_folder():
+    model = ScriptedProvider([calls("run_command", command="echo x > made.txt"), says("Ran.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        assert agent.database.path.is_relative_to(agent.folder)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Run.")
+        [taken] = of_type(await events_of(agent, session), CheckpointTaken)
+        assert [Path(change.path).name for change in taken.changes] == ["made.txt"]
+        assert taken.left_out == ()

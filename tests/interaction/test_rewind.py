@@ -135,7 +135,7 @@ async def test_the_preview_shows_turns_files_with_differences_and_conflicts_and_
         text = "\n".join(item["content"]["text"] for item in call["content"] if item["type"] == "content")
         assert "- 1. Write them." in text
         assert "- `a.txt` is deleted" in text
-        assert "- `b.txt` is deleted — **conflict**" in text
+        assert "- `b.txt` is deleted — conflict" in text
         assert [option["name"] for option in params["options"]] == [
             "Put back conversation, files and memory; 1 changed by others stay",
             "The conversation only",
