@@ -419,7 +419,8 @@ async def test_anthropic_counts_a_request_before_it_is_sent():
 
 
 async def test_a_count_that_cannot_be_had_is_an_error_and_other_wires_have_none():
-    replies = (Reply(status=404, body="{}"), Reply(body="<html>"))
+    refusal = '{"type": "error", "error": {"type": "not_found_error", "message": "There is no such path."}}'
+    replies = (Reply(status=404, body=refusal), Reply(body="<html>"))
     async with playing("anthropic", *replies) as setup:
         assert isinstance(setup.provider, TokenCounter)
         for kind in (ProviderRequestError, ProviderProtocolError):
