@@ -60,8 +60,6 @@ class Delegate:
         delegation = context.delegation
         if delegation is None:
             raise ToolFailedError("A subagent cannot delegate; do the task yourself.")
-        if not asked.task.strip():
-            raise ToolInputError("The argument task is empty; say what is to be done.")
         if asked.paths and asked.kind.only_reads:
             raise ToolInputError(f"The argument paths is for a worker; a subagent of kind {asked.kind} writes nothing.")
         _check_tools(asked, delegation)

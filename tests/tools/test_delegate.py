@@ -1,0 +1,49 @@
+"""What delegate makes of its arguments."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.testing.tools import tool_bench
+from pattern_acp.tools.base import Progress, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.delegate import Delegate
+from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+
+
+class RecordedDelegation:
+    """`Delegation` that keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[DelegatedTask] = []
+
+    def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
+        del kind
+        return ("read_file", "write_file")
+
+    async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
+        del call_id, progress
+        self.asked.append(task)
+        return ToolOutcome("report")
+
+
+async def test_a_task_is_handed_on_with_resolved_paths_and_a_title_that_tells_it(tmp_path: Path):
+    bench, delegation = tool_bench(tmp_path), RecordedDelegation()
+    bench.context = replace(bench.context, delegation=delegation)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    prepared = await bench.prepare(Delegate(), kind="worker", task="Mend\nit.", paths=["link"], tools=["write_file"])
+    assert prepared.title == "Worker: Mend ↵ it."
+    assert (await prepared.run(bench.progress)).text == "report"
+    real = str((tmp_path / "real").resolve())
+    assert delegation.asked == [DelegatedTask(SubagentKind.WORKER, "Mend\nit.", "worker", ("write_file",), (real,))]
+
+
+async def test_without_subagents_and_without_a_task_it_says_what_to_do(tmp_path: Path):
+    bench = tool_bench(tmp_path)
+    with pytest.raises(ToolFailedError, match="do the task yourself"):
+        await bench.prepare(Delegate(), kind="explorer", task="Look.")
+    bench.context = replace(bench.context, delegation=RecordedDelegation())
+    with pytest.raises(ToolInputError, match="`task` must not be empty"):
+        await bench.prepare(Delegate(), kind="explorer", task="  ")
