@@ -70,9 +70,7 @@ class _Replay:
 
 def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
     """What a session showed, in order: one chunk a message; last plan, usage and title once, at the end."""
-    replay = _Replay()
-    for event in events:
-        _replay_one(replay, event)
+    replay = _replayed(events)
     for call in replay.open_calls.values():
         replay.updates.append(schema.ToolCallProgress(tool_call_id=call.call_id, status=ToolCallStatus.FAILED))
     if replay.plan is not None:
@@ -82,6 +80,18 @@ def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
     if replay.title:
         replay.updates.append(schema.SessionInfoUpdate(title=replay.title))
     return replay.updates
+
+
+def beginning_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+    """What `replay_updates` begins with for a history that begins with these events, of whole turns."""
+    return _replayed(events).updates
+
+
+def _replayed(events: Iterable[Event]) -> _Replay:
+    replay = _Replay()
+    for event in events:
+        _replay_one(replay, event)
+    return replay
 
 
 def _replay_one(replay: _Replay, event: Event) -> None:

@@ -8,6 +8,7 @@ from pattern_acp.acp.line_budget import pieces
 from pattern_acp.acp.previews import with_previews
 from pattern_acp.acp.updates import (
     Abilities,
+    beginning_updates,
     config_options,
     live_updates,
     replay_updates,
@@ -72,9 +73,16 @@ class EditorView:
                 for update in live_updates(await with_previews(event), self._abilities):
                     await self._send(update)
 
-    async def replay(self, events: Sequence[Event]) -> None:
+    async def replay_beginning(self, events: Sequence[Event]) -> int:
+        """See `SessionView.replay_beginning`."""
+        updates = beginning_updates([await with_previews(event) for event in events])
+        for update in updates:
+            await self._send(update)
+        return len(updates)
+
+    async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
-        for update in replay_updates([await with_previews(event) for event in events]):
+        for update in replay_updates([await with_previews(event) for event in events])[shown:]:
             await self._send(update)
 
     async def close_calls(self) -> None:

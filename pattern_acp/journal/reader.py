@@ -21,6 +21,7 @@ from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event
+from pattern_acp.journal.items import CHECKPOINTS
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -84,6 +85,11 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
         DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
+
+
+def was_rewound(tx: Transaction, stream: str) -> bool:
+    """Whether the person ever went back in the session: its first events need not be those of its conversation."""
+    return tx.one(QUERIES["any_rewind"], {"stream": stream, "item": CHECKPOINTS}) is not None
 
 
 def last_messages(tx: Transaction, stream: str, *, upto_seq: int, limit: int) -> list[Recorded]:

@@ -21,8 +21,15 @@ class SessionView(Protocol):
         """Show a live event."""
         ...
 
-    async def replay(self, events: Sequence[Event]) -> None:
-        """Show what a session did before, in few large pieces; returns when all of it is on its way."""
+    async def replay_beginning(self, events: Sequence[Event]) -> int:
+        """Show the first whole turns of a session that is still being read; how much of its replay that is."""
+        ...
+
+    async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
+        """Show what a session did before, in few large pieces; returns when all of it is on its way.
+
+        `shown` is what `replay_beginning` returned: so much is there already.
+        """
         ...
 
     async def show_options(self, options: Sequence[Option]) -> None:

@@ -1,7 +1,7 @@
 """The sessions of one process: new, load, resume, list, close, delete."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 import anyio
@@ -108,8 +108,14 @@ class Sessions:
             InvalidRequestError: it is answering a prompt here.
         """
         async with self._opening:
-            session, events = await self._reopen(session_id, opening, how, only_read=only_read)
-            await session.view.replay(events)
+            shown = 0
+
+            async def begin(first: Sequence[Event]) -> None:
+                nonlocal shown
+                shown = await self._client.view(how.client_id).replay_beginning(first)
+
+            session, events = await self._reopen(session_id, opening, how, begin, only_read=only_read)
+            await session.view.replay(events, shown=shown)
         return session
 
     async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:
@@ -178,7 +184,13 @@ class Sessions:
                 await session.wait_until_idle()
 
     async def _reopen(
-        self, session_id: str, opening: Opening, how: Reopening, *, only_read: bool = False
+        self,
+        session_id: str,
+        opening: Opening,
+        how: Reopening,
+        begin: Callable[[Sequence[Event]], Awaitable[None]] | None = None,
+        *,
+        only_read: bool = False,
     ) -> tuple[Session, Sequence[Event]]:
         already = self._open.get(SessionId(session_id)) or _under_another_id(self._open.values(), session_id)
         if already is not None and already.is_busy:
@@ -192,7 +204,7 @@ class Sessions:
             if already is not None and already.jobs is not None:
                 already.jobs.close()
                 await already.jobs.wait_closed()
-            session, events = await self._reopened(already, session_id, opening, how, only_read=only_read)
+            session, events = await self._reopened(already, session_id, opening, how, begin, only_read=only_read)
         except BaseException:
             if already is not None:
                 self._open[already.state.client_id] = already
@@ -206,7 +218,14 @@ class Sessions:
         return session, events
 
     async def _reopened(
-        self, already: Session | None, session_id: str, opening: Opening, how: Reopening, *, only_read: bool
+        self,
+        already: Session | None,
+        session_id: str,
+        opening: Opening,
+        how: Reopening,
+        begin: Callable[[Sequence[Event]], Awaitable[None]] | None,
+        *,
+        only_read: bool,
     ) -> tuple[Session, Sequence[Event]]:
         shared = self._constellation
         if already is not None and already.session_id != already.state.client_id and not only_read:
@@ -214,7 +233,7 @@ class Sessions:
             return await reopen_session(shared, self._client, already.session_id, opening, how)
         if not only_read:
             with suppress(LeaseHeldError):
-                return await reopen_session(shared, self._client, session_id, opening, how)
+                return await reopen_session(shared, self._client, session_id, opening, how, begin)
         return await view_session(shared, self._client, session_id, opening)
 
 

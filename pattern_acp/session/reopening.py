@@ -4,7 +4,7 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 (session/opening.py), or what the person is asked about a session that is in use (session/holding.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -16,12 +16,12 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.ancestry import read_history
-from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, UsageReported
+from pattern_acp.journal.ancestry import ancestors, read_history
+from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, TurnEnded, UsageReported
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import Recorded, read_jobs
+from pattern_acp.journal.reader import Recorded, read_jobs, read_stream, was_rewound
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.journal.writer import append
@@ -47,6 +47,9 @@ from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.gate import PolicyState
 
+FIRST_EVENTS = 100
+"""Events that are read and shown before the rest of a long session."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reopening:
@@ -71,9 +74,16 @@ class _Found:
 
 
 async def reopen_session(
-    shared: Constellation, client: Client, session_id: str, opening: Opening, how: Reopening
+    shared: Constellation,
+    client: Client,
+    session_id: str,
+    opening: Opening,
+    how: Reopening,
+    begin: Callable[[Sequence[Event]], Awaitable[None]] | None = None,
 ) -> tuple[Session, Sequence[Event]]:
     """A recorded session, taken over from a dead process if need be, and its conversation so far.
+
+    `begin` is given the first turns of that conversation as soon as they are known, before all of it is read.
 
     Raises:
         UnknownSessionError: there is none, or it was deleted.
@@ -85,6 +95,8 @@ async def reopen_session(
     # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
     model_of(shared, found.model)
     lost = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
+    if begin is not None:
+        await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
@@ -92,6 +104,15 @@ async def reopen_session(
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in kept_events(again)]
     return session, kept
+
+
+def first_turns(tx: Transaction, session_id: str) -> list[Event]:
+    """The first whole turns of a session's conversation; none where only the whole stream tells which they are."""
+    if ancestors(tx, session_id) or was_rewound(tx, session_id):
+        return []
+    recorded = read_stream(tx, session_id, upto=FIRST_EVENTS)
+    ends = [place for place, entry in enumerate(recorded, start=1) if isinstance(entry.event, TurnEnded)]
+    return [entry.event for entry in recorded[: ends[-1] if ends else 0]]
 
 
 async def view_session(

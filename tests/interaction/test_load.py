@@ -7,8 +7,10 @@ import pytest
 from anyio import lowlevel
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.reopening import FIRST_EVENTS
 from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.heard import conversation
@@ -245,3 +247,18 @@ async def test_a_call_that_a_crash_cut_off_is_shown_as_failed():
             assert len(results) == 1
             assert not (crashed.folder / "a.txt").exists()
         tasks.cancel_scope.cancel()
+
+
+async def test_a_session_longer_than_its_first_part_is_replayed_once_and_in_order():
+    async with running_agent(ScriptedProvider([says("Yes.")], repeat=True)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        asked = [f"Question {number}" for number in range(30)]
+        for text in asked:
+            await agent.editor.prompt(session, text)
+        recorded = await agent.database.read(lambda tx: read_stream(tx, session))
+        assert len(recorded) > FIRST_EVENTS + 20
+        for _ in range(2):
+            replayed = await load(agent, session)
+            said = [str(u["content"]["text"]) for u in replayed if u["sessionUpdate"].endswith("message_chunk")]
+            assert said == [each for text in asked for each in (text, "Yes.")]
+            assert kinds_of(replayed).count("session_info_update") == 1
