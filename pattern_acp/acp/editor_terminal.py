@@ -116,18 +116,32 @@ class EditorCommand:
 
 
 class EditorTerminal:
-    """Runs commands in the client's terminals. `scratch` holds script files for clients that join arguments."""
+    """Runs commands in the client's terminals. `scratch` holds script files for clients that join arguments.
 
-    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, deadline: float, scratch: Path) -> None:
+    `shell` runs the scripts: the one that policy read the line for, which is also that of our own commands.
+    """
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        dispatcher: Dispatcher,
+        deadline: float,
+        scratch: Path,
+        *,
+        shell: str = "/bin/sh",
+    ) -> None:
         self._session_id = session_id
         self._dispatcher = dispatcher
         self._deadline = deadline
         self._scratch = scratch
+        self._shell = shell
 
     @asynccontextmanager
     async def start(self, request: CommandRequest) -> AsyncGenerator[EditorCommand, None]:
         """See `Terminal.start`."""
-        wanted = await anyio.to_thread.run_sync(lambda: client_command(request.line, scratch=self._scratch))
+        wanted = await anyio.to_thread.run_sync(
+            lambda: client_command(request.line, scratch=self._scratch, shell=self._shell)
+        )
         try:
             command = await self._create(request, wanted.command, wanted.args)
             try:

@@ -14,6 +14,7 @@ from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTer
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.local_terminal import LocalTerminal
+from pattern_acp.workspace.shell import shell_program
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
 
@@ -73,7 +74,8 @@ class EditorWorkbench:
         commands = LocalTerminal(means.environment, secret_variables=means.secret_variables)
         terminal: Terminal = commands
         if capabilities.terminal:
-            editor = EditorTerminal(session_id, dispatcher, means.editor_deadline, means.scratch)
+            shell = shell_program(means.environment)
+            editor = EditorTerminal(session_id, dispatcher, means.editor_deadline, means.scratch, shell=shell)
             terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
         self._terminal = NotingTerminal(terminal, self._delegating.note_command_ran)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
@@ -22,8 +23,10 @@ from pattern_acp.memory.hashing import hashed_vector
 from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.recalls import Seldom, least_needed
 from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
-from pattern_acp.memory.secrets import Secret, find_secret
 from pattern_acp.memory.words import query_terms
+
+if TYPE_CHECKING:
+    from pattern_acp.memory.secrets import Secret
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -80,12 +83,15 @@ def check_words(label: str, text: str) -> None:
             raise SystemTextError(label, f"`{mark.strip()[:40]}`")
 
 
-def check_secret(label: str, text: str, rule: SecretRule) -> Secret | None:
+def check_secret(label: str, text: str, rule: SecretRule) -> "Secret | None":
     """The secret that the person has to be asked about, or None.
 
     Raises:
         SecretFoundError: there is one, and the rule blocks it.
     """
+    # Only a write compiles the patterns of secrets.
+    from pattern_acp.memory.secrets import find_secret
+
     secret = find_secret(text)
     if secret is not None and rule is SecretRule.BLOCK:
         raise SecretFoundError(label, secret.what, secret.excerpt)

@@ -28,7 +28,6 @@ from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
-from pattern_acp.policy.reaching import reaching_reason
 from pattern_acp.policy.scopes import (
     command_scopes,
     edit_scopes,
@@ -216,6 +215,9 @@ def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
 
 def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
     """The rule and sentence by which a line asks even in `auto`; None when there is none."""
+    # Its patterns take 10 ms to compile, which a start that decides on no command does not pay.
+    from pattern_acp.policy.reaching import reaching_reason
+
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
     if not is_inside_any(access.cwd, situation.roots):

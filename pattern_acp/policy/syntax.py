@@ -229,12 +229,16 @@ def _targets(redirect: Node, source: str) -> tuple[Node | None, list[Node]]:
 
 def _note_redirection(redirect: Node, reading: _Reading) -> None:
     operator = next((_text(child, reading.line) for child in redirect.children if not child.is_named), "")
-    target = _targets(redirect, reading.line)[0]
+    target, owed = _targets(redirect, reading.line)
     if target is None:
         return
     meaning = _meaning(target, reading.line)
     is_descriptor = operator in {">&", "<&"} and (meaning.isdecimal() or meaning == "-")
-    if is_descriptor or meaning in _HARMLESS_FILES:
+    # Where there is no bash, `a &> b c` is `a &` and then `> b c`, which runs `c`.
+    is_of_bash = operator.startswith("&>")
+    if is_of_bash and owed:
+        reading.features.add(Feature.OTHER_SYNTAX)
+    if is_descriptor or (meaning in _HARMLESS_FILES and not is_of_bash):
         return
     reading.features.add(Feature.FILE_REDIRECTION)
     reading.redirections.append(Redirection(operator, meaning))

@@ -52,6 +52,11 @@ def test_the_way_to_the_first_session_does_without_the_code_map():
     assert [name for name in sorted(loaded) if name.startswith("pattern_acp.codemap")] == []
 
 
+def test_the_way_to_the_first_session_compiles_no_patterns_that_only_a_command_or_a_write_needs():
+    loaded = modules_after("import pattern_acp.bootstrap.sessions")
+    assert loaded & {"pattern_acp.policy.reaching", "pattern_acp.memory.secrets"} == set()
+
+
 def test_values_that_a_start_defines_compile_no_methods():
     late = {PACKAGE / "testing", PACKAGE / "cli" / "chat", PACKAGE / "domain" / "lazy_dataclass.py"}
     defined_early = {path for path in PACKAGE.rglob("*.py") if not late & {path, *path.parents}}

@@ -60,6 +60,7 @@ def test_commands_are_found_wherever_they_hide(line: str, commands: Sequence[tup
     [
         ("a $(b)", Feature.SUBSTITUTION), ("a `b`", Feature.SUBSTITUTION), ("a <(b)", Feature.PROCESS_SUBSTITUTION),
         ("a <<E\nE", Feature.HERE_DOCUMENT), ("a <<< b", Feature.HERE_DOCUMENT), ("a > b", Feature.FILE_REDIRECTION),
+        ("a &>/dev/null", Feature.FILE_REDIRECTION), ("a &>/dev/null b", Feature.OTHER_SYNTAX),
         ("a &", Feature.BACKGROUND), ("(a)", Feature.SUBSHELL), ("{ a; }", Feature.SUBSHELL),
         ("a() { b; }", Feature.FUNCTION),
         ("! a", Feature.CONTROL_FLOW), ("a $x", Feature.EXPANSION), ("a {b,c}", Feature.BRACES),
@@ -78,7 +79,7 @@ def test_what_is_more_than_simple_commands_is_a_feature(line: str, feature: Feat
     assert feature in read_command_line(line).features
 
 
-@pytest.mark.parametrize("line", ["a >/dev/null", "a 2>&1", "a 2>&-", "a &>/dev/null", "a -{}", "a HEAD@{0}", "a 'b*'"])
+@pytest.mark.parametrize("line", ["a >/dev/null", "a 2>&1", "a 2>&-", "a -{}", "a HEAD@{0}", "a 'b*'"])
 def test_harmless_spellings_are_no_features(line: str):
     assert not read_command_line(line).features
 

@@ -67,7 +67,8 @@ REFUSED_LINES: tuple[str, ...] = (
     "a=pytest; $a", "cat {/etc/passwd,x}", "cat .{.,}/x", "cat {.,..}/x", "p{y,}test", "pytest {-p,evil}",
     "cat $'\\x2fetc\\x2fpasswd'", "cat $'\\057etc/passwd'", "echo $[1+1]", "cat ~+/../x", "cat ~root/x", "cat ~-",
     # redirection and here-documents
-    "pytest > ~/.bashrc", "pytest > out", "pytest >> out", "pytest >| out", "pytest &> out", "pytest &>> out",
+    "pytest > ~/.bashrc", "pytest > out", "pytest >> out", "pytest >| out", "pytest &>/dev/null rm x",
+    "pytest &> out", "pytest &>> out",
     "pytest 2> out", "pytest > /dev/sda", "pytest >&out", "pytest < /etc/passwd", "pytest <out", "> out pytest",
     "pytest <<E\nx\nE", "pytest <<'E'\n$(rm x)\nE", "pytest <<-E\n\tx\nE", "pytest <<< x", "cat <<E | sh\nrm x\nE",
     "pytest >/dev/null rm > x", "pytest 3<>out", "pytest {fd}>out", "echo x > .git/hooks/pre-commit",

@@ -3,7 +3,7 @@
 Owns: the repositories `SHELL`, `JAVASCRIPT`, `C`, `PERL`, `RUST` and `JAVA`. Must not know: how they are mended.
 """
 
-from pattern_acp.testing.repositories.base import Repository, edit, patch, read, run
+from pattern_acp.testing.repositories.base import Repository, edit, patch, read, run, write
 
 _COUNT = "#!/bin/sh\n# Counts the lines of each file.\nfor file in $@; do\n    wc -l < $file\ndone\n"
 _SUMS = 'BEGIN { FS = "," }\n{ sums[$1] += $3 }\nEND { for (name in sums) print name, sums[name] }\n'
@@ -113,6 +113,14 @@ SHELL = (
         (patch("*** Update File: sums.awk", "@@", "-{ sums[$1] += $3 }", "+{ sums[$1] += $2 }"),),
         {"sums.awk": _SUMS.replace("$3", "$2").encode()},
         needs=("awk",),
+    ),
+    Repository(
+        "a line that only bash reads",
+        {"parts/a.txt": b"a\n"},
+        "shopt -s nullglob; parts=(parts/*.txt); [[ ${#parts[@]} -eq 2 && $(< parts/b.txt) == b ]]",
+        (write("parts/b.txt", "b\n"),),
+        {"parts/b.txt": b"b\n"},
+        needs=("bash",),
     ),
 )
 """For a POSIX shell."""
