@@ -24,7 +24,7 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
 BYTES_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 3.4), (r"gpt|o\d|codex", 4.2))
-"""UTF-8 bytes a token by family, for the mix of prose and code that agents see (measured: docs/context.md)."""
+"""UTF-8 bytes a token by family, for the mix of prose and code that agents see (docs/context.md)."""
 
 OTHER_BYTES_PER_TOKEN = 3.8
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, Settings
+from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, HookSettings, Settings
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCallFinished, UsageReported
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
@@ -29,9 +29,12 @@ def talks(_request: ProviderRequest) -> Turn:
 
 @asynccontextmanager
 async def agent_with(
-    model: WindowModel, strategy: CompactionStrategy = "summarise", window: int | None = None
+    model: WindowModel,
+    strategy: CompactionStrategy = "summarise",
+    window: int | None = None,
+    hooks: tuple[HookSettings, ...] = (),
 ) -> AsyncGenerator[tuple[RunningAgent, str]]:
-    settings = Settings(editor_deadline_seconds=5, mode="auto", compaction=CompactionSettings(strategy))
+    settings = Settings(editor_deadline_seconds=5, mode="auto", compaction=CompactionSettings(strategy), hooks=hooks)
     async with running_agent(ScriptedProvider([]), settings=settings, others={"scripted": model}) as agent:
         info = agent.models.infos["scripted"]
         agent.models.infos["scripted"] = replace(info, context_window=window or model.window, max_output_tokens=1_000)
@@ -320,3 +323,25 @@ async def test_what_counts_taught_is_still_known_after_a_restart():
         await agent.editor.request("session/load", params)
         after = agent.sessions.get(session).state.window.calibration.known()
         assert after == cast("object", known)
+
+
+async def test_a_hook_adds_to_what_the_summary_heeds():
+    line = """echo '{"hookSpecificOutput": {"additionalContext": "Keep all ports."}}'"""
+    model = WindowModel(WINDOW, talks)
+    async with agent_with(model, hooks=(HookSettings("PreCompact", line, "manual"),)) as (agent, session):
+        for number in range(3):
+            await agent.editor.prompt(session, f"Question {number}?")
+        await agent.editor.prompt(session, "/compact keep numbers")
+        assert "keep numbers Keep all ports." in model.summaries[0].messages[0].text
+
+
+async def test_a_hook_may_refuse_a_compaction_while_there_is_room():
+    model = WindowModel(WINDOW, talks)
+    refusing = HookSettings("PreCompact", "echo not now >&2; exit 2", "auto")
+    async with agent_with(model, hooks=(refusing,)) as (agent, session):
+        for number in range(9):
+            await agent.editor.prompt(session, f"Question {number}?")
+        assert "did not want the conversation compacted: not now" in agent.editor.said()
+        # At the end of the window it has no say.
+        assert len(await recorded(agent, session)) > 0
+        assert model.refused == 0
