@@ -17,10 +17,13 @@ REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
 """Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
 
 
-def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool) -> int:
+def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, unasked: bool = False) -> int:
     """The limit in tokens: what is asked for, with room for reasoning, within what the model can write.
 
-    `reasons`: the model is asked to reason, or does so unasked.
+    `reasons`: the model can be asked to reason; `unasked`: it does so even when it is asked not to.
     """
-    room = REASONING_TOKENS[request.thought_level] if reasons else 0
+    level = request.thought_level
+    if level is ThoughtLevel.OFF and unasked:
+        level = ThoughtLevel.MEDIUM
+    room = REASONING_TOKENS[level] if reasons else 0
     return min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))

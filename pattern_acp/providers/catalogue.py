@@ -41,7 +41,9 @@ class Traits:
     takes_effort: bool = False
     """Takes `reasoning_effort` low, medium, high."""
     off_effort: str = ""
-    """The effort word that turns reasoning (nearly) off; empty to leave the parameter out."""
+    """The effort word that turns reasoning (nearly) off; empty where there is none, and the parameter is left out."""
+    fixed_effort: bool = False
+    """Reasons as much as it will, and refuses most efforts, so that none is sent."""
     speaks_responses: bool = False
     """Is asked through the Responses API: OpenAI's own models that reason, some of which call tools only there."""
     writes_free_form: bool = False
@@ -99,6 +101,7 @@ _BY_LEVEL = Traits(Thinking.ALWAYS, thinks_by_level=True)
 _EFFORT_NONE = Traits(takes_effort=True, off_effort="none")
 _EFFORT_MINIMAL = Traits(takes_effort=True, off_effort="minimal")
 _EFFORT = Traits(takes_effort=True)
+_FIXED = Traits(takes_effort=True, fixed_effort=True)
 _PLAIN = Traits()
 _ECHO = Traits(echoes_reasoning=True)
 _BIG, _BIG_OUT = 1_000_000, 128_000
@@ -126,6 +129,8 @@ _ROWS = (
     _Row(r"claude-(sonnet-4|3-7)", 200_000, 64_000, _SEES, _Price(3, 15), _BUDGET),
     _Row(r"claude-3", 200_000, 8_192, _SEES, None, _PLAIN),
     _Row(r"claude-", 200_000, 32_000, _SEES, None, _ADAPTIVE),
+    _Row(r"gpt-\d(\.\d)?-pro", 400_000, _BIG_OUT, _SEES, None, _FIXED),
+    _Row(r"gpt-5(\.\d)?-codex", 400_000, _BIG_OUT, _SEES, None, _EFFORT),
     _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _EFFORT),
     _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _EFFORT),
     _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _EFFORT_NONE),
@@ -271,6 +276,8 @@ def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
 
 def _levels(traits: Traits) -> tuple[ThoughtLevel, ...]:
     some = (ThoughtLevel.LOW, ThoughtLevel.MEDIUM, ThoughtLevel.HIGH)
+    if traits.fixed_effort:
+        return ()
     if traits.thinking is Thinking.ALWAYS:
         return some
     if traits.thinking is not Thinking.NONE or traits.takes_effort:

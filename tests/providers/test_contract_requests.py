@@ -25,7 +25,7 @@ LEVELS = list(ThoughtLevel)
 PATCH = ToolSpec(
     "apply_patch",
     "Edit files.",
-    {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+    {"type": "object", "properties": {"input": {"type": "string", "description": "A patch."}}, "required": ["input"]},
     free_form="input",
 )
 
@@ -198,7 +198,11 @@ def test_a_failed_result_says_so(wire: Wire):
 def test_a_tool_of_plain_text_is_a_custom_one_where_the_wire_has_them_and_a_function_elsewhere():
     history = (user("a"), assistant(call("c", "apply_patch", '{"input":"*** Begin"}')), results(result("c", "ok")))
     asked = replace(request(*history), tools=(PATCH,))
-    items = cast("list[Body]", body_of(body_for("responses", asked))["input"])
+    body = body_of(body_for("responses", asked))
+    assert body["tools"] == [
+        {"type": "custom", "name": "apply_patch", "description": "Edit files. A patch.", "format": {"type": "text"}}
+    ]
+    items = cast("list[Body]", body["input"])
     assert [item["type"] for item in items[1:3]] == ["custom_tool_call", "custom_tool_call_output"]
     assert items[1]["input"] == "*** Begin"
     for wire in ("anthropic", "openai", "gemini"):
@@ -259,3 +263,40 @@ def test_gemini_is_asked_to_think_as_the_model_takes_it():
     assert thinking("gemini-2.5-pro", ThoughtLevel.OFF) is None
     assert thinking("gemini-3-pro-preview", ThoughtLevel.HIGH) == {"thinkingLevel": "HIGH", "includeThoughts": True}
     assert thinking("some-model", ThoughtLevel.HIGH) is None
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "level", "tokens"),
+    [
+        ("responses", "gpt-6.1-terra", ThoughtLevel.OFF, 8_192),
+        ("responses", "gpt-6.1-terra", ThoughtLevel.HIGH, 8_192 + 24_576),
+        ("responses", "gpt-5.2-codex", ThoughtLevel.OFF, 8_192 + 10_240),
+        ("responses", "gpt-4.1", ThoughtLevel.HIGH, 8_192),
+        ("gemini", "gemini-2.5-flash", ThoughtLevel.OFF, 8_192),
+        ("gemini", "gemini-3-pro-preview", ThoughtLevel.OFF, 8_192 + 10_240),
+        ("openai", "gpt-oss-20b", ThoughtLevel.OFF, 8_192 + 10_240),
+        ("openai", "some-model", ThoughtLevel.HIGH, 8_192),
+    ],
+)
+def test_reasoning_has_room_beside_the_answer_also_where_it_cannot_be_turned_off(
+    wire: Wire, model: str, level: ThoughtLevel, tokens: int
+):
+    body = body_of(body_for(wire, request(user("a"), level=level), model=model))
+    limits = {"responses": body.get("max_output_tokens"), "openai": body.get("max_tokens")}
+    config = cast("Body", body.get("generationConfig", {}))
+    assert (limits.get(wire) or config.get("maxOutputTokens")) == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "effort"),
+    [
+        ("gpt-5.2", ThoughtLevel.OFF, {"effort": "none"}),
+        ("gpt-5", ThoughtLevel.OFF, {"effort": "minimal"}),
+        ("gpt-5-codex", ThoughtLevel.OFF, None),
+        ("gpt-5.1-codex-max", ThoughtLevel.LOW, {"effort": "low", "summary": "auto"}),
+        ("gpt-5.2-pro", ThoughtLevel.LOW, None),
+        ("o3", ThoughtLevel.OFF, None),
+    ],
+)
+def test_openais_models_are_asked_for_efforts_that_they_take(model: str, level: ThoughtLevel, effort: Json):
+    assert body_of(body_for("responses", request(user("a"), level=level), model=model)).get("reasoning") == effort

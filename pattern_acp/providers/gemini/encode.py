@@ -41,8 +41,11 @@ Block: TypeAlias = dict[str, Json]
 def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
     """The body, always the same bytes for the same request."""
     thinking = _thinking(request.thought_level, facts)
+    reasons = facts.traits.thinking is not Thinking.NONE
     config: JsonObject = {
-        "maxOutputTokens": answer_limit(request, facts, reasons=bool(thinking)),
+        "maxOutputTokens": answer_limit(
+            request, facts, reasons=reasons, unasked=facts.traits.thinking is Thinking.ALWAYS
+        ),
         **({"thinkingConfig": thinking} if thinking else {}),
     }
     body: dict[str, Json] = {"generationConfig": config}

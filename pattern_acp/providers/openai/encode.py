@@ -34,7 +34,8 @@ WireMessage: TypeAlias = dict[str, Json]
 def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str, *, is_openai: bool) -> bytes:
     """The body, always the same bytes for the same request."""
     effort = _effort(request, facts)
-    limit = answer_limit(request, facts, reasons=facts.traits.takes_effort)
+    traits = facts.traits
+    limit = answer_limit(request, facts, reasons=traits.takes_effort, unasked=not traits.off_effort)
     body: dict[str, Json] = {
         "model": request.model,
         "stream": True,
@@ -52,7 +53,7 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str, *, i
 
 def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
     traits = facts.traits
-    if not traits.takes_effort:
+    if not traits.takes_effort or traits.fixed_effort:
         return ""
     return traits.off_effort if request.thought_level is ThoughtLevel.OFF else request.thought_level.value
 

@@ -52,7 +52,9 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> b
         "model": request.model,
         "stream": True,
         "store": False,
-        "max_output_tokens": answer_limit(request, facts, reasons=facts.traits.takes_effort),
+        "max_output_tokens": answer_limit(
+            request, facts, reasons=facts.traits.takes_effort, unasked=not facts.traits.off_effort
+        ),
         # A model that does not reason is refused with this.
         **({"include": ["reasoning.encrypted_content"]} if facts.traits.takes_effort else {}),
         **({"reasoning": reasoning} if reasoning else {}),
@@ -73,7 +75,7 @@ def free_form_arguments(tools: Sequence[ToolSpec], facts: ModelFacts) -> Mapping
 
 
 def _reasoning(request: ProviderRequest, facts: ModelFacts) -> JsonObject:
-    if not facts.traits.takes_effort:
+    if not facts.traits.takes_effort or facts.traits.fixed_effort:
         return {}
     if request.thought_level is ThoughtLevel.OFF:
         return {"effort": facts.traits.off_effort} if facts.traits.off_effort else {}
@@ -82,7 +84,8 @@ def _reasoning(request: ProviderRequest, facts: ModelFacts) -> JsonObject:
 
 def _tool(tool: ToolSpec, facts: ModelFacts) -> Json:
     if tool.free_form and facts.traits.writes_free_form:
-        return {"type": "custom", "name": tool.name, "description": tool.description, "format": {"type": "text"}}
+        description = f"{tool.description} {_about_text(tool)}".strip()
+        return {"type": "custom", "name": tool.name, "description": description, "format": {"type": "text"}}
     return {
         "type": "function",
         "name": tool.name,
@@ -91,6 +94,14 @@ def _tool(tool: ToolSpec, facts: ModelFacts) -> Json:
         # The API's default is true, which wants every argument to be required.
         "strict": False,
     }
+
+
+def _about_text(tool: ToolSpec) -> str:
+    """What the schema, which is not sent, says of the text."""
+    properties = tool.input_schema.get("properties")
+    argument = properties.get(tool.free_form) if isinstance(properties, Mapping) else None
+    about = argument.get("description") if isinstance(argument, Mapping) else None
+    return about if isinstance(about, str) else ""
 
 
 def _input(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
