@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -34,6 +34,7 @@ from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.policy.reading_commands import only_reads
 from pattern_acp.session.memory_commands import history_scope
 from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.paths import is_within, resolve_path
 from pattern_acp.workspace.snapshots import Captured, capture, place_of
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
@@ -51,8 +52,10 @@ TOO_MUCH = f"more than {INTERVAL_BYTES // 1_000_000} MB of files were changed si
 MOST_LEFT_OUT = 50
 """Most paths that a checkpoint names as left out."""
 
-AFTER_SECONDS = 1.0
-"""Longest that looking at a file after a cancelled change may take."""
+AFTER_SECONDS = 0.4
+"""Longest that looking at files after a cancelled change may take; a cancel is answered within 2 s (invariant 3)."""
+
+CANCELLED = "what a command changed there before it was cancelled could not be found in time"
 
 
 @dataclass(slots=True)
@@ -134,12 +137,40 @@ class Checkpoints:
         before = await changes.look(self._session.state.policy.roots)
         try:
             yield
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS):
-                found = await changes.compare(before)
-                for problem in found.problems:
-                    self._left_out.setdefault(*problem)
-                await self._note_found(turn_id, found.files)
+            await self._find(turn_id, changes, before)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS) as scope:
+                await self._find(turn_id, changes, before)
+            if scope.cancelled_caught:
+                self._left_out.setdefault(self._session.state.policy.roots[0], CANCELLED)
+            raise
+        except DatabaseError:
+            raise
+        except Exception:
+            await self._find(turn_id, changes, before)
+            raise
+
+    async def _find(self, turn_id: TurnId, changes: FolderChanges, looks: Sequence[FolderLook]) -> None:
+        found = await changes.compare(looks)
+        for path, why in found.problems:
+            self._left_out.setdefault(path, why)
+        saved: list[SavedFile] = []
+        for path, before, after in found.files:
+            place = self._place(path)
+            if not place or before.state == after.state:
+                continue
+            known = self._newest(place)
+            if known is not None and known.after == after.state:
+                # A file tool, or a command beside this one, was seen to leave it so.
+                continue
+            if known is not None and known.after == before.state:
+                known.after = self._kept(after)
+                continue
+            state = self._kept(before)
+            saved.append(SavedFile(place, state))
+            self._open.append(_Open(place, state, self._kept(after)))
+        if saved:
+            await self._record_saved(turn_id, saved)
 
     async def before_change(self, paths: Sequence[str]) -> None:
         """Keep what is at these paths, which are about to be changed.
@@ -239,25 +270,6 @@ class Checkpoints:
                     store_content(tx, digest, content, seq=seq)
 
         await shared.database.write(write)
-
-    async def _note_found(self, turn_id: TurnId, files: Sequence[tuple[str, Captured, Captured]]) -> None:
-        saved: list[SavedFile] = []
-        for path, before, after in files:
-            place = self._place(path)
-            if not place or before.state == after.state:
-                continue
-            known = self._newest(place)
-            if known is not None and known.after == after.state:
-                # A file tool, or a command beside this one, was seen to leave it so.
-                continue
-            if known is not None and known.after == before.state:
-                known.after = self._kept(after)
-                continue
-            state = self._kept(before)
-            saved.append(SavedFile(place, state))
-            self._open.append(_Open(place, state, self._kept(after)))
-        if saved:
-            await self._record_saved(turn_id, saved)
 
     def _newest(self, place: str) -> _Open | None:
         return next((change for change in reversed(self._open) if change.path == place), None)

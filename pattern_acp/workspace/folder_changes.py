@@ -56,7 +56,7 @@ Signature = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class _FolderLook:
+class FolderLook:
     """One root as it was."""
 
     root: str
@@ -85,16 +85,16 @@ class FolderChanges:
         self._environment = {**own, "LC_ALL": "C"}
         self._git = shutil.which("git", path=environment.get("PATH", ""))
 
-    async def look(self, roots: Sequence[str]) -> list[_FolderLook]:
+    async def look(self, roots: Sequence[str]) -> list[FolderLook]:
         """The folders as they are now; never raises."""
-        return [await self._look_at(root) for root in roots]
+        return [await self._look_at(root, hold=True) for root in roots]
 
-    async def compare(self, looks: Sequence[_FolderLook]) -> Found:
+    async def compare(self, looks: Sequence[FolderLook]) -> Found:
         """What is different from `looks` now; never raises."""
         files: dict[str, tuple[Captured, Captured]] = {}
         problems: list[tuple[str, str]] = []
         for before in looks:
-            after = await self._look_at(before.root)
+            after = await self._look_at(before.root, hold=False)
             problem = before.problem or after.problem
             if problem or before.repository != after.repository:
                 problems.append(
@@ -113,11 +113,11 @@ class FolderChanges:
         kept = list(files.items())[:MOST_CHANGES]
         return Found(tuple((path, *states) for path, states in kept), tuple(problems))
 
-    async def _look_at(self, root: str) -> _FolderLook:
+    async def _look_at(self, root: str, *, hold: bool) -> FolderLook:
         repository = (await anyio.to_thread.run_sync(git_facts, root)).root if self._git else ""
-        look = _FolderLook(root, repository)
+        look = FolderLook(root, repository)
         if not repository:
-            return await in_thread(lambda stop: _walk(look, stop))
+            return await in_thread(lambda stop: _walk(look, stop, hold=hold))
         status = await self._ask(
             repository, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", root
         )
@@ -130,7 +130,7 @@ class FolderChanges:
         await anyio.to_thread.run_sync(_hold, look, paths)
         return look
 
-    async def _in_git(self, before: _FolderLook, after: _FolderLook) -> dict[str, tuple[Captured, Captured]]:
+    async def _in_git(self, before: FolderLook, after: FolderLook) -> dict[str, tuple[Captured, Captured]]:
         paths = dict.fromkeys([*before.held, *after.held])
         if before.commit and after.commit and before.commit != after.commit:
             moved = await self._ask(
@@ -160,7 +160,7 @@ class FolderChanges:
             changed[path] = (_with_mode_of(was, changed[path][1]), changed[path][1])
         return {path: states for path, states in changed.items() if states[0].state != states[1].state}
 
-    async def _from_commit(self, look: _FolderLook, paths: Sequence[str]) -> dict[str, Captured]:
+    async def _from_commit(self, look: FolderLook, paths: Sequence[str]) -> dict[str, Captured]:
         """What was clean, from the commit; a path that is not there was missing."""
         if not paths or not look.commit:
             return {}
@@ -240,7 +240,7 @@ def _with_mode_of(was: Captured, now: Captured) -> Captured:
     return replace(was, state=replace(was.state, mode=bits))
 
 
-def _hold(look: _FolderLook, paths: Sequence[str]) -> None:
+def _hold(look: FolderLook, paths: Sequence[str]) -> None:
     held = 0
     for path in paths:
         if not path.endswith("/"):
@@ -254,7 +254,7 @@ def _hold(look: _FolderLook, paths: Sequence[str]) -> None:
 _TOO_MANY_CHANGED = f"more than {HELD_BYTES // 1_000_000} MB of files differ from the last commit"
 
 
-def _walk(look: _FolderLook, stop: threading.Event) -> _FolderLook:
+def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
     held = 0
     for number, entry in enumerate(walk_files(look.root, stop)):
         if number >= WALKED_FILES:
@@ -266,13 +266,13 @@ def _walk(look: _FolderLook, stop: threading.Event) -> _FolderLook:
         except OSError:
             continue
         look.signatures[path] = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if entry.is_link or held + found.st_size <= HELD_BYTES:
+        if hold and (entry.is_link or held + found.st_size <= HELD_BYTES):
             look.held[path] = capture(path)
             held += found.st_size
     return look
 
 
-def _in_walk(before: _FolderLook, after: _FolderLook) -> dict[str, tuple[Captured, Captured]]:
+def _in_walk(before: FolderLook, after: FolderLook) -> dict[str, tuple[Captured, Captured]]:
     changed: dict[str, tuple[Captured, Captured]] = {}
     for path in dict.fromkeys([*before.signatures, *after.signatures]):
         if before.signatures.get(path) == after.signatures.get(path):
