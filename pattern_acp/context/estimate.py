@@ -1,11 +1,11 @@
 """How many tokens a request has, before anybody counted it.
 
 Owns: the estimate, and what the counts of providers teach about it. Must not know: who sends the request. Pure but for
-`Calibration`, which learns.
+`Calibration`, which learns, and `MessageTokens`, which remembers.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from pattern_acp.domain.canonical import canonical_json
@@ -47,17 +47,27 @@ LEAST_TOKENS = 200
 """Requests smaller than this teach nothing: what a vendor adds outweighs them."""
 
 
+_MOST_TOOLS = 1_000
+"""Tools whose size is remembered; more than several sessions have."""
+
+_tools: dict[int, tuple[ToolSpec, int]] = {}
+
+
 def bytes_per_token(model: str) -> float:
     """The bytes that a token of this model has on average."""
     name = model.rsplit("/", 1)[-1].lower()
     return next((size for pattern, size in BYTES_PER_TOKEN if re.match(pattern, name)), OTHER_BYTES_PER_TOKEN)
 
 
-def request_tokens(request: ProviderRequest) -> int:
-    """Tokens of a whole request as it is composed: system prompt, tools, messages, state."""
+def request_tokens(request: ProviderRequest, known: "MessageTokens | None" = None) -> int:
+    """Tokens of a whole request as it is composed: system prompt, tools, messages, state.
+
+    `known` is what is known of the messages of its session, which saves looking at a long conversation again.
+    """
     per_token = bytes_per_token(request.model)
     fixed = stable_bytes(request.system, request.tools) + _size(request.volatile)
-    return round(fixed / per_token) + messages_tokens(request.messages, request.model)
+    messages = known.of(request.messages, request.model) if known else messages_tokens(request.messages, request.model)
+    return round(fixed / per_token) + messages
 
 
 def stable_bytes(system: str, tools: Iterable[ToolSpec]) -> int:
@@ -67,7 +77,14 @@ def stable_bytes(system: str, tools: Iterable[ToolSpec]) -> int:
 
 def tool_bytes(tool: ToolSpec) -> int:
     """Bytes of one tool as the model reads it."""
-    return _size(tool.name) + _size(tool.description) + len(canonical_json(tool.input_schema))
+    found = _tools.get(id(tool))
+    if found is None:
+        if len(_tools) >= _MOST_TOOLS:
+            _tools.clear()
+        size = _size(tool.name) + _size(tool.description) + len(canonical_json(tool.input_schema))
+        # Kept with its size, so that no other one can get its identity.
+        found = _tools[id(tool)] = (tool, size)
+    return found[1]
 
 
 def messages_tokens(messages: Iterable[Message], model: str) -> int:
@@ -107,6 +124,31 @@ def _image_tokens(image: ImagePart) -> int:
 def _size(text: str) -> int:
     # Without encoding where it can be avoided: every request looks at the whole conversation.
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class MessageTokens:
+    """Tokens of the messages of one session, each looked at once as long as the conversation holds it.
+
+    Messages never change, so one that was seen is known by its identity.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Message, float, int]] = {}
+
+    def of(self, messages: Sequence[Message], model: str) -> int:
+        """Tokens of messages alone, as `messages_tokens` has them."""
+        per_token = bytes_per_token(model)
+        before = self._known
+        # Only these: what left the conversation is not kept for its sake.
+        self._known = {}
+        total = 0
+        for message in messages:
+            found = before.get(id(message))
+            if found is None or found[1] != per_token:
+                found = (message, per_token, _message_tokens(message, per_token))
+            self._known[id(message)] = found
+            total += found[2]
+        return total
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import anyio
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.choosing import SHORT_RESULT_CHARACTERS
-from pattern_acp.context.estimate import Calibration, messages_tokens, prompt_tokens, request_tokens
+from pattern_acp.context.estimate import Calibration, MessageTokens, prompt_tokens, request_tokens
 from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, tools_with_room
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
@@ -44,6 +44,7 @@ class WindowState:
     """What a session knows of the window."""
 
     calibration: Calibration = field(default_factory=Calibration)
+    messages: MessageTokens = field(default_factory=MessageTokens)
     breaks: BreakDetector = field(default_factory=BreakDetector)
     counts: bool = True
     """False once a provider failed to count: it is not asked again."""
@@ -167,7 +168,7 @@ class SessionWindow:
         if self._sent is None:
             return
         beside = request_tokens(_without_messages(self._sent))
-        estimate = beside + messages_tokens(self._session.state.history, self._model.info.name)
+        estimate = beside + self._state.messages.of(self._session.state.history, self._model.info.name)
         tokens = self._state.calibration.tokens(self._model.info.name, estimate)
         if tokens > self._limits.trigger:
             await self._make_room(tokens)
@@ -177,7 +178,7 @@ class SessionWindow:
         changed = self._state.breaks.saw(request)
         if changed:
             logger.info("The cached prefix of a session is broken by: %s.", changed)
-        self._sent, self._estimate = request, request_tokens(request)
+        self._sent, self._estimate = request, request_tokens(request, self._state.messages)
         return self._estimate
 
     def counted(self, usage: Usage) -> None:
@@ -210,7 +211,7 @@ class SessionWindow:
         return self._budget.cost_so_far
 
     def _estimated(self, request: ProviderRequest) -> int:
-        return self._state.calibration.tokens(request.model, request_tokens(request))
+        return self._state.calibration.tokens(request.model, request_tokens(request, self._state.messages))
 
     async def _count(self, request: ProviderRequest) -> int:
         """The tokens of a request: the provider's count where it matters and can be had, else the estimate."""
@@ -229,7 +230,7 @@ class SessionWindow:
             if scope.cancelled_caught:
                 logger.info("Counting a request took longer than %.0f s.", COUNT_SECONDS)
             return estimate
-        self._state.calibration.learn(request.model, request_tokens(request), counted)
+        self._state.calibration.learn(request.model, request_tokens(request, self._state.messages), counted)
         return counted
 
 
