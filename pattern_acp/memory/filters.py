@@ -10,15 +10,16 @@ from typing import Literal, TypeAlias
 from pattern_acp.db.connection import SqlValue
 from pattern_acp.domain.lazy_dataclass import dataclass
 
-EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant"]
-"""What a passage is from: a block, an archival entry (in force, or replaced by another), a message by its role."""
+EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill"]
+"""What a passage is from: a block, an archival entry (in force, or replaced by another), a message by its role, a step
+of a plan, or a skill."""
 
-CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant")
+CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant", "task", "skill")
 """What is searched unless asked otherwise: what was superseded stays in history, out of search."""
 
 ALL_KINDS: tuple[EntryKind, ...] = (*CURRENT_KINDS, "superseded")
 
-FACT_KINDS = frozenset({"block", "archival", "superseded"})
+FACT_KINDS = frozenset({"block", "archival", "superseded", "task", "skill"})
 """Kinds that were kept on purpose, as facts, not said in passing."""
 
 _LAST_MS = 1 << 62

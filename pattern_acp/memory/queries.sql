@@ -305,6 +305,19 @@ WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after;
 DELETE FROM search_entries
 WHERE id = :id;
 
+-- name: read_listed
+-- The passages of one kind and source, in their order.
+SELECT id, item, text
+FROM search_entries
+WHERE source = :source AND kind = :kind
+ORDER BY id;
+
+-- name: read_tasks
+-- Every plan step that is indexed.
+SELECT id, source, owner, item, text, at_ms
+FROM search_entries
+WHERE kind = 'task';
+
 -- name: delete_item
 -- All passages of one message.
 DELETE FROM search_entries

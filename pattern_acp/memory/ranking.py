@@ -38,7 +38,7 @@ RECENCY_WEIGHT = 0.1
 RECENCY_HALF_LIFE_MS = 30 * 24 * 3_600_000
 """After a month, half of the small bonus for recent text is left."""
 
-KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "user": 0.05, "assistant": 0.0}
+KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "skill": 0.1, "user": 0.05}
 """What was kept on purpose counts a little more, and the person's words more than the agent's."""
 
 

@@ -1,4 +1,4 @@
-"""Search over blocks, archival entries and past messages.
+"""Search over blocks, archival entries, past messages, plan steps and skills.
 
 Owns: the rows of `search_entries` (which of a block: `indexing`) and what a search gives. Must not know: who searches,
 or why. Every write carries the number of the event whose text it indexes (rule R1).
@@ -70,7 +70,7 @@ class Found:
     """One result, best first. `text` is an excerpt, `why` says how it got here.
 
     `source` is the id of a block (then `label` is its label), of an archival entry, or of a session; `item` the number
-    of a paragraph or piece, or a message id.
+    of a paragraph or piece, a message id, a plan step's number and status, or a skill's name.
     """
 
     kind: str

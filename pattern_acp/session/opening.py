@@ -32,7 +32,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
-from pattern_acp.session.definitions import clashes
+from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
@@ -162,6 +162,7 @@ def assemble(
     session = Session(
         shared, state, client, memory, sink, _servers(shared, opening, sink, is_read=state.is_read), trust, known
     )
+    projections.skills = lambda: usable_skills(session)
     follow_servers(session)
     return session
 

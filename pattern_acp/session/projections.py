@@ -1,6 +1,9 @@
 """Rows that follow from a session's events, changed in the event's own transaction (rule R1)."""
 
+from collections.abc import Callable, Sequence
+
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
@@ -10,6 +13,7 @@ from pattern_acp.journal.events import (
     FolderTrustDecided,
     GrantStored,
     MessageRecorded,
+    PlanUpdated,
     ServerToolsPinned,
     SessionConfigured,
     SessionTitled,
@@ -19,6 +23,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.mcp_servers.pins import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
+from pattern_acp.memory.listed import index_listed, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.session.catching_up import CATCH_UP_CALL
@@ -43,6 +48,9 @@ class SessionProjections:
 
         What `memory` recalled in a turn is counted when the turn ends.
         """
+        self.skills: Callable[[], Sequence[SkillDefinition]] = tuple
+        """The skills that the session may use now: what is found of them is brought up to date when a turn ends."""
+        self._found_skills: tuple[str, ...] | None = None
         self._memory = memory
         self._session_id = session_id
         self._persona = persona
@@ -72,7 +80,29 @@ class SessionProjections:
             case FolderTrustDecided():
                 follow_trust(tx, fact.event, at_ms=now, seq=seq)
             case event:
-                self._move_cursor(tx, event, now, seq)
+                self._follow(tx, event, now, seq)
+
+    def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        if isinstance(event, PlanUpdated):
+            steps = ((f"{at}.{step.status}", step.content) for at, step in enumerate(event.plan.entries, 1))
+            index_listed(tx, "task", self._session_id, self._search_owner, steps, at_ms=now, seq=seq)
+        else:
+            self._move_cursor(tx, event, now, seq)
+
+    def _index_skills(self, tx: Transaction, now: int, seq: int) -> None:
+        skills = self.skills()
+        known = tuple(f"{skill.name} {skill.digest}" for skill in skills)
+        if known == self._found_skills:
+            return
+        for owner, of_project in ((self._search_owner, True), (self._persona, False)):
+            texts = [
+                (skill.name, f"{skill.name}: {skill.description}\n\n{skill.body}")
+                for skill in skills
+                if skill.of_project is of_project
+            ]
+            index_listed(tx, "skill", skills_source(owner), owner, texts, at_ms=now, seq=seq)
+        # Were this transaction undone, they would be brought up to date at the next start.
+        self._found_skills = known
 
     def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, TurnEnded) and self._memory is not None:
@@ -80,6 +110,7 @@ class SessionProjections:
         if not self._persona:
             return
         if isinstance(event, TurnEnded):
+            self._index_skills(tx, now, seq)
             note_activity(tx, self._persona, self._search_owner, at_ms=now, seq=seq)
         elif isinstance(event, ToolCallStarted) and event.call.name == CATCH_UP_CALL:
             move_cursor(tx, self._persona, self._search_owner, seq=seq)

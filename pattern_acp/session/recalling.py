@@ -18,6 +18,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.words import query_terms
+from pattern_acp.tools.base import MemoryNarrowing
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ QUERY_CHARACTERS = 2_000
 
 SHOWN_QUERY = 200
 """Characters of the prompt that the tool call repeats as its input."""
+
+
+_RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "task"))
+"""Not skills, which the model has a list of."""
 
 
 async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> str:
@@ -97,7 +102,7 @@ async def _find(session: "Session", query: str, tokens: int) -> tuple[Recallable
     try:
         with anyio.move_on_after(RECALL_SECONDS):
             shown = {f"memory block {block.label}" for block in await session.memory.blocks() if block.in_context}
-            hits = await session.memory.search(query, CANDIDATES)
+            hits = await session.memory.search(query, CANDIDATES, _RECALLED)
             found = [
                 Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place, hit.entry)
                 for hit in hits

@@ -52,6 +52,7 @@ from pattern_acp.memory.forgotten import MARK, Forgotten, forget_passage
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block, mask_passages
+from pattern_acp.memory.listed import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
@@ -197,6 +198,7 @@ class MemoryForgetting:
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
+        mask_tasks(tx, words.mask, seq=appended.seq)
         archived = forget_archived(tx, words, seq=appended.seq)
         clean_indexes(tx)
         return _Done(block, after, passage is None, len(planned), messages, archived)

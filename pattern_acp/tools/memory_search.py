@@ -138,8 +138,18 @@ def _source(tx: Transaction, found: Found) -> tuple[str, str]:
             return f"archival entry {found.source}", "archived fact"
         case "superseded":
             return f"superseded archival entry {found.source}", "superseded archived fact"
+        case "skill":
+            return f"skill {found.item}", f"skill {found.item}"
+        case "task":
+            status = found.item.partition(".")[2].replace("_", " ")
+            title = _title(tx, found)
+            return f"plan step ({status}) of session {found.source}", f"plan step ({status}) of {title}"
         case kind:
             speaker = "the person" if kind == "user" else "the agent"
-            session = get_session(tx, SessionId(found.source))
-            title = f"“{session.title}”" if session is not None and session.title else "an earlier session"
+            title = _title(tx, found)
             return f"{speaker} in session {found.source}", f"{'you' if kind == 'user' else speaker} in {title}"
+
+
+def _title(tx: Transaction, found: Found) -> str:
+    session = get_session(tx, SessionId(found.source))
+    return f"“{session.title}”" if session is not None and session.title else "an earlier session"

@@ -38,13 +38,15 @@ _DAY_MS = 24 * 3_600_000
 
 
 class SearchKind(StrEnum):
-    """What memory_search looks in: blocks, archival entries, replaced ones, or messages by their author."""
+    """What memory_search looks in: blocks, archival entries, replaced ones, messages by author, plan steps, skills."""
 
     BLOCK = "block"
     ARCHIVAL = "archival"
     SUPERSEDED = "superseded"
     USER = "user"
     ASSISTANT = "assistant"
+    TASK = "task"
+    SKILL = "skill"
 
 
 class SearchScope(StrEnum):

@@ -13,6 +13,7 @@ from pattern_acp.session.constellation import ProjectSettings
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import PermissionAnswer, choose
 from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.turns import last_result
 
 
 def settings_of(folder: str) -> ProjectSettings:
@@ -175,3 +176,20 @@ async def test_a_skill_that_comes_later_is_told_and_the_prefix_stays(tmp_path: P
         assert model.requests[1].tools == model.requests[0].tools
         assert "There is a new skill, two: Second" in model.requests[1].volatile
         assert "B of two." in texts(model.requests[2])
+
+
+async def test_a_skill_is_found_by_search_as_long_as_it_may_be_used(tmp_path: Path):
+    write_own(
+        tmp_path, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse camelot for invoices."
+    )
+    search = calls("memory_search", query="invoices with camelot")
+    model = ScriptedProvider([says("One."), search, says("Two."), says("Three."), search, says("Four.")])
+    async with agent_with(model) as agent:
+        for prompt in ("Hello.", "Find it."):
+            await agent.editor.prompt(await agent.editor.open_session(str(tmp_path)), prompt)
+        assert "skill pdf" in last_result(model.requests[-1]).text
+        assert "memory_recall" not in str(agent.editor.updates)
+        write_own(tmp_path, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse tabula.")
+        for prompt in ("Hello.", "Find it."):
+            await agent.editor.prompt(await agent.editor.open_session(str(tmp_path)), prompt)
+        assert "skill pdf" not in last_result(model.requests[-1]).text
