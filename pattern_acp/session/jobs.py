@@ -14,7 +14,7 @@ from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.tools.job_results import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.tools.text_limits import one_line, plural
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.sink import Fact, JournalSink
 from pattern_acp.workspace.jobs import SEEN, Job, JobState
 from pattern_acp.workspace.terminal import ExitStatus
 
@@ -28,7 +28,7 @@ NO_JOBS = "Nothing runs in the background of this session."
 class JobRecords:
     """`JobObserver` over the session's journal."""
 
-    def __init__(self, sink: TurnSink) -> None:
+    def __init__(self, sink: JournalSink) -> None:
         self._sink = sink
 
     async def started(self, job: Job) -> None:
@@ -40,7 +40,8 @@ class JobRecords:
         status = job.status or ExitStatus(None)
         last = one_line(job.output.last_line(), SHOWN_LINE)
         ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
-        await self._sink.record(Fact(ended, Actor.PROCESS, Origin.COMMAND))
+        # A command that does not want to end takes longer than the lease is kept when the process ends.
+        await self._sink.record_late(Fact(ended, Actor.PROCESS, Origin.COMMAND))
 
 
 def known_jobs(recorded: Sequence[RecordedJob], lost: Collection[str]) -> tuple[Job, ...]:

@@ -158,6 +158,7 @@ def assemble(
         clock=shared.clock,
         projections=(projections.apply,),
         check=lambda tx: leases.require(tx, state.session_id, shared.holder),
+        late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )
     session = Session(
         shared, state, client, memory, sink, _servers(shared, opening, sink, is_read=state.is_read), trust, known

@@ -92,9 +92,11 @@ class JournalSink:
         clock: Clock,
         projections: Sequence[Projection] = (),
         check: Callable[[Transaction], None] = lambda _: None,
+        late_check: Callable[[Transaction], None] = lambda _: None,
     ) -> None:
-        """`check` refuses, inside each transaction, what may not be recorded any more."""
+        """`check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded any more."""
         self._check = check
+        self._late_check = late_check
         self._database = database
         self._session_id = session_id
         self._view = view
@@ -120,10 +122,22 @@ class JournalSink:
 
     async def record(self, *facts: Fact) -> None:
         """See `TurnSink.record`."""
+        await self._record(self._check, facts)
+
+    async def record_late(self, fact: Fact) -> None:
+        """Record what ended by itself, also when the process already gave the session up because it ends.
+
+        Raises:
+            DatabaseError: nothing was saved and nothing was shown.
+            LeaseHeldError: nor here, since another window has the session now.
+        """
+        await self._record(self._late_check, (fact,))
+
+    async def _record(self, check: Callable[[Transaction], None], facts: Sequence[Fact]) -> None:
         now = self._clock.now_ms()
 
         def commit(tx: Transaction) -> None:
-            self._check(tx)
+            check(tx)
             for fact in facts:
                 appended = append(tx, self._session_id, fact.event, actor=fact.actor, origin=fact.origin, at_ms=now)
                 for project in self._projections:
