@@ -94,7 +94,7 @@ class JournalSink:
         check: Callable[[Transaction], None] = lambda _: None,
         late_check: Callable[[Transaction], None] = lambda _: None,
     ) -> None:
-        """`check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded any more."""
+        """`check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded."""
         self._check = check
         self._late_check = late_check
         self._database = database
