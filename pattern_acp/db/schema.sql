@@ -13,9 +13,11 @@ CREATE TABLE events (
     item TEXT NOT NULL,                  -- what it is about (turn, call, message, block id), or ''
     payload TEXT,                        -- canonical JSON; NULL when it is in a blob
     blob TEXT REFERENCES blobs (hash),   -- SHA-256 of the blob that holds a large payload
-    payload_hash TEXT NOT NULL,          -- SHA-256 of the canonical payload
+    payload_hash TEXT NOT NULL,          -- SHA-256 of the salt followed by the canonical payload
     prev_hash TEXT NOT NULL,             -- hash of the stream's event before; 64 zeros for the first
-    hash TEXT NOT NULL,                  -- SHA-256 over prev_hash, payload_hash, kind, actor, origin, item, session_seq
+    hash TEXT NOT NULL,                  -- SHA-256 over what journal/chain.py names for the form in `chain`
+    salt TEXT NOT NULL DEFAULT '',       -- random; '' before schema version 13, and where a redaction took it away
+    chain INTEGER NOT NULL DEFAULT 1,    -- form of the hash: 2 covers at_ms, version and stream too
     UNIQUE (stream, session_seq),
     CHECK ((payload IS NULL) <> (blob IS NULL))
 ) STRICT;

@@ -1,15 +1,22 @@
 """The hash that links the events of a stream.
 
 Owns: what each hash is taken over. Must not know: SQL. A stranger can check a journal with this page alone:
-`payload_hash` is the SHA-256 of the payload's canonical JSON, and `hash` the SHA-256 of the canonical JSON of the list
-`[prev_hash, payload_hash, kind, actor, origin, item, session_seq]`.
+
+- `payload_hash` is the SHA-256 of the event's salt, as it is written, followed by the payload's canonical JSON. A salt
+  is 32 random hexadecimal digits. A redaction takes it away with the payload, so that nobody can find out by guessing
+  what a short payload was. Events from before schema version 13 have an empty one.
+- `hash` is the SHA-256 of the canonical JSON of a list. In form 1, the older one, it is
+  `[prev_hash, payload_hash, kind, actor, origin, item, session_seq]`; form 2 appends `version, at_ms, stream, 2`.
 """
 
-from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 FIRST_PREV_HASH = "0" * 64
 """What the first event of a stream has as `prev_hash`."""
+
+FORM = 2
+"""The form of the hash that new events get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +30,28 @@ class Link:
     origin: str
     item: str
     session_seq: int
+    version: int = 1
+    at_ms: int = 0
+    stream: str = ""
+    form: int = FORM
 
     @property
     def hash(self) -> str:
         """The hash that the next event names as its `prev_hash`, 64 hexadecimal digits."""
-        return sha256_hex(
-            canonical_json(
-                [self.prev_hash, self.payload_hash, self.kind, self.actor, self.origin, self.item, self.session_seq]
-            )
-        )
+        covered: list[Json] = [
+            self.prev_hash,
+            self.payload_hash,
+            self.kind,
+            self.actor,
+            self.origin,
+            self.item,
+            self.session_seq,
+        ]
+        if self.form != 1:
+            covered += [self.version, self.at_ms, self.stream, self.form]
+        return sha256_hex(canonical_json(covered))
+
+
+def salted_hash(salt: str, canonical: bytes) -> str:
+    """The `payload_hash` of a payload in its canonical form."""
+    return sha256_hex(salt.encode("ascii") + canonical)

@@ -7,10 +7,11 @@ SELECT session_seq, hash FROM events WHERE stream = :stream ORDER BY session_seq
 -- name: append_event
 -- Adds one event; the payload or the blob is NULL.
 INSERT INTO events (
-    stream, session_seq, at_ms, kind, version, actor, origin, item, payload, blob, payload_hash, prev_hash, hash
+    stream, session_seq, at_ms, kind, version, actor, origin, item, payload, blob, payload_hash, prev_hash, hash, salt,
+    chain
 ) VALUES (
     :stream, :session_seq, :at_ms, :kind, :version, :actor, :origin, :item, :payload, :blob, :payload_hash,
-    :prev_hash, :hash
+    :prev_hash, :hash, :salt, :chain
 );
 
 -- name: store_blob
@@ -48,7 +49,7 @@ SELECT
     (
         SELECT max(last_seq) FROM redactions WHERE event_seq = events.seq
     ) AS redacted_by,
-    blobs.encoding, blobs.content
+    blobs.encoding, blobs.content, at_ms, version, salt, chain
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after
 ORDER BY session_seq LIMIT :limit;
@@ -76,8 +77,8 @@ CREATE TRIGGER IF NOT EXISTS events_are_not_updated BEFORE UPDATE ON events
 BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 
 -- name: replace_payload
--- The payload of a redacted event; its hashes stay as they are.
-UPDATE events SET payload = :payload, blob = :blob WHERE seq = :seq;
+-- The payload of a redacted event; its hashes stay as they are, and tell nothing without the salt.
+UPDATE events SET payload = :payload, blob = :blob, salt = '' WHERE seq = :seq;
 
 -- name: note_redaction
 -- What the payload of a redacted event hashes to now, and the event that says who did it and why.

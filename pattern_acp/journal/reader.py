@@ -17,7 +17,7 @@ from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
+from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event
@@ -114,7 +114,7 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
         if not rows:
             break
         for row in rows:
-            problem = _check(row, state)
+            problem = _check(stream, row, state)
             if problem:
                 return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(row[0]), problem=problem)
             state = _ChainState(integer(row[0]), integer(row[1]), text(row[10]))
@@ -161,24 +161,38 @@ class _ChainState:
     hash: str = FIRST_PREV_HASH
 
 
-def _check(row: Row, before: _ChainState) -> str:
+def _check(stream: str, row: Row, before: _ChainState) -> str:
     seq, session_seq, kind, actor, origin, item, payload, blob, payload_hash, prev_hash, stored_hash = row[:11]
     if session_seq != before.session_seq + 1:
         return f"event {before.session_seq + 1} of the stream is missing"
     if integer(seq) <= before.seq:
         return "the events are not in the order in which they were appended"
+    at_ms, version, salt, form = integer(row[15]), integer(row[16]), text(row[17]), integer(row[18])
     try:
-        found = sha256_hex(stored_payload(payload, row[13], row[14]))
+        stored = stored_payload(payload, row[13], row[14])
     except (DamagedEventError, TypeError):
         return "its payload cannot be read"
-    if found != (row[11] or payload_hash) or (blob is not None and blob != found):
+    content_hash = sha256_hex(stored)
+    is_its_own = content_hash == row[11] if row[11] is not None else salted_hash(salt, stored) == payload_hash
+    if not is_its_own or (blob is not None and blob != content_hash):
         return "its payload was changed"
     if prev_hash != before.hash:
         return "it does not follow the event before it"
+    place = integer(session_seq)
     link = Link(
-        before.hash, text(payload_hash), text(kind), text(actor), text(origin), text(item), integer(session_seq)
+        before.hash,
+        text(payload_hash),
+        text(kind),
+        text(actor),
+        text(origin),
+        text(item),
+        place,
+        version,
+        at_ms,
+        stream,
+        form,
     )
-    return "" if link.hash == stored_hash else "its kind, actor, origin, item or place was changed"
+    return "" if link.hash == stored_hash else "its kind, version, time, actor, origin, item or place was changed"
 
 
 def _recorded(tx: Transaction, sql: LiteralString, params: Params) -> list[Recorded]:

@@ -4,7 +4,8 @@ Owns: finding the events that hold the words, the triggers, the row that says wh
 nobody needs any more. Must not know: why words are to be forgotten, or how they are recognised. The event that says who
 did it and why is appended by the caller, before, in the same transaction.
 
-An event keeps its `payload_hash`, so that its own hash and the chain hold; `redactions` says what its payload hashes to
+An event keeps its `payload_hash`, so that its own hash and the chain hold, and loses its salt, so that the hash cannot
+be used to try out what the words were; `redactions` says what its payload hashes to
 now. Nobody can therefore change an event and call it redacted without an event that says so.
 """
 
@@ -119,7 +120,7 @@ def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: i
     """
     tx.execute(QUERIES["drop_update_guard"])
     for one in planned:
-        payload, blob = store_payload(tx, one.canonical, one.payload_hash)
+        payload, blob = store_payload(tx, one.canonical)
         tx.execute(QUERIES["replace_payload"], {"seq": one.seq, "payload": payload, "blob": blob})
         note = {"event_seq": one.seq, "last_seq": audit_seq, "payload_hash": one.payload_hash, "at_ms": at_ms}
         tx.execute(QUERIES["note_redaction"], note)

@@ -5,6 +5,7 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 """
 
 import contextlib
+import os
 import zlib
 
 from pattern_acp.db.columns import integer, text
@@ -14,7 +15,7 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.chain import FIRST_PREV_HASH, Link
+from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
 from pattern_acp.journal.codec import encode
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.items import item_of
@@ -26,6 +27,9 @@ CONSTELLATION_STREAM = "constellation"
 
 INLINE_BYTES = 8192
 """Largest payload kept in the event's row; a larger one is a blob, so that walking a stream stays cheap."""
+
+_SALT_BYTES = 16
+"""128 bits: as much as nobody can try."""
 
 _COMPRESSION_LEVEL = 1
 """zlib's fastest: it runs under the write lock, and level 6 takes four times as long for a fifth less."""
@@ -49,18 +53,22 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
     """
     encoded = encode(event)
     canonical = canonical_json(encoded.payload)
+    salt = os.urandom(_SALT_BYTES).hex()
     head = tx.one(QUERIES["stream_head"], {"stream": stream})
     last_seq, prev_hash = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
     link = Link(
         prev_hash,
-        sha256_hex(canonical),
+        salted_hash(salt, canonical),
         encoded.kind,
         actor.value,
         origin.value,
         storable(item_of(event)),
         last_seq + 1,
+        encoded.version,
+        at_ms,
+        stream,
     )
-    payload, blob = store_payload(tx, canonical, link.payload_hash)
+    payload, blob = store_payload(tx, canonical)
     new_hash = link.hash
     row: dict[str, SqlValue] = {
         "stream": stream,
@@ -76,25 +84,28 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
         "payload_hash": link.payload_hash,
         "prev_hash": prev_hash,
         "hash": new_hash,
+        "salt": salt,
+        "chain": FORM,
     }
     return Appended(tx.insert(QUERIES["append_event"], row), link.session_seq, new_hash, at_ms)
 
 
-def store_payload(tx: Transaction, canonical: bytes, payload_hash: str) -> tuple[str | None, str | None]:
+def store_payload(tx: Transaction, canonical: bytes) -> tuple[str | None, str | None]:
     """The columns `payload` and `blob`: one of them is None."""
     if len(canonical) <= INLINE_BYTES:
         # A lone surrogate from a model's escaped output: SQLite's text cannot hold it, a blob can.
         with contextlib.suppress(UnicodeDecodeError):
             return canonical.decode("utf-8"), None
+    content_hash = sha256_hex(canonical)
     compressed = zlib.compress(canonical, _COMPRESSION_LEVEL)
     smaller = len(compressed) < len(canonical)
     tx.execute(
         QUERIES["store_blob"],
         {
-            "hash": payload_hash,
+            "hash": content_hash,
             "size": len(canonical),
             "encoding": "zlib" if smaller else "raw",
             "content": compressed if smaller else canonical,
         },
     )
-    return None, payload_hash
+    return None, content_hash

@@ -76,16 +76,18 @@ async def test_what_cannot_be_packed_smaller_is_kept_as_it_is():
 
 async def test_the_hashes_are_what_the_description_says():
     def stored(tx: Transaction) -> list[Row]:
-        return tx.all("SELECT payload, payload_hash, prev_hash, hash FROM events ORDER BY seq")
+        return tx.all("SELECT payload, payload_hash, prev_hash, hash, salt, at_ms FROM events ORDER BY seq")
 
     async with temporary_constellation() as constellation:
         await constellation.database.write(lambda tx: add(tx, events.SessionTitled("é"), events.SessionClosed()))
         rows = await constellation.database.read(stored)
-    payload_hash = hashlib.sha256('{"title":"é"}'.encode()).hexdigest()
-    linked = json.dumps(["0" * 64, payload_hash, "session_titled", "persona", "model", "", 1], separators=(",", ":"))
-    first_hash = hashlib.sha256(linked.encode()).hexdigest()
-    assert rows[0] == ('{"title":"é"}', payload_hash, "0" * 64, first_hash)
+    salt = str(rows[0][4])
+    payload_hash = hashlib.sha256((salt + '{"title":"é"}').encode()).hexdigest()
+    covered = ["0" * 64, payload_hash, "session_titled", "persona", "model", "", 1, 1, rows[0][5], "s", 2]
+    first_hash = hashlib.sha256(json.dumps(covered, separators=(",", ":")).encode()).hexdigest()
+    assert rows[0][:4] == ('{"title":"é"}', payload_hash, "0" * 64, first_hash)
     assert rows[1][2] == first_hash
+    assert (len(salt), rows[1][4] == salt) == (32, False)
 
 
 async def test_the_events_of_one_call_are_found_by_its_id():

@@ -9,6 +9,7 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.raw import connect
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -177,10 +178,11 @@ async def test_a_redaction_that_nobody_audited_breaks_the_chain(constellation: C
     await forgetting(constellation).forget("human", SECRET)
 
     def tamper(tx: Transaction) -> None:
+        (row,) = tx.all("SELECT seq, payload FROM events WHERE kind = 'session_created'")
         tx.execute(
             "INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms)"
-            " SELECT seq, (SELECT max(last_seq) FROM redactions), payload_hash, 1 FROM events"
-            " WHERE kind = 'session_created'"
+            " VALUES (:seq, (SELECT max(last_seq) FROM redactions), :payload_hash, 1)",
+            {"seq": row[0], "payload_hash": sha256_hex(str(row[1]).encode())},
         )
 
     await constellation.database.write(tamper)
