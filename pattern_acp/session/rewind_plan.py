@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.file_states import FileChange, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
@@ -110,7 +111,7 @@ async def plan_rewind(session: "Session", recorded: Sequence[Recorded], target: 
 
 
 async def diff_of(session: "Session", change: FileChange) -> DiffContent | None:
-    """How a file would change; None when one side is no text, or too long to show.
+    """How a file would change; None when one side is no text, too long to show, or cannot be read.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -123,11 +124,11 @@ async def diff_of(session: "Session", change: FileChange) -> DiffContent | None:
     def read(tx: Transaction) -> bytes | None:
         return read_content(tx, digest) if digest else None
 
-    then = await session.constellation.database.read(read)
     try:
+        then = await session.constellation.database.read(read)
         old = None if captured.content is None else captured.content.decode("utf-8")
         new = "" if then is None else then.decode("utf-8")
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, JournalError):
         return None
     return DiffContent(change.path, old, new)
 

@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.journal.events import SessionRewound
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -14,7 +17,7 @@ from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import Turn, calls, gate, says
-from pattern_acp.testing.turns import events_of, of_type
+from pattern_acp.testing.turns import events_of, of_type, prompting
 
 AUTO = Settings(editor_deadline_seconds=5, mode="auto")
 
@@ -265,3 +268,56 @@ async def test_a_rewind_of_a_client_cancels_the_turn_that_runs_and_waits_for_its
         assert "Third." in heard
         assert "First." not in heard
         assert "Second." not in heard
+
+
+async def test_moves_and_deletions_by_a_patch_are_taken_back():
+    lines = ["*** Begin Patch", "*** Update File: a.txt", "*** Move to: moved.txt", "@@", "-one", "+two"]
+    patch = "\n".join([*lines, "*** Delete File: b.txt", "*** End Patch"])
+    model = ScriptedProvider([calls("apply_patch", input=patch), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "a.txt").write_text("one\n")
+        (agent.folder / "b.txt").write_text("b\n")
+        session = await opened(agent)
+        await answer(agent, session, "Patch.")
+        assert (agent.folder / "moved.txt").read_text() == "two\n"
+        assert not (agent.folder / "b.txt").exists()
+        await answer(agent, session, "/rewind 1 files yes")
+        assert (agent.folder / "a.txt").read_text() == "one\n"
+        assert (agent.folder / "b.txt").read_text() == "b\n"
+        assert not (agent.folder / "moved.txt").exists()
+
+
+async def test_what_a_cancelled_command_had_changed_can_be_put_back():
+    model = ScriptedProvider([calls("run_command", command="echo x > made.txt; sleep 30"), says("Never.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await opened(agent)
+        made = anyio.Path(agent.folder / "made.txt")
+        async with prompting(agent.editor, session, "Run.") as turn:
+            with anyio.fail_after(10):
+                while not await made.exists():
+                    await anyio.lowlevel.checkpoint()
+            await agent.editor.cancel(session)
+            assert await turn.stop_reason() == "cancelled"
+        await answer(agent, session, "/rewind 1 files yes")
+        assert not await made.exists()
+
+
+async def test_a_kept_file_that_is_damaged_is_named_and_the_others_are_put_back():
+    model = ScriptedProvider([calls("run_command", command="echo new > a.txt; echo new > b.txt"), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "a.txt").write_text("old a\n")
+        (agent.folder / "b.txt").write_text("old b\n")
+        session = await opened(agent)
+        await answer(agent, session, "Write.")
+        digest = sha256_hex(b"old a\n")
+
+        def damage(tx: Transaction) -> None:
+            tx.execute(
+                "UPDATE file_contents SET content = x'00', encoding = 'raw' WHERE hash = :hash", {"hash": digest}
+            )
+
+        await agent.database.write(damage)
+        said = await answer(agent, session, "/rewind 1 files yes")
+        assert "A kept file is not what it was; run pattern-acp doctor." in said
+        assert (agent.folder / "b.txt").read_text() == "old b\n"
+        assert (agent.folder / "a.txt").read_text() == "new\n"
