@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import MARKDOWN, EditableText, editable_text, text_of_edited
@@ -66,6 +66,25 @@ async def write_files(session: "Session") -> None:
     await _guarded(session, takes_in=False)
 
 
+async def renew_files(database: Database, root: str, views: Sequence[MemoryBlockView]) -> tuple[str, ...]:
+    """Bring the files of the project at `root` up to date after a write outside any session; what is to be told.
+
+    Only a session begins to keep files: where none did, nothing is written.
+
+    Raises:
+        DatabaseError: the constellation cannot be read or written.
+    """
+    folder = Path(root).joinpath(*FOLDER)
+    if not await database.read(lambda tx: files_in(tx, str(folder))):
+        return ()
+    try:
+        if await anyio.to_thread.run_sync(_leads_elsewhere, folder, root):
+            return ()
+        return tuple(sentence for _, sentence in await _bring_up_to_date(database, folder, views))
+    except OSError as error:
+        return (_not_kept(folder, error),)
+
+
 async def _guarded(session: "Session", *, takes_in: bool) -> None:
     if not session.state.settings.memory.files:
         return
@@ -77,11 +96,12 @@ async def _guarded(session: "Session", *, takes_in: bool) -> None:
         views = await session.memory.blocks()
         if takes_in and await _take_in(session, folder, views):
             views = await session.memory.blocks()
-        await _bring_up_to_date(session, folder, views)
+        for name, sentence in await _bring_up_to_date(session.constellation.database, folder, views):
+            _report(session, name, sentence)
     except PatternError as error:
         logger.warning("memory was not kept as files: %s", type(error).__name__)
     except OSError as error:
-        _report(session, str(folder), f"Memory could not be kept as files ({error.strerror}); mend {folder}.")
+        _report(session, str(folder), _not_kept(folder, error))
 
 
 async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
@@ -132,8 +152,12 @@ async def _note(session: "Session", folder: Path, one: MemoryFile, content: byte
     await session.constellation.database.write(lambda tx: note_file(tx, str(folder), known))
 
 
-async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> None:
-    written = await session.constellation.database.read(lambda tx: files_in(tx, str(folder)))
+async def _bring_up_to_date(
+    database: Database, folder: Path, views: Sequence[MemoryBlockView]
+) -> list[tuple[str, str]]:
+    """Write what changed; the files that are in the way, each with a sentence."""
+    written = await database.read(lambda tx: files_in(tx, str(folder)))
+    reported: list[tuple[str, str]] = []
     names = _names(views, written)
     disk = await anyio.to_thread.run_sync(_read_all, folder, [*names.values(), *(one.file for one in written.values())])
     new: list[tuple[MemoryFile, bytes]] = []
@@ -146,7 +170,7 @@ async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[Me
         there = disk.contents.get(name)
         if there is not None and there != content and (known is None or content_hash(there) != known.file_hash):
             if known is None:
-                _report(session, name, MemoryFileError(name, "this memory did not write it; move it away.").sentence)
+                reported.append((name, MemoryFileError(name, "this memory did not write it; move it away.").sentence))
             continue
         row = MemoryFile(view.block_id, name, view.version, content_hash(content))
         if there != content or known != row:
@@ -154,7 +178,7 @@ async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[Me
     gone = [one for block_id, one in written.items() if block_id not in names]
     unedited = [one.file for one in gone if content_hash(disk.contents.get(one.file, b"")) == one.file_hash]
     if not (new or gone):
-        return
+        return reported
     changed = [(row.file, content) for row, content in new if disk.contents.get(row.file) != content]
     private = sorted(names[view.block_id] for view in views if view.block_id in names and view.scope == Scope.PERSONA)
     await anyio.to_thread.run_sync(_write_all, folder, changed, unedited, private)
@@ -165,7 +189,8 @@ async def _bring_up_to_date(session: "Session", folder: Path, views: Sequence[Me
         for one in gone:
             drop_file(tx, str(folder), one.block_id)
 
-    await session.constellation.database.write(note)
+    await database.write(note)
+    return reported
 
 
 def _names(views: Sequence[MemoryBlockView], written: dict[str, MemoryFile]) -> dict[str, str]:
@@ -217,6 +242,10 @@ def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]], gone: Sequenc
         part.replace(folder / name)
     for name in gone:
         (folder / name).unlink(missing_ok=True)
+
+
+def _not_kept(folder: Path, error: OSError) -> str:
+    return f"Memory could not be kept as files ({error.strerror}); mend {folder}."
 
 
 def _report(session: "Session", key: str, sentence: str) -> None:

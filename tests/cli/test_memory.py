@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -16,7 +17,7 @@ from pattern_acp.cli.memory.editing import EditingError, editor_command
 from pattern_acp.cli.memory.lines import coloured, diff_lines, line, plain, table_lines
 from pattern_acp.cli.memory.paging import pager_command
 from pattern_acp.cli.memory_arguments import Memory
-from pattern_acp.config.settings import Flags
+from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
@@ -269,6 +270,33 @@ def test_options_may_stand_before_the_words_they_belong_to(
     answer(home, folder, capsys, f"edit --reason tidy --file {text} rules")
     (newest, *_) = json.loads(answer(home, folder, capsys, "history --json --no-pager rules"))
     assert (newest["operation"], newest["reason"]) == ("edit", "tidy")
+
+
+def test_memory_that_is_kept_as_files_is_written_by_the_terminal_too(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    keeping = replace(home.loaded.settings, memory=MemorySettings(files=True))
+    process = Process(replace(home.loaded, settings=keeping), home.environ, home.load_project)
+
+    async def begin() -> None:
+        path = home.loaded.paths.constellation_path("default")
+        async with running_agent(ScriptedProvider([]), database=path, settings=keeping) as agent:
+            await agent.editor.prompt(await agent.editor.open_session(str(folder)), "/remember likes tea")
+
+    answer(process, folder, capsys, "create rules What holds everywhere.")
+    assert not (folder / ".pattern").exists()
+    anyio.run(begin)
+    kept = folder / ".pattern" / "memory"
+    assert "rules.md" in [path.name for path in kept.iterdir()]
+    answer(process, folder, capsys, "undo human")
+    assert "likes tea" not in (kept / "human.md").read_text(encoding="utf-8")
+    (kept / "decisions.toml").write_text("mine", encoding="utf-8")
+    answer(process, folder, capsys, "create decisions --template decision-record")
+    capsys.readouterr()
+    ask(process, folder, "delete rules")
+    assert "this memory did not write it" in capsys.readouterr().err
+    assert not (kept / "rules.md").exists()
+    assert (kept / "decisions.toml").read_text(encoding="utf-8") == "mine"
 
 
 def test_the_editor_is_the_persons_or_a_usual_one():

@@ -23,13 +23,14 @@ from pattern_acp.cli.output import OutputClosed, write_error, write_json
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.errors import BlockError
+from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import editable_text, text_of_edited
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
+from pattern_acp.session.memory_files import renew_files
 from pattern_acp.session.memory_markdown import archive_table, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
@@ -103,7 +104,20 @@ def _without_constellation(arguments: Memory, process: Process) -> int:
 async def _answer(arguments: Memory, process: Process, path: Path) -> Answer:
     async with open_database(path, clock=SystemClock()) as database:
         desk = await anyio.to_thread.run_sync(open_desk, arguments, process, database)
-        return await _VERBS[arguments.verb](desk)
+        answer = await _VERBS[arguments.verb](desk)
+        if process.loaded.settings.memory.files and arguments.verb not in _LOOKING:
+            await _renew_files(desk, database)
+        return answer
+
+
+async def _renew_files(desk: Desk, database: Database) -> None:
+    """Bring memory that is kept as files up to date; what is in the way never undoes what was done."""
+    try:
+        told = await renew_files(database, desk.place.cwd, await desk.memory.blocks())
+    except PatternError as error:
+        told = (error.sentence,)
+    for sentence in told:
+        write_error(sentence)
 
 
 def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
@@ -294,6 +308,9 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "unshare": _set_up(unshare_block),
     "forget": _forget,
 }
+
+_LOOKING = frozenset({"list", "show", "history", "diff", "blame", "archive", "verify"})
+"""Verbs that change no block."""
 
 _BEGINNING = frozenset({"edit", "create", "set", "share", "archive", "verify"})
 """Verbs that may be the first ones ever: they make the constellation, or need no block."""
