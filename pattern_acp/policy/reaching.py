@@ -21,7 +21,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 _CLIENTS = _names(
-    "curl wget http https xh aria2c lynx w3m links elinks iwr irm invoke-webrequest invoke-restmethod fetch"
+    "curl wget http https xh aria2c lynx w3m links elinks iwr irm invoke-webrequest invoke-restmethod fetch dig drill "
+    "nslookup host ping"
 )
 _CHANNELS = _names("nc ncat netcat socat telnet ftp sftp tftp lftp ssh mosh sshpass autossh mail sendmail mailx mutt")
 _COPIERS = _names("scp rsync rcp rclone")
@@ -29,6 +30,8 @@ _CONTAINERS = _names("docker podman nerdctl docker-compose podman-compose")
 _SYSTEM_INSTALLERS = _names(
     "apt apt-get aptitude dnf yum zypper pacman apk snap flatpak brew port choco winget scoop emerge pkg nix-env"
 )
+_CLOUDS = _names("aws gcloud az gsutil s3cmd doctl ansible ansible-playbook vagrant")
+_TALKS = "talks to another machine, and can carry away what the model has read."
 _ENVIRONMENTS = _names("npm pnpm yarn bun")
 _LOOPBACK = _names("localhost 127.0.0.1 [::1] ::1 0.0.0.0 host.docker.internal")
 _ADDRESS = re.compile(
@@ -133,12 +136,36 @@ def _runs_containers(command: SimpleCommand) -> bool:
     acts = _names(
         "run create exec cp start restart stop kill rm load import login commit attach up update plugin swarm"
     )
-    return any(word in acts for word in command.words[1:4])
+    return any(word in acts for word in command.words[1:])
 
 
 def _installs_for_all(command: SimpleCommand) -> bool:
     arguments = command.words[1:]
-    return has_option(arguments, "g", "global", "location") or arguments[:1] == ("global",)
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    verbs = _names("install i in add ci update upgrade up uninstall remove rm un link ln")
+    is_global = has_option(own, "g", "global", "location") and any(word in verbs for word in own)
+    return is_global or own[:1] == ("global",)
+
+
+def _installs_at_home(command: SimpleCommand) -> bool:
+    """Package managers of a language that put programs into the person's home."""
+    name, arguments = program_name(command.words[0]), command.words[1:]
+    verbs = [word for word in arguments if not word.startswith(("-", "+"))][:2]
+    if name == "uv":
+        return verbs in (["tool", "install"], ["tool", "upgrade"], ["tool", "uninstall"], ["python", "install"])
+    return bool(verbs) and verbs[0] in _names("install uninstall inject upgrade upgrade-all update toolchain default")
+
+
+def _changes_cluster(command: SimpleCommand) -> bool:
+    writes = _names(
+        "apply create exec cp run edit patch replace set label annotate rollout scale autoscale expose attach "
+        "port-forward proxy drain cordon uncordon taint delete install upgrade uninstall rollback push debug"
+    )
+    return any(word in writes for word in command.words[1:])
+
+
+def _opens_connection(command: SimpleCommand) -> bool:
+    return any(word in {"s_client", "s_server"} for word in command.words[1:])
 
 
 def _changes_system(command: SimpleCommand) -> bool:
@@ -169,14 +196,18 @@ def _speaks_for_the_person(command: SimpleCommand) -> bool:
 
 
 _RULES = (
-    _Rule(_CLIENTS, _calls_away, "talks to another machine, and can carry away what the model has read."),
-    _Rule(_CHANNELS, _always, "talks to another machine, and can carry away what the model has read."),
+    _Rule(_CLIENTS, _calls_away, _TALKS),
+    _Rule(_CHANNELS, _always, _TALKS),
     _Rule(_COPIERS, _copies_away, "copies files from or to another machine."),
     _Rule(_names("git"), _git_reaches, "talks to a repository that is not one of this project's remotes."),
     _Rule(_names("gh glab hub"), _speaks_for_the_person, "acts in the person's name on another machine."),
     _Rule(_names("kill skill snice renice"), _ends_others, "acts on processes that this command did not start."),
     _Rule(_CONTAINERS, _runs_containers, "starts or changes containers, which can change anything on this machine."),
     _Rule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
+    _Rule(_names("cargo go gem pipx uv rustup nvm pyenv"), _installs_at_home, "installs programs into your home."),
+    _Rule(_names("kubectl oc helm"), _changes_cluster, "changes a cluster."),
+    _Rule(_CLOUDS, _always, "acts in the person's name on other machines."),
+    _Rule(_names("openssl"), _opens_connection, _TALKS),
     _Rule(_SYSTEM_INSTALLERS, _changes_system, "installs or removes programs of this machine."),
     _Rule(_names("systemctl service launchctl sc"), _changes_services, "changes services of this machine."),
     _Rule(_names("crontab"), _plans, "plans commands that run when this session is over."),
