@@ -182,8 +182,10 @@ WHERE stream = :stream AND item = '' AND kind IN ('job_started', 'job_ended')
 ORDER BY session_seq;
 
 -- name: any_rewind
--- Whether a session ever went back.
-SELECT 1 FROM events WHERE stream = :stream AND item = :item AND kind = 'session_rewound' LIMIT 1;
+-- Whether a session ever went back, or began to.
+SELECT 1 FROM events
+WHERE stream = :stream AND item = :item AND kind IN ('rewind_started', 'session_rewound')
+LIMIT 1;
 
 -- name: last_messages
 -- The newest things said in a stream up to an event, newest first, with their blobs.

@@ -88,7 +88,7 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
 
 
 def was_rewound(tx: Transaction, stream: str) -> bool:
-    """Whether the person ever went back in the session: its first events need not be those of its conversation."""
+    """Whether the person ever went back in the session, or began to: its first events may not count any more."""
     return tx.one(QUERIES["any_rewind"], {"stream": stream, "item": CHECKPOINTS}) is not None
 
 

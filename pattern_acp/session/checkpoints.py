@@ -23,6 +23,7 @@ from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, Saved
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import leases
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved
 from pattern_acp.journal.file_contents import store_content
 from pattern_acp.journal.rewind_events import MemoryPoint
@@ -81,6 +82,7 @@ class CheckpointFacts:
 
 def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFacts, *, at_ms: int) -> int:
     """Append the event of a checkpoint, with where the journal and memory are now; the number of the event."""
+    leases.require(tx, session.session_id, session.constellation.holder)
     where = stream_position(tx, session.session_id)
     points = tuple(
         MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
@@ -263,6 +265,7 @@ class Checkpoints:
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
+            leases.require(tx, session.session_id, shared.holder)
             event = FilesSaved(turn_id, tuple(saved))
             seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
             for digest, content in contents.items():

@@ -19,6 +19,7 @@ from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import leases
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, MessageRecorded, RewindStarted, SessionRewound
 from pattern_acp.journal.file_contents import read_content, store_content
 from pattern_acp.journal.items import CHECKPOINTS
@@ -71,6 +72,7 @@ async def start_rewind(
     now_ms = shared.clock.now_ms()
 
     def write(tx: Transaction) -> None:
+        leases.require(tx, session.session_id, shared.holder)
         seq = append(tx, session.session_id, started, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now_ms).seq
         for captured in found:
             if captured.content is not None:

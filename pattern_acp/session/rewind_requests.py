@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from pattern_acp.journal import leases
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.rewind import Rewound, carry_out, finish_left_over
 from pattern_acp.session.rewind_plan import RewindPlan, plan_rewind, recorded_of
@@ -72,10 +73,16 @@ async def _plan(session: "Session", named: str) -> RewindPlan:
 
 @asynccontextmanager
 async def _taken(session: "Session") -> AsyncGenerator[None, None]:
-    """The session without a turn, and without another beginning meanwhile."""
+    """The session without a turn, and without another beginning meanwhile.
+
+    Raises:
+        LeaseLostError: another window has the session.
+    """
     ticket = session.register_prompt()
     try:
         await ticket.wait_for_earlier()
+        shared = session.constellation
+        await shared.database.read(lambda tx: leases.require(tx, session.session_id, shared.holder))
         # What is recorded now belongs to no turn.
         session.memory.turn_id = session.person_memory.turn_id = None
         yield

@@ -321,3 +321,18 @@ async def test_a_kept_file_that_is_damaged_is_named_and_the_others_are_put_back(
         assert "A kept file is not what it was; run pattern-acp doctor." in said
         assert (agent.folder / "b.txt").read_text() == "old b\n"
         assert (agent.folder / "a.txt").read_text() == "new\n"
+
+
+async def test_a_client_cannot_take_a_session_back_that_another_window_has():
+    model = ScriptedProvider([write("a.txt", "one\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Write.")
+
+        def take(tx: Transaction) -> None:
+            tx.execute("UPDATE leases SET holder = 'another' WHERE session_id = :id", {"id": session})
+
+        await agent.database.write(take)
+        with pytest.raises(RemoteError):
+            await agent.editor.request("_pattern/checkpoint/restore", {"sessionId": session, "to": "1"})
+        assert (agent.folder / "a.txt").read_text() == "one\n"
