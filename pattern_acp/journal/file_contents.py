@@ -4,8 +4,9 @@ Owns: the table `file_contents`: each content once, compressed. Must not know: w
 """
 
 import zlib
+from collections.abc import Callable, Sequence
 
-from pattern_acp.db.columns import data
+from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
@@ -49,3 +50,23 @@ def read_content(tx: Transaction, digest: str) -> bytes | None:
     if sha256_hex(content) != digest:
         raise DamagedEventError("A kept file is not what it was; run pattern-acp doctor.")
     return content
+
+
+def contents_with(tx: Transaction, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """The digests of the contents whose text holds something; one that cannot be read counts as holding it."""
+    digests = [text(row[0]) for row in tx.all(QUERIES["file_content_hashes"])]
+    return tuple(digest for digest in digests if _holds(tx, digest, holds))
+
+
+def drop_contents(tx: Transaction, digests: Sequence[str]) -> None:
+    """Keep these contents no longer: files are not brought back to them any more."""
+    for digest in digests:
+        tx.execute(QUERIES["drop_file_content"], {"hash": digest})
+
+
+def _holds(tx: Transaction, digest: str, holds: Callable[[str], bool]) -> bool:
+    try:
+        content = read_content(tx, digest)
+    except DamagedEventError:
+        return True
+    return content is not None and holds(content.decode("utf-8", "replace"))

@@ -361,6 +361,14 @@ ON CONFLICT (hash) DO NOTHING;
 -- The content of a file.
 SELECT encoding, content FROM file_contents WHERE hash = :hash;
 
+-- name: file_content_hashes
+-- Which contents of files are kept.
+SELECT hash FROM file_contents;
+
+-- name: drop_file_content
+-- The content of a file is kept no longer.
+DELETE FROM file_contents WHERE hash = :hash;
+
 -- name: has_file_content
 -- Whether the content of a file is kept.
 SELECT 1 FROM file_contents WHERE hash = :hash;

@@ -193,6 +193,10 @@ def forgotten_text(report: ForgottenReport) -> str:
         parts.append(diff_fence(report.before, report.after, (report.label, report.label)))
     if report.archived:
         parts.append(f"{report.archived} archival entries with these words were deleted.")
+    if report.kept_files:
+        parts.append(
+            f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."
+        )
     parts += [f"> {note}" for note in forgotten_notes(report)]
     return "\n\n".join(parts)
 

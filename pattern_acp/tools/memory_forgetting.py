@@ -19,6 +19,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
+from pattern_acp.journal.file_contents import contents_with, drop_contents
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     digest_of,
@@ -71,9 +72,9 @@ class ForgottenReport:
     """What was forgotten, and what a person has to know about what is left.
 
     `before` is the text with a mark in the place of the words. `events`, `messages` and `archived` count what lost
-    words or was deleted besides the block. `others` are labels of blocks that hold the words too. `backups` are copies
-    of the file that were made before and are not touched. `clean` is False while another process's reading keeps the
-    old words in the write-ahead log.
+    words or was deleted besides the block, `kept_files` states of files that going back brings back no longer.
+    `others` are labels of blocks that hold the words too. `backups` are copies of the file that were made before and
+    are not touched. `clean` is False while another process's reading keeps the old words in the write-ahead log.
     """
 
     label: str
@@ -83,6 +84,7 @@ class ForgottenReport:
     events: int
     messages: int
     archived: int
+    kept_files: int
     others: tuple[str, ...]
     backups: tuple[Path, ...]
     clean: bool
@@ -111,6 +113,7 @@ class _Done:
     events: int
     messages: int
     archived: int
+    kept_files: int
 
 
 class MemoryForgetting:
@@ -175,7 +178,8 @@ class MemoryForgetting:
         block = find_forgettable(tx, search.key)
         forgetting = self._propose(tx, search, passage)
         planned = _plan(tx, search, block.id)
-        if forgetting is None and not planned and not holds_archived(tx, words):
+        kept = contents_with(tx, lambda text: words.mask(text) != text)
+        if forgetting is None and not (planned or kept or holds_archived(tx, words)):
             raise UnusableEditError(search.key.label, "the words to forget are neither in it nor recorded anywhere.")
         after = block.text if forgetting is None else forgetting.change.text
         shown_reason = words.mask(reason)
@@ -199,9 +203,10 @@ class MemoryForgetting:
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
         mask_tasks(tx, words.mask, seq=appended.seq)
+        drop_contents(tx, kept)
         archived = forget_archived(tx, words, seq=appended.seq)
         clean_indexes(tx)
-        return _Done(block, after, passage is None, len(planned), messages, archived)
+        return _Done(block, after, passage is None, len(planned), messages, archived, len(kept))
 
     def _propose(self, tx: Transaction, search: _Search, passage: str | None) -> ProposedForgetting | None:
         peer = self._scope.peer
@@ -235,6 +240,7 @@ class MemoryForgetting:
             events=done.events,
             messages=done.messages,
             archived=done.archived,
+            kept_files=done.kept_files,
             others=tuple(block.key.label for block in blocks if search.words.mask(block.text) != block.text),
             backups=tuple(sorted(path.parent.glob(f"{path.stem}.*.backup.db"))),
             clean=clean,

@@ -15,6 +15,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import events
+from pattern_acp.journal.file_contents import read_content, store_content
 from pattern_acp.journal.reader import ChainReport, read_stream, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
@@ -122,6 +123,22 @@ async def test_nothing_of_a_forgotten_passage_is_left_in_the_files(constellation
     for words in (SECRET, "quartzvejl", "58213", "the vault"):
         assert words.encode() not in left
     assert b"works at night" in left
+
+
+async def test_a_kept_state_of_a_file_that_holds_the_words_is_dropped(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    contents = (f"x = '{SECRET}'\n".encode() * 9, b"y = 1\n", b"\xff\x00 no text")
+
+    def keep(tx: Transaction) -> None:
+        seq = append(tx, SESSION, events.SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=1).seq
+        for content in contents:
+            store_content(tx, sha256_hex(content), content, seq=seq)
+        tx.execute("UPDATE file_contents SET content = x'00' WHERE hash = :hash", {"hash": sha256_hex(contents[2])})
+
+    await constellation.database.write(keep)
+    report = await forgetting(constellation).forget("human", SECRET)
+    left = await constellation.database.read(lambda tx: [read_content(tx, sha256_hex(one)) for one in contents[:2]])
+    assert (report.kept_files, left) == (2, [None, b"y = 1\n"])
 
 
 async def test_no_stored_document_holds_the_words_in_a_packed_form(constellation: Constellation):

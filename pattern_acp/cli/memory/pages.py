@@ -143,6 +143,9 @@ def forgotten_page(report: ForgottenReport) -> list[Line]:
         )
     if report.archived:
         lines.append(line(f"{report.archived} archival entries with these words were deleted."))
+    if report.kept_files:
+        told = f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."
+        lines.append(line(told))
     return [*lines, *(line((note.replace("`", ""), "yellow")) for note in forgotten_notes(report))]
 
 

@@ -144,6 +144,7 @@ def forgotten_value(report: ForgottenReport) -> Json:
         "events": report.events,
         "messages": report.messages,
         "archived": report.archived,
+        "kept_files": report.kept_files,
         "others": list(report.others),
         "backups": [str(path) for path in report.backups],
         "clean": report.clean,
