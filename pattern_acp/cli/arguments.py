@@ -6,7 +6,7 @@ nothing: whoever calls it shows the text that comes back.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, add_memory_arguments, memory_arguments
 from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, add_session_arguments, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
+from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, add_usage_arguments, usage_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -78,7 +79,7 @@ class BadUsage:
     sentence: str
 
 
-Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Trust | Doctor | ShowText | BadUsage
+Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Trust | UsageWanted | Doctor | ShowText | BadUsage
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -142,24 +143,23 @@ def _parse(argv: Sequence[str]) -> Arguments:
 def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Arguments:
     if command == "chat":
         return _chat(flags, found)
-    if command == "sessions":
+    if isinstance(command, str) and command in _READERS:
         try:
-            return session_arguments(flags, found)
-        except SessionUsageError as error:
-            raise _UsageError(str(error)) from error
-    if command == "memory":
-        try:
-            return memory_arguments(flags, found)
-        except MemoryUsageError as error:
-            raise _UsageError(str(error)) from error
-    if command == "trust":
-        try:
-            return trust_arguments(flags, found)
-        except TrustUsageError as error:
+            return _READERS[command](flags, found)
+        except (SessionUsageError, MemoryUsageError, TrustUsageError, UsageArgumentsError) as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
     return Serve(flags)
+
+
+_READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
+    "sessions": session_arguments,
+    "memory": memory_arguments,
+    "trust": trust_arguments,
+    "usage": usage_arguments,
+}
+"""What the arguments of some commands mean."""
 
 
 def _options_last(argv: Sequence[str]) -> list[str]:
@@ -341,6 +341,13 @@ _COMMANDS = (
         "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
         "list the folders that are trusted; revoke takes it back.",
         add_trust_arguments,
+    ),
+    _Command(
+        "usage",
+        "tokens and money by day, model, project or session",
+        "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
+        "session; as a table in a pipe, JSON or CSV.",
+        add_usage_arguments,
     ),
     _Command(
         "doctor",

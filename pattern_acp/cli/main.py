@@ -23,6 +23,7 @@ from pattern_acp.cli.arguments import (
 )
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.trust_arguments import Trust
+from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Memory() | Trust() | Doctor():
+        case Chat() | Sessions() | Memory() | Trust() | UsageWanted() | Doctor():
             return _run_in_terminal(arguments)
 
 
@@ -58,7 +59,7 @@ def run_serve(flags: Flags) -> int:
     return serve(_start(flags, stderr=True), read_fd, write_fd)
 
 
-def _run_in_terminal(arguments: Chat | Sessions | Memory | Trust | Doctor) -> int:
+def _run_in_terminal(arguments: Chat | Sessions | Memory | Trust | UsageWanted | Doctor) -> int:
     from pattern_acp.domain.errors import PatternError
 
     process = _start(arguments.flags, stderr=False)
@@ -79,6 +80,10 @@ def _run_in_terminal(arguments: Chat | Sessions | Memory | Trust | Doctor) -> in
             from pattern_acp.cli.trust import run_trust
 
             return run_trust(arguments, process)
+        if isinstance(arguments, UsageWanted):
+            from pattern_acp.cli.usage import run_usage
+
+            return run_usage(arguments, process)
         from pattern_acp.cli.chat import run_chat
 
         return run_chat(arguments, process)

@@ -345,3 +345,23 @@ CREATE TABLE backups (
     to_version INTEGER NOT NULL,
     path TEXT NOT NULL                   -- file name beside the constellation
 ) STRICT;
+
+-- What every model request used and cost, so that sums over days, models, projects and sessions read no journal.
+CREATE TABLE usage (
+    last_seq INTEGER PRIMARY KEY REFERENCES events (seq), -- the event that reported it
+    at_ms INTEGER NOT NULL,              -- when the request ended
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    turn_id TEXT NOT NULL,               -- '' for a compaction that the person asked for before any turn
+    subagent TEXT NOT NULL,              -- name of the subagent that asked, or ''
+    model TEXT NOT NULL,                 -- PROVIDER/MODEL
+    input_tokens INTEGER NOT NULL,       -- read fresh, without those of a cache
+    output_tokens INTEGER NOT NULL,      -- those of thinking too
+    cache_read_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    thinking_tokens INTEGER NOT NULL,    -- those of output_tokens that were reasoning, where the provider tells
+    micro_units INTEGER,                 -- millionths of a US dollar; NULL where no price is known
+    prices TEXT NOT NULL                 -- the price table that the cost was reckoned with, or ''
+) STRICT;
+
+CREATE INDEX usage_by_time ON usage (at_ms);
+CREATE INDEX usage_by_session ON usage (session_id, last_seq);

@@ -1,5 +1,7 @@
 """Token counts and cost."""
 
+from decimal import ROUND_UP, Decimal
+
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -37,3 +39,18 @@ class Cost:
 
     micro_units: int
     currency: str = "USD"
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """The sum; both are of one currency."""
+        return Cost(self.micro_units + other.micro_units, self.currency)
+
+
+MICRO = 1_000_000
+"""Micro-units of a unit."""
+
+
+def amount_text(micro_units: int, currency: str = "USD") -> str:
+    """An amount as people read it, `0.0123 USD`; four decimals, two from a whole unit on, rounded up."""
+    amount = Decimal(micro_units) / MICRO
+    step = Decimal("0.01") if amount >= 1 else Decimal("0.0001")
+    return f"{amount.quantize(step, ROUND_UP):,} {currency}"

@@ -240,13 +240,20 @@ class PlanUpdated:
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far."""
+    """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far.
+
+    `spent` is the cost of this request alone, reckoned with the price table `prices`; `model` is `PROVIDER/MODEL`.
+    Journals of before have none of these three.
+    """
 
     turn_id: TurnId
     usage: Usage
     used: int
     size: int
     cost: Cost | None = None
+    model: str = ""
+    spent: Cost | None = None
+    prices: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,3 +372,49 @@ DELETE FROM file_contents WHERE hash = :hash;
 -- name: has_file_content
 -- Whether the content of a file is kept.
 SELECT 1 FROM file_contents WHERE hash = :hash;
+
+-- name: store_usage
+-- Keeps what one model request used.
+INSERT INTO usage (
+    last_seq, at_ms, session_id, turn_id, subagent, model, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, thinking_tokens, micro_units, prices
+) VALUES (
+    :last_seq, :at_ms, :session_id, :turn_id, :subagent, :model, :input_tokens, :output_tokens, :cache_read_tokens,
+    :cache_write_tokens, :thinking_tokens, :micro_units, :prices
+);
+
+-- name: usage_since
+-- What every request since a moment used, oldest first, with the session that it was made for.
+SELECT
+    at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title
+FROM usage JOIN sessions ON sessions.id = usage.session_id
+WHERE at_ms >= :since_ms
+ORDER BY usage.last_seq;
+
+-- name: usage_of_session
+-- The same of one session.
+SELECT
+    at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title
+FROM usage JOIN sessions ON sessions.id = usage.session_id
+WHERE session_id = :session_id
+ORDER BY usage.last_seq;
+
+-- name: spent_in_session
+-- Tokens and money of a session, and of one turn of it.
+SELECT
+    coalesce(sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens), 0),
+    coalesce(sum(micro_units), 0),
+    coalesce(
+        sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens) FILTER (WHERE turn_id = :turn_id), 0
+    ),
+    coalesce(sum(micro_units) FILTER (WHERE turn_id = :turn_id), 0)
+FROM usage WHERE session_id = :session_id;
+
+-- name: spent_since
+-- Tokens and money of all sessions since a moment.
+SELECT
+    coalesce(sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens), 0),
+    coalesce(sum(micro_units), 0)
+FROM usage WHERE at_ms >= :since_ms;

@@ -157,6 +157,8 @@ class ModelInfo:
     long_prompt_tokens: int = 0
     long_input_percent: int = 100
     long_output_percent: int = 100
+    prices: str = ""
+    """The price table that the prices are from; empty when none are known."""
 
     @property
     def qualified(self) -> str:

@@ -21,6 +21,7 @@ from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.rewind_commands import run_checkpoint, run_checkpoints, run_rewind
 from pattern_acp.session.session_commands import run_archive, run_fork, run_rename, run_search, run_undelete
 from pattern_acp.session.trust_commands import run_trust
+from pattern_acp.session.usage_commands import run_usage
 from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("usage", "Tokens and money: this session, its turns, and today", "", run_usage),
         CommandSpec("search", "Find what was said in any session", "WORDS", run_search),
         CommandSpec("rename", "Give this session another title", "TITLE", run_rename),
         CommandSpec("fork", "Begin another session with this one's history", "[TURN]", run_fork),

@@ -44,14 +44,13 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     ToolCallStarted,
     TurnStarted,
-    UsageReported,
 )
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.session.hooks import run_event
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.digests import RequestDigests
-from pattern_acp.turn.loop import ModelInUse
+from pattern_acp.turn.loop import ModelInUse, reported
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
@@ -278,8 +277,8 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     facts = [Fact(event, Actor.SYSTEM, Origin.AGENT)]
     if written.usage != Usage():
         cost = spend(written.usage, written.cost)
-        window = plan.model.info.context_window
-        facts.append(Fact(UsageReported(turn_id, written.usage, after, window, cost), Actor.SYSTEM))
+        event_of_usage = reported(turn_id, written.usage, written.cost, plan.model.info, cost, after)
+        facts.append(Fact(event_of_usage, Actor.SYSTEM))
     facts.append(_ended(turn_id, call_id, told(event, problem)))
     await session.sink.record(*facts)
     session.state.history[:] = compacted.compacted(session.state.history, event)

@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import HistoryCleared, UsageReported
 from pattern_acp.journal.kept import kept_events
@@ -35,8 +36,6 @@ FILES_SHOWN = 100
 
 FILES_NAMED = 40
 """Most files that git names beside the diffs."""
-
-MICRO = 1_000_000
 
 GIT_SECONDS = 2.0
 """Longest that /diff waits for git; the person asked for it."""
@@ -133,7 +132,7 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
     git = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
     rows: list[tuple[str, str]] = []
     if used is not None:
-        cost = "" if used.cost is None else f", {used.cost.micro_units / MICRO:.4f} {used.cost.currency} so far"
+        cost = "" if used.cost is None else f", {amount_text(used.cost.micro_units, used.cost.currency)} so far"
         cached = used.usage.cache_read_tokens * 100 // max(used.usage.context_tokens - used.usage.output_tokens, 1)
         share = f", {cached} % of it from the cache" if used.usage.cache_read_tokens else ""
         rows.append(("Context", f"{used.used:,} of {used.size:,} tokens after the last request{share}{cost}"))

@@ -17,10 +17,13 @@ from pattern_acp.journal.events import (
     ServerToolsPinned,
     SessionConfigured,
     SessionTitled,
+    SubagentRecorded,
     ToolCallStarted,
     TurnEnded,
     TurnStarted,
+    UsageReported,
 )
+from pattern_acp.journal.usage import note_usage
 from pattern_acp.mcp_servers.pins import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.listed import index_listed, skills_source
@@ -87,6 +90,7 @@ class SessionProjections:
             steps = ((f"{at}.{step.status}", step.content) for at, step in enumerate(event.plan.entries, 1))
             index_listed(tx, "task", self._session_id, self._search_owner, steps, at_ms=now, seq=seq)
         else:
+            self._note_usage(tx, event, now, seq)
             self._move_cursor(tx, event, now, seq)
 
     def _index_skills(self, tx: Transaction, now: int, seq: int) -> None:
@@ -103,6 +107,12 @@ class SessionProjections:
             index_listed(tx, "skill", skills_source(owner), owner, texts, at_ms=now, seq=seq)
         # Were this transaction undone, they would be brought up to date at the next start.
         self._found_skills = known
+
+    def _note_usage(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        name = event.name if isinstance(event, SubagentRecorded) else ""
+        inner = event.event if isinstance(event, SubagentRecorded) else event
+        if isinstance(inner, UsageReported):
+            note_usage(tx, self._session_id, inner, seq=seq, at_ms=now, subagent=name)
 
     def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, TurnEnded) and self._memory is not None:

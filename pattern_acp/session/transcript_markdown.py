@@ -18,7 +18,7 @@ from pattern_acp.domain.tool_calls import (
     ToolCallView,
     ToolContent,
 )
-from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import (
     ContextCompacted,
     HistoryCleared,
@@ -35,8 +35,6 @@ from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, fenced, one_
 
 SHOWN_OUTPUT = 20_000
 """Characters of one tool's output in an export."""
-
-MICRO = 1_000_000
 
 
 @dataclass(slots=True)
@@ -65,7 +63,7 @@ def usage_words(usage: Usage, cost: Cost | None) -> str:
     read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     cached = f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""
     words = f"{read:,} tokens in{cached}, {usage.output_tokens:,} out"
-    return words if cost is None else f"{words}, {cost.micro_units / MICRO:.4f} {cost.currency}"
+    return words if cost is None else f"{words}, {amount_text(cost.micro_units, cost.currency)}"
 
 
 def _sections(entry: Recorded, export: _Export) -> Iterator[str]:

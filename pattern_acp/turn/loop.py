@@ -12,7 +12,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.usage import Usage
+from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError
@@ -166,9 +166,9 @@ class TurnLoop:
         return end_of(assembly.stop, assembly.detail)
 
     def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
-        usage, window = assembly.usage, self._model.info.context_window
+        usage, info = assembly.usage, self._model.info
         self._budget.take_usage(usage, assembly.cost)
-        return UsageReported(turn_id, usage, usage.context_tokens, window, self._budget.cost_so_far)
+        return reported(turn_id, usage, assembly.cost, info, self._budget.cost_so_far)
 
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
@@ -185,6 +185,20 @@ class TurnLoop:
                 "Tell it what to change and prompt again.",
             )
         return None
+
+
+def reported(
+    turn_id: TurnId,
+    usage: Usage,
+    spent: Cost | None,
+    info: ModelInfo,
+    so_far: Cost | None,
+    used: int | None = None,
+) -> UsageReported:
+    """The event of one request to a model; `used` are the tokens in context where those of the request are not."""
+    context = usage.context_tokens if used is None else used
+    prices = info.prices if spent is not None else ""
+    return UsageReported(turn_id, usage, context, info.context_window, so_far, info.qualified, spent, prices)
 
 
 def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *, all_new: bool = False) -> Message:

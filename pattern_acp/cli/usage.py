@@ -1,0 +1,158 @@
+"""`pattern-acp usage`: tokens and money by day, model, project or session; as bars, lines, JSON or CSV."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_line
+from pattern_acp.cli.usage_arguments import UsageWanted
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.usage import MICRO
+from pattern_acp.journal.usage import UsedOnce, usage_since
+from pattern_acp.session.usage_report import UsageSum, day_began_ms, sum_up, total_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLUMNS: tuple[str, ...] = (
+    "key",
+    "title",
+    "requests",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "thinking_tokens",
+    "cost_usd",
+    "unpriced_requests",
+    "prices",
+)
+"""Of CSV, and the keys of JSON. `cost_usd` is an exact decimal, empty where no price was known."""
+
+BAR = 24
+"""Cells of the longest bar."""
+
+
+def run_usage(arguments: UsageWanted, process: Process) -> int:
+    """Print the sums; 1 when the day is none."""
+    now = SystemClock().now_ms()
+    try:
+        since = since_ms(arguments.since, now)
+    except ValueError:
+        write_error(f"pattern-acp: {arguments.since} is no day of the calendar.")
+        return EXIT_ERROR
+    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    used: Sequence[UsedOnce] = anyio.run(_read, path, since) if path.exists() else ()
+    with suppress(OutputClosed):  # `head` has seen enough
+        _print(arguments, sum_up(used, arguments.by), total_of(used))
+    return EXIT_OK
+
+
+def since_ms(since: str, now_ms: int) -> int:
+    """The moment from which on requests count; a day begins at midnight of this machine's time zone.
+
+    Raises:
+        ValueError: there is no such day.
+    """
+    if not since:
+        return 0
+    if since.endswith("d"):
+        first = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone() - timedelta(days=int(since[:-1]) - 1)
+        return day_began_ms(int(first.timestamp() * 1000))
+    day = date.fromisoformat(since)
+    return int(datetime(day.year, day.month, day.day).astimezone().timestamp() * 1000)
+
+
+async def _read(path: Path, since: int) -> Sequence[UsedOnce]:
+    async with open_database(path, clock=SystemClock(), read_only=True) as database:
+        return await database.read(lambda tx: usage_since(tx, since))
+
+
+def _print(arguments: UsageWanted, sums: Sequence[UsageSum], total: UsageSum) -> None:
+    if arguments.form == "json":
+        facts = {"by": arguments.by, "since": arguments.since, "sums": [*map(_facts, sums)], "total": _facts(total)}
+        write_line(json.dumps(facts, indent=2))
+    elif arguments.form == "csv":
+        write_line(as_csv(sums))
+    elif not sums:
+        write_line("No model was asked yet." if not arguments.since else f"No model was asked since {arguments.since}.")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        print_bars(sums, total, arguments.by, Console())
+    else:
+        rows = [_cells(one) for one in (*sums, total)]
+        write_line(format_table((arguments.by.upper(), "REQUESTS", "IN", "CACHED", "OUT", "THINKING", "COST"), rows))
+
+
+def as_csv(sums: Sequence[UsageSum]) -> str:
+    """A heading and one line a sum, without a last line end."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for one in sums:
+        facts = _facts(one)
+        writer.writerow({**facts, "cost_usd": facts["cost_usd"] or "", "prices": "; ".join(one.prices)})
+    return text.getvalue().rstrip("\n")
+
+
+def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Console") -> None:
+    """One line a sum with a bar: of money, or of tokens where nothing has a known price."""
+    from rich.table import Table
+    from rich.text import Text
+
+    is_money = any(one.micro_units for one in sums)
+    sizes = [one.micro_units if is_money else one.usage.context_tokens for one in sums]
+    full = "█" if (console.encoding or "").lower().startswith("utf") else "#"
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(by.capitalize(), overflow="ellipsis", no_wrap=True)
+    table.add_column("")
+    for heading in ("Requests", "In", "Cached", "Out", "Thinking", "Cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one, size in zip(sums, sizes, strict=True):
+        name, *counts = _cells(one)
+        length = max(round(BAR * size / max(*sizes, 1)), 1 if size else 0)
+        table.add_row(Text(printable(name)), Text(full * length, style="cyan"), *map(Text, counts))
+    table.add_row(Text("Total", style="bold"), "", *(Text(count, style="bold") for count in _cells(total)[1:]))
+    console.print(table)
+    if total.prices:
+        console.print(Text(f"\nPrices: {', '.join(total.prices)}.", style="dim"))
+    if total.unpriced:
+        unknown = f"{total.unpriced:,} of {total.requests:,} requests have no known price and are not in the cost."
+        console.print(Text(unknown, style="yellow"))
+
+
+def _cells(one: UsageSum) -> tuple[str, ...]:
+    usage = one.usage
+    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    counts = (one.requests, read, usage.cache_read_tokens, usage.output_tokens, usage.thinking_tokens)
+    return one.title, *(f"{count:,}" for count in counts), one.money or "unknown"
+
+
+def _facts(one: UsageSum) -> dict[str, object]:
+    usage = one.usage
+    return {
+        "key": one.key,
+        "title": one.title,
+        "requests": one.requests,
+        "input_tokens": usage.input_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "output_tokens": usage.output_tokens,
+        "thinking_tokens": usage.thinking_tokens,
+        "cost_usd": None if one.unpriced == one.requests and one.requests else f"{Decimal(one.micro_units) / MICRO:f}",
+        "unpriced_requests": one.unpriced,
+        "prices": list(one.prices),
+    }

@@ -1,0 +1,130 @@
+"""What model requests used and cost: the rows that follow from `UsageReported`, and their sums.
+
+Owns: the table `usage`. Must not know: prices, budgets, or how sums are shown.
+"""
+
+from collections.abc import Sequence
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.usage import Usage
+from pattern_acp.journal.events import UsageReported
+
+QUERIES = load_queries("pattern_acp.journal")
+
+
+@dataclass(frozen=True, slots=True)
+class UsedOnce:
+    """One model request. `micro_units` are millionths of a US dollar, None where no price was known."""
+
+    at_ms: int
+    session_id: SessionId
+    turn_id: TurnId
+    subagent: str
+    """The name of the subagent that asked; empty for the session itself."""
+    model: str
+    """`PROVIDER/MODEL`."""
+    usage: Usage
+    micro_units: int | None
+    prices: str
+    """The price table that the cost was reckoned with."""
+    cwd: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens read and written, and millionths of a US dollar as far as prices were known."""
+
+    tokens: int = 0
+    micro_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpentSoFar:
+    """The same of one turn with its subagents, of its session, and of everything since a moment."""
+
+    turn: Spent
+    session: Spent
+    since: Spent
+
+
+def note_usage(
+    tx: Transaction, session_id: SessionId, event: UsageReported, *, seq: int, at_ms: int, subagent: str = ""
+) -> None:
+    """Keep what a request used, in the transaction of its event (rule R1).
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    usage = event.usage
+    tx.execute(
+        QUERIES["store_usage"],
+        {
+            "last_seq": seq,
+            "at_ms": at_ms,
+            "session_id": session_id,
+            "turn_id": event.turn_id,
+            "subagent": subagent,
+            "model": event.model,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "thinking_tokens": usage.thinking_tokens,
+            "micro_units": None if event.spent is None else event.spent.micro_units,
+            "prices": event.prices,
+        },
+    )
+
+
+def usage_since(tx: Transaction, since_ms: int) -> Sequence[UsedOnce]:
+    """All requests since a moment, oldest first.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return [_used(row) for row in tx.all(QUERIES["usage_since"], {"since_ms": since_ms})]
+
+
+def usage_of_session(tx: Transaction, session_id: SessionId) -> Sequence[UsedOnce]:
+    """All requests of a session, oldest first; what it shares with the one it was forked from is not its own.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return [_used(row) for row in tx.all(QUERIES["usage_of_session"], {"session_id": session_id})]
+
+
+def spent_so_far(tx: Transaction, session_id: SessionId, turn_id: TurnId, since_ms: int) -> SpentSoFar:
+    """Sums over a turn, its session, and all sessions of all processes since a moment.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    own = tx.one(QUERIES["spent_in_session"], {"session_id": session_id, "turn_id": turn_id}) or (0, 0, 0, 0)
+    everywhere = tx.one(QUERIES["spent_since"], {"since_ms": since_ms}) or (0, 0)
+    return SpentSoFar(
+        Spent(integer(own[2]), integer(own[3])),
+        Spent(integer(own[0]), integer(own[1])),
+        Spent(integer(everywhere[0]), integer(everywhere[1])),
+    )
+
+
+def _used(row: Row) -> UsedOnce:
+    counts = Usage(*(integer(value) for value in row[5:10]))
+    return UsedOnce(
+        integer(row[0]),
+        SessionId(text(row[1])),
+        TurnId(text(row[2])),
+        text(row[3]),
+        text(row[4]),
+        counts,
+        None if row[10] is None else integer(row[10]),
+        text(row[11]),
+        text(row[12]),
+        text(row[13]),
+    )

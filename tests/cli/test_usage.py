@@ -1,0 +1,104 @@
+"""`pattern-acp usage` prints sums of the whole constellation in every form."""
+
+import csv
+import io
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+from rich.console import Console
+
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.usage import print_bars, run_usage, since_ms
+from pattern_acp.cli.usage_arguments import UsageGrouping, UsageWanted
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import UsageKnown
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.usage_report import UsageSum, total_of
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import says
+
+
+async def record(database: Path, folder: Path) -> None:
+    model = ScriptedProvider(
+        [
+            [*says("One."), UsageKnown(Usage(100, 20, 30, 0, 5), Cost(1_500_000))],
+            [*says("Two."), UsageKnown(Usage(7, 1))],
+        ]
+    )
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "First, and more")
+        await agent.editor.prompt(session, "Second")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Process:
+    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
+    process = start_process(Flags(), environ)
+    anyio.run(record, process.loaded.paths.constellation_path("default"), tmp_path)
+    return process
+
+
+def test_json_has_exact_money_and_all_token_counts(home: Process, capsys: pytest.CaptureFixture[str]):
+    assert run_usage(UsageWanted(by="model", form="json"), home) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["by"] == "model"
+    (model,) = printed["sums"]
+    assert model["key"] == "scripted/test"
+    assert (model["requests"], model["unpriced_requests"], model["cost_usd"]) == (2, 1, "1.5")
+    assert (model["input_tokens"], model["cache_read_tokens"], model["output_tokens"]) == (107, 30, 21)
+    assert printed["total"]["thinking_tokens"] == 5
+
+
+@pytest.mark.parametrize("by", ["day", "model", "project", "session"])
+def test_csv_is_read_back_by_a_reader_of_csv(home: Process, by: UsageGrouping, capsys: pytest.CaptureFixture[str]):
+    assert run_usage(UsageWanted(by=by, form="csv"), home) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["requests"], row["cost_usd"]) == ("2", "1.5")
+
+
+def test_a_pipe_gets_a_table_with_a_total(home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run_usage(UsageWanted(by="session"), home) == 0
+    heading, row, total = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["SESSION", "REQUESTS", "IN", "CACHED", "OUT", "THINKING", "COST"]
+    assert row.startswith("First, and more")
+    assert total.split() == ["Total", "2", "137", "30", "21", "5", "1.50", "USD+"]
+
+
+def test_nothing_used_is_said_and_a_day_that_is_none_is_refused(home: Process, capsys: pytest.CaptureFixture[str]):
+    assert run_usage(UsageWanted(since="2999-01-01"), home) == 0
+    assert "No model was asked since 2999-01-01." in capsys.readouterr().out
+    assert run_usage(UsageWanted(since="2026-02-31"), home) == 1
+    assert "no day of the calendar" in capsys.readouterr().err
+
+
+def test_days_back_begin_at_midnight_and_today_is_one_of_them():
+    now = datetime.now().astimezone().replace(hour=15, minute=5)
+    first = datetime.fromtimestamp(since_ms("2d", int(now.timestamp() * 1000)) / 1000).astimezone()
+    assert first.date() == (now - timedelta(days=1)).date()
+    assert (first.hour, first.minute) == (0, 0)
+
+
+def test_a_terminal_gets_bars_as_long_as_the_money():
+    text = io.StringIO()
+    console = Console(file=text, width=120, force_terminal=False)
+    sums = [UsageSum("a", "a/dear", 2, Usage(10), 400, 0, ("table 1",)), UsageSum("b", "b/cheap", 1, Usage(99), 100, 0)]
+    print_bars(sums, UsageSum("total", "Total", 3, Usage(109), 500, 1, ("table 1",)), "model", console)
+    lines = text.getvalue().splitlines()
+    bars = [sum(line.count(cell) for cell in "█#") for line in lines[1:3]]
+    assert bars == [24, 6]
+    assert "Prices: table 1." in text.getvalue()
+    assert "1 of 3 requests have no known price" in text.getvalue()
+    print_bars([], total_of([]), "day", console)
+
+
+def test_the_command_line_is_understood_and_a_wrong_day_is_refused():
+    wanted = parse_arguments(["usage", "--by", "project", "--since", "30d", "--csv"])
+    assert wanted == UsageWanted(Flags(), "project", "30d", "csv")
+    assert isinstance(parse_arguments(["usage", "--since", "yesterday"]), BadUsage)
+    assert isinstance(parse_arguments(["usage", "--json", "--csv"]), BadUsage)

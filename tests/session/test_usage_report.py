@@ -1,0 +1,82 @@
+"""What models used and cost is summed up truly, whatever the requests."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.journal.usage import UsedOnce
+from pattern_acp.session.usage_report import Grouping, day_began_ms, day_of, sum_up, total_of
+
+COUNTS = st.integers(0, 10**9)
+USED = st.builds(
+    UsedOnce,
+    at_ms=st.integers(0, 10**13),
+    session_id=st.sampled_from([SessionId("s1"), SessionId("s2")]),
+    turn_id=st.sampled_from([TurnId("t1"), TurnId("t2")]),
+    subagent=st.sampled_from(["", "finder"]),
+    model=st.sampled_from(["", "a/b", "c/d"]),
+    usage=st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS),
+    micro_units=st.none() | COUNTS,
+    prices=st.sampled_from(["", "table 1"]),
+    cwd=st.sampled_from(["/one", "/two"]),
+    title=st.just("Title"),
+)
+GROUPINGS: list[Grouping] = ["day", "model", "project", "session", "subagent", "turn"]
+
+
+@given(st.lists(USED, max_size=30), st.sampled_from(GROUPINGS))
+def test_the_sums_add_up_to_the_total(used: list[UsedOnce], by: Grouping):
+    sums, total = sum_up(used, by, UTC), total_of(used)
+    assert sum(one.requests for one in sums) == total.requests == len(used)
+    assert sum(one.micro_units for one in sums) == total.micro_units
+    assert sum(one.unpriced for one in sums) == total.unpriced
+    whole = Usage()
+    for one in sums:
+        whole += one.usage
+    assert whole == total.usage
+
+
+def used(micro_units: int | None = 5, **changes: object) -> UsedOnce:
+    facts: dict[str, object] = {"model": "a/b", "at_ms": 0, **changes}
+    return UsedOnce(
+        int(str(facts["at_ms"])),
+        SessionId("s"),
+        TurnId("t"),
+        "",
+        str(facts["model"]),
+        Usage(10),
+        micro_units,
+        "table 1",
+        "/x",
+        "",
+    )
+
+
+def test_a_sum_says_when_some_of_its_requests_have_no_known_price():
+    assert total_of([used(2_500_000), used(None)]).money == "2.50 USD+"
+    assert total_of([used(None)]).money == ""
+    assert total_of([used(0)]).money == "0.0000 USD"
+    assert total_of([]).money == "0.0000 USD"
+
+
+def test_the_dearest_comes_first_and_days_in_their_order():
+    day = 24 * 60 * 60 * 1000
+    requests = [used(1, model="cheap"), used(9, model="dear", at_ms=day), used(None, model="unknown", at_ms=2 * day)]
+    assert [one.key for one in sum_up(requests, "model")] == ["dear", "cheap", "unknown"]
+    assert [one.key for one in sum_up(requests, "day", UTC)] == ["1970-01-01", "1970-01-02", "1970-01-03"]
+
+
+def test_a_day_is_that_of_the_time_zone():
+    late = int(datetime(2026, 11, 27, 23, 30, tzinfo=UTC).timestamp() * 1000)
+    east = timezone(timedelta(hours=2))
+    assert (day_of(late, UTC), day_of(late, east)) == ("2026-11-27", "2026-11-28")
+    assert day_began_ms(late, east) == int(datetime(2026, 11, 27, 22, tzinfo=UTC).timestamp() * 1000)
+
+
+def test_money_is_exact_and_rounded_up():
+    assert amount_text(1) == "0.0001 USD"
+    assert amount_text(123_400) == "0.1234 USD"
+    assert amount_text(1_234_567_890) == "1,234.57 USD"
