@@ -94,7 +94,7 @@ FILES = (
             "über uns/naïve café.py": _CAFE.encode(),
             "über uns/日本/メモ.txt": "残す\n".encode(),
         },
-        f"{PYTHON} 'über uns/naïve café.py'",
+        f'{PYTHON} "über uns/naïve café.py"',
         (read("über uns/naïve café.py"), edit("über uns/naïve café.py", ("größe = 0.5", "größe = 1.0"))),
         {"über uns/naïve café.py": _CAFE.replace("0.5", "1.0").encode()},
     ),

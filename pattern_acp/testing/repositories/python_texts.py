@@ -4,12 +4,11 @@ Owns: the repositories `TEXTS`. Must not know: how they are mended.
 """
 
 import codecs
-import shlex
 import sys
 
 from pattern_acp.testing.repositories.base import Repository, edit, read
 
-PYTHON = f"{shlex.quote(sys.executable)} -B"
+PYTHON = f'"{sys.executable}" -B'
 """The interpreter of the tests, so that no other Python has to be there."""
 
 _HEAD = "import pathlib, sys\nhere = pathlib.Path(__file__).parent\n"
