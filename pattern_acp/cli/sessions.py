@@ -16,7 +16,7 @@ from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_changes import change_session
-from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.db.connection import Database, Transaction, open_database, open_for_reading
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
@@ -60,7 +60,8 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
 
 async def _run(arguments: Sessions, path: Path) -> int:
     read_only = arguments.action in ("list", "show", "search") or not arguments.session
-    async with open_database(path, clock=SystemClock(), read_only=read_only) as database:
+    opened = open_for_reading if read_only else open_database
+    async with opened(path, clock=SystemClock()) as database:
         match arguments.action:
             case "list":
                 return await _list(database, arguments)

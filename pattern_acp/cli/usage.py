@@ -17,7 +17,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_line
 from pattern_acp.cli.usage_arguments import UsageWanted
-from pattern_acp.db.connection import open_database
+from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.journal.usage import UsedOnce, usage_since
@@ -76,7 +76,7 @@ def since_ms(since: str, now_ms: int) -> int:
 
 
 async def _read(path: Path, since: int) -> Sequence[UsedOnce]:
-    async with open_database(path, clock=SystemClock(), read_only=True) as database:
+    async with open_for_reading(path, clock=SystemClock()) as database:
         return await database.read(lambda tx: usage_since(tx, since))
 
 

@@ -211,6 +211,24 @@ async def open_database(
         await writer.close_within(_CLOSE_SECONDS)
 
 
+@asynccontextmanager
+async def open_for_reading(path: Path, *, clock: Clock) -> AsyncGenerator[Database, None]:
+    """Open the constellation at `path` to read it as this program knows it.
+
+    A file that an older version used last is migrated first, since our queries name columns that it has not.
+
+    Raises:
+        DatabaseError: a subclass that says what is wrong and what to do.
+    """
+    newest = load_migrations()[-1].version
+    async with open_database(path, clock=clock, read_only=True) as database:
+        if database.facts.schema_version == newest:
+            yield database
+            return
+    async with open_database(path, clock=clock) as migrated:
+        yield migrated
+
+
 def read_file(path: Path, function: Callable[[Transaction], T]) -> T:
     """Run `function` on one snapshot of the constellation at `path`, on this thread: for a process that has no loop.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from pattern_acp.db.connection import Transaction, open_database
+from pattern_acp.db.connection import Transaction, open_database, open_for_reading
 from pattern_acp.db.migrate import APPLICATION_ID, Migration, load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.errors import DatabaseError
@@ -94,6 +94,17 @@ async def test_reading_an_older_file_does_not_migrate_it(tmp_path: Path):
     async with open_database(path, clock=FakeClock(), read_only=True, migrations=newer) as database:
         assert database.facts.schema_version == NEWEST
     assert header(path) == (APPLICATION_ID, NEWEST)
+
+
+async def test_an_older_file_is_migrated_before_it_is_read_as_this_program_knows_it(tmp_path: Path):
+    path = tmp_path / "constellation.db"
+    async with open_database(path, clock=FakeClock(), migrations=load_migrations()[:6]):
+        pass
+    async with open_for_reading(path, clock=FakeClock()) as database:
+        assert await database.read(lambda tx: tx.all("SELECT archived FROM sessions")) == []
+    assert header(path) == (APPLICATION_ID, NEWEST)
+    async with open_for_reading(path, clock=FakeClock()) as database:
+        assert database.facts.read_only
 
 
 def test_several_processes_may_create_one_file_at_once(tmp_path: Path):
