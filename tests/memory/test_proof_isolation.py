@@ -39,6 +39,7 @@ EVERY_TOOL: Turn = (
     + calls("apply_patch", input="*** Begin Patch\n*** Add File: c.txt\n+hangar\n*** End Patch")
     + calls("code_map", operation="find", query="hangar")
     + calls("job", action="list")
+    + calls("delegate", kind="explorer", name="finder", task="Who opens the zeppelin hangar?")
     + calls("read_attachment", id="att_1")
     + calls("fetch_url", url="http://127.0.0.1:9/")
 )
@@ -67,7 +68,8 @@ async def finished(agent: RunningAgent, session: str) -> list[str]:
 
 async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line_of_another():
     theirs = ScriptedProvider([says("Noted: " + FACT)])
-    model = ScriptedProvider([EVERY_TOOL, says("Done."), says("I do not know.")])
+    finder = (calls("memory_search", query="zeppelin hangar"), says("Nobody knows."))
+    model = ScriptedProvider([EVERY_TOOL, says("Done."), says("I do not know.")], subagents={"finder": finder})
     async with running_agent(model) as agent, running_agent(theirs) as other:
         await plant(other, agent.folder)
         session = await agent.editor.open_session(str(agent.folder))
@@ -78,9 +80,9 @@ async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line
         await agent.editor.prompt(second, "What opens the zeppelin hangar?")
 
         used = {tool.spec.name for tool in default_tools()}
-        done = len(EVERY_TOOL) - HAVE_NOTHING_TO_READ
-        ended = ["completed"] * done + ["failed"] * HAVE_NOTHING_TO_READ
-        assert sorted(await finished(agent, session)) == ended
+        ended = await finished(agent, session)
+        assert ended.count("completed") >= len(EVERY_TOOL) - HAVE_NOTHING_TO_READ
+        assert len(ended) - ended.count("completed") == ended.count("failed") == HAVE_NOTHING_TO_READ
         assert {step.tool for step in EVERY_TOOL if isinstance(step, ScriptStep)} == used
         assert CANARY not in str(model.requests)
         assert CANARY.encode() not in b"".join(line for _, line in agent.editor.recording.both)
