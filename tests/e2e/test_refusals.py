@@ -25,14 +25,10 @@ ALLOWED = ("git status", "ls -a", "cat a.txt", "./check")
 """Answered with an always."""
 
 COVERED = (
-    "git status --short",
-    "ls src",
-    "cat src/b.txt a.txt",
-    "./check -q",
-    "cat a.txt && git status",
-    "cd src && ls",
-)
-"""Run without a question afterwards."""
+    "git status --short", "ls src", "cat src/b.txt a.txt", "./check -q", "cat a.txt && git status", "cd src && ls",
+    "cd bare && git status",
+)  # fmt: skip
+"""Run without a question afterwards; the last one in files that look like a repository and name a program."""
 
 MARK = "touch ran"
 TRIED = (
@@ -67,13 +63,14 @@ def a_project(folder: Path) -> Path:
         (project / name).mkdir(parents=True)
     (project / "a.txt").write_text("a\n")
     (project / "src" / "b.txt").write_text("b\n")
-    for name, text in (
-        ("check", "#!/bin/sh\n"),
-        ("evil", "#!/bin/sh\ntouch ran\n"),
-        ("deeper/check", "#!/bin/sh\ntouch ran\n"),
-    ):
-        (project / name).write_text(text)
+    for name, line in (("check", "true"), ("evil", MARK), ("deeper/check", MARK)):
+        (project / name).write_text(f"#!/bin/sh\n{line}\n")
         (project / name).chmod(0o755)
+    for name in ("objects", "refs"):
+        (project / "bare" / name).mkdir(parents=True)
+    (project / "bare" / "HEAD").write_text("ref: refs/heads/main\n")
+    core = f'repositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "{MARK}; false"'
+    (project / "bare" / "config").write_text(f"[core]\n{core}\n")
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     return project
 

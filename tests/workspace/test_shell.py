@@ -30,7 +30,8 @@ def test_git_runs_nothing_that_files_named_like_a_repository_ask_for(tmp_path: P
         (tmp_path / folder).mkdir()
     (tmp_path / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     mark = (tmp_path / "ran").as_posix()
-    (tmp_path / "config").write_text(f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"\n')
+    core = f'repositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch {mark}; false"'
+    (tmp_path / "config").write_text(f"[core]\n{core}\n", encoding="utf-8")
     env = command_environment({**process_environment(), **own}, {})
     ran = subprocess.run(["git", "status"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert not (tmp_path / "ran").exists()
