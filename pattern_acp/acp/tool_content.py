@@ -7,6 +7,7 @@ from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, clipped, fits, 
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
+    LinkContent,
     Location,
     TerminalContent,
     TextContent,
@@ -58,6 +59,8 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
             return [text_item(f"An image ({media_type}, {len(data) * 3 // 4:,} bytes), too large to be shown here.")]
         case DiffContent():
             return diff_items(content)
+        case LinkContent(uri, name, description):
+            return [schema.Content(content=schema.ResourceLink(uri=uri, name=name, description=description or None))]
         case TerminalContent():
             if (content.client_owned and live) or (not content.client_owned and meta):
                 return [schema.Terminal(terminal_id=content.terminal_id)]

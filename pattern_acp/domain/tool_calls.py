@@ -79,7 +79,16 @@ class TerminalContent:
     client_owned: bool = False
 
 
-ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalContent
+@dataclass(frozen=True, slots=True)
+class LinkContent:
+    """A link that the person can follow, shown in a tool call: its name on one line, and what is behind it."""
+
+    uri: str
+    name: str
+    description: str = ""
+
+
+ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalContent | LinkContent
 
 
 @dataclass(frozen=True, slots=True)

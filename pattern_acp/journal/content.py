@@ -29,6 +29,7 @@ _CONTENTS: dict[str, type[ToolContent]] = {
     "image": tool_calls.ImageContent,
     "diff": tool_calls.DiffContent,
     "terminal": tool_calls.TerminalContent,
+    "link": tool_calls.LinkContent,
 }
 _PART_NAMES = {part_type: name for name, part_type in _PARTS.items()}
 _CONTENT_NAMES = {content_type: name for name, content_type in _CONTENTS.items()}

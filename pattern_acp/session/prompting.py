@@ -38,6 +38,7 @@ from pattern_acp.session.memory_context import memory_changes, memory_view, show
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
+from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.running import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, with_room
@@ -326,6 +327,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         command_ended=code.note_command_ended if code is not None else lambda: None,
         code=code,
         languages=servers_of(session),
+        sessions=sessions_of(session),
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session, text_id),
     )

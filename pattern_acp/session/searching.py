@@ -4,38 +4,19 @@ Owns: the way from a passage to its turn. Must not know: how passages are found 
 hit is shown.
 """
 
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.ancestry import turn_number
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.recall import Found, message_owners, search
+from pattern_acp.tools.session_access import SessionHit
 
-
-@dataclass(frozen=True, slots=True)
-class SessionHit:
-    """Something that was said, in a turn of a session, counted from 1. `speaker` is `user` or `assistant`."""
-
-    session_id: SessionId
-    title: str
-    cwd: str
-    turn: int
-    speaker: str
-    text: str
-    at_ms: int
-
-    @property
-    def uri(self) -> str:
-        """Names the session and the turn; a client that knows the scheme can open it."""
-        return f"pattern-acp://session/{self.session_id}?turn={self.turn}"
-
-    @property
-    def day(self) -> str:
-        """The date, UTC."""
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
 
 
 async def search_sessions(
@@ -56,6 +37,34 @@ async def search_sessions(
         return tuple(hit for one in found if (hit := _hit(tx, one)) is not None)
 
     return await database.read(look)
+
+
+class ProjectSessions:
+    """`tools.session_access.SessionAccess`: the other sessions of one project, and never those of another."""
+
+    def __init__(self, database: Database, project_key: str, session_id: SessionId, clock: Clock) -> None:
+        """`session_id` is the one that asks; what was said in it is not looked for."""
+        self._database = database
+        self._project_key = project_key
+        self._session_id = session_id
+        self._clock = clock
+
+    async def search(self, query: str, limit: int) -> tuple[SessionHit, ...]:
+        """See `SessionAccess.search`."""
+        return await search_sessions(
+            self._database,
+            query,
+            limit,
+            now=self._clock.now_ms(),
+            owner=self._project_key,
+            exclude=self._session_id,
+        )
+
+
+def sessions_of(session: "Session") -> ProjectSessions:
+    """The other sessions that the model of this one may search."""
+    shared, state = session.constellation, session.state
+    return ProjectSessions(shared.database, state.project_key, state.session_id, shared.clock)
 
 
 def _hit(tx: Transaction, found: Found) -> SessionHit | None:

@@ -12,8 +12,9 @@ from pattern_acp.journal import sessions
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.forking import fork_session
-from pattern_acp.session.searching import SessionHit, search_sessions
+from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS, archive_session, clean_title, restore_session
+from pattern_acp.tools.session_access import SessionHit
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.sink import Fact
 
@@ -64,7 +65,7 @@ async def run_search(session: "Session", argument: str) -> str:
 
 def hit_line(hit: SessionHit) -> str:
     """A hit in Markdown; the link opens the session in a client that knows the scheme."""
-    return f"- [{hit.title or 'Untitled'}, turn {hit.turn}]({hit.uri}) ({hit.day}, {hit.speaker}): {hit.text}"
+    return f"- [{hit.name}]({hit.uri}) ({hit.day}, {hit.speaker}): {hit.text}"
 
 
 async def run_undelete(session: "Session", argument: str) -> str:

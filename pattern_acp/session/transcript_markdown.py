@@ -13,6 +13,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart
 from pattern_acp.domain.tool_calls import (
     DiffContent,
+    LinkContent,
     TerminalContent,
     TextContent,
     ToolCallView,
@@ -125,6 +126,8 @@ def _content(item: ToolContent) -> str:
             return _diff(item)
         case TerminalContent():
             return fenced(f"$ {item.command}\n{_cut(plain_output(item.output)).rstrip()}", "console")
+        case LinkContent(uri, name, description):
+            return f"- [{one_line(name)}](<{uri}>) {one_line(description)}".rstrip()
         case _:
             return "*An image.*"
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pattern_acp.tools.delegation import Delegation
     from pattern_acp.tools.language_access import LanguageAccess
     from pattern_acp.tools.memory_takeback import AgentHistory
+    from pattern_acp.tools.session_access import SessionAccess
     from pattern_acp.workspace.jobs import Jobs
 
 
@@ -132,6 +133,8 @@ class ToolContext:
     """Runs subagents; None where there are none, as for a subagent."""
     languages: "LanguageAccess | None" = None
     """Language servers; None where there are none."""
+    sessions: "SessionAccess | None" = None
+    """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable
     """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
 

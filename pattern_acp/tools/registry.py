@@ -22,6 +22,7 @@ from pattern_acp.tools.read_attachment import ReadAttachment
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.tools.search_text import SearchText
+from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.update_plan import UpdatePlan
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.web.pages import Pages
@@ -47,6 +48,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         MemoryRead(),
         MemoryWrite(),
         MemorySearch(),
+        SearchSessions(),
         ReadAttachment(),
         FetchUrl(Pages(private_addresses=private_addresses)),
         Delegate(),

@@ -3,7 +3,14 @@
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, wire_size
 from pattern_acp.acp.tool_content import content_items, diff_items, terminal_text
-from pattern_acp.domain.tool_calls import DiffContent, ImageContent, TerminalContent, TextContent, ToolContent
+from pattern_acp.domain.tool_calls import (
+    DiffContent,
+    ImageContent,
+    LinkContent,
+    TerminalContent,
+    TextContent,
+    ToolContent,
+)
 
 OURS = TerminalContent("call_1", "make", "/project", "built\n")
 THEIRS = TerminalContent("term_1", "make", "/project", "built\n", client_owned=True)
@@ -20,6 +27,13 @@ def diffs(old: str | None, new: str) -> list[schema.Diff]:
 
 def test_text_is_wrapped_as_a_content_block():
     assert shown(TextContent("hello")) == schema.Content(content=schema.TextContent(text="hello"))
+
+
+def test_a_link_is_one_that_the_client_can_open():
+    link = LinkContent("pattern-acp://session/ses_1?turn=2", "Zebras, turn 2", "2026-11-28: striped")
+    assert shown(link) == schema.Content(
+        content=schema.ResourceLink(uri=link.uri, name=link.name, description=link.description)
+    )
 
 
 def test_a_terminal_is_embedded_only_where_it_can_be_seen():

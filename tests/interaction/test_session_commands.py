@@ -1,5 +1,7 @@
 """Renaming, forking, putting away, searching and bringing back sessions, as an editor sees it."""
 
+from pathlib import Path
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.reader import verify_stream
@@ -10,7 +12,7 @@ from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.requests import refused, updates_of
-from pattern_acp.testing.scripts import says
+from pattern_acp.testing.scripts import calls, says
 
 
 async def talked(agent: RunningAgent, *prompts: str) -> str:
@@ -161,3 +163,36 @@ async def test_what_was_said_is_found_also_in_a_fork_whose_parent_is_gone_and_af
         assert session in await listed(agent)
         await agent.editor.prompt(asking, "/fork")
         assert "begins with" in texts(agent, asking)
+
+
+async def test_the_model_finds_in_which_session_and_turn_of_the_project_something_was_said(tmp_path: Path):
+    asked = calls("session_search", query="zebra")
+    model = ScriptedProvider([says("Hello."), says("The zebra is striped."), says("A zebra elsewhere."), asked])
+    async with running_agent(model) as agent:
+        session = await talked(agent, "Hi", "/rename Of\tanimals", "Which is striped?")
+        elsewhere = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(elsewhere, "Which one?")
+        asking = await talked(agent, "Where did we speak of the zebra?")
+        uri = f"pattern-acp://session/{session}?turn=3"
+        told = str(model.requests[-1].messages)
+        assert "[Of animals, turn 3, " in told
+        assert uri in told
+        assert "A zebra elsewhere." not in told
+        agent.editor.updates.clear()
+        await agent.editor.request("session/close", {"sessionId": asking})
+        await agent.editor.request("session/load", opening(agent, asking))
+        contents = [
+            item["content"]
+            for update in updates_of(agent.editor, asking)
+            for item in update.get("content") or ()
+            if update["sessionUpdate"].startswith("tool_call")
+        ]
+        links = {(c["uri"], c["name"], c["description"][12:]) for c in contents if c["type"] == "resource_link"}
+        assert (uri, "Of animals, turn 3", "assistant: The zebra is striped.") in links
+
+
+async def test_a_search_of_sessions_that_finds_nothing_says_so():
+    model = ScriptedProvider([calls("session_search", query="zebra")])
+    async with running_agent(model) as agent:
+        await talked(agent, "Look")
+        assert "No other session of this project has it" in str(model.requests[-1].messages)

@@ -12,6 +12,7 @@ from pattern_acp.domain.plan import Plan, PlanEntry
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
+    LinkContent,
     Location,
     TerminalContent,
     TextContent,
@@ -37,7 +38,11 @@ VALUES: st.SearchStrategy[Json] = st.recursive(
 )
 OBJECTS: st.SearchStrategy[JsonObject] = st.dictionaries(KEYS, VALUES, max_size=3)
 CONTENTS: st.SearchStrategy[ToolContent] = st.one_of(
-    st.from_type(TextContent), st.from_type(ImageContent), st.from_type(DiffContent), st.from_type(TerminalContent)
+    st.from_type(TextContent),
+    st.from_type(ImageContent),
+    st.from_type(DiffContent),
+    st.from_type(TerminalContent),
+    st.from_type(LinkContent),
 )
 CALLS = st.builds(
     ToolCallView,

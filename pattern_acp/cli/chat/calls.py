@@ -107,6 +107,9 @@ def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool 
                 shown.append(last_lines(tail(terminal_id), OUTPUT_LINES, marks))
             case schema.Content(content=schema.TextContent(text=text)):
                 shown.append(_note(call, text, marks))
+            case schema.Content(content=schema.ResourceLink(name=name, uri=uri, description=about)):
+                link = f"{one_line(name)} ({one_line(uri)})\n  {one_line(about or '')}"
+                shown.append(Text(link.rstrip(), style="dim"))
             case _:
                 pass
     return [Indented(text) for text in shown if text.plain]

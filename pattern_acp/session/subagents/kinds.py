@@ -19,6 +19,7 @@ READING = frozenset(
         "code_map",
         "memory_read",
         "memory_search",
+        "session_search",
         "fetch_url",
         "skill",
         "read_attachment",
