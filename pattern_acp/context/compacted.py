@@ -17,6 +17,9 @@ from pattern_acp.journal.events import ContextCompacted
 SUMMARY, GAP = "conversation_summary", "conversation_gap"
 """The marks around a summary, and around the words for what was left out without one."""
 
+NOT_LOST = "It is not lost: memory_search finds what was said."
+"""How the model of a session gets back what left its context."""
+
 FILES_NAMED = 20
 """Most files that are named for what was left out."""
 
@@ -143,12 +146,11 @@ def summary_text(summary: str, gone: LeftOut, steps: str) -> str:
     return "\n".join(lines)
 
 
-def gap_text(gone: LeftOut, steps: str) -> str:
-    """The words for what was left out when nobody summed it up."""
+def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST) -> str:
+    """The words for what was left out when nobody summed it up; `found_again` says how the model gets it back."""
     lines = [
         f'<{GAP} messages="{gone.count}">',
-        "For reference only: a part of this conversation stood here and was left out to make room. It is not lost: "
-        "memory_search finds what was said.",
+        f"For reference only: a part of this conversation stood here and was left out to make room. {found_again}",
         *([f"Files that its tool calls named: {', '.join(gone.files)}."] if gone.files else []),
         *([steps] if steps else []),
         f"</{GAP}>",

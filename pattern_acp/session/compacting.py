@@ -18,6 +18,7 @@ from pattern_acp.context.choosing import (
     RESULTS_KEPT_WHOLE,
     SHORT_RESULT_CHARACTERS,
     Choice,
+    TokensOf,
     Untouchable,
     choose,
     long_results,
@@ -134,7 +135,12 @@ async def compact(
         DatabaseError: it could not be recorded, and was not done.
     """
     known = await _known(session)
-    choice = _choose(session.state.history, known, model, wanted, session)
+
+    def tokens_of(messages: Sequence[Message]) -> int:
+        estimate = messages_tokens(messages, model.info.name)
+        return session.state.window.calibration.tokens(model.info.name, estimate)
+
+    choice = choose_for(session.state.history, known.rules, wanted, tokens_of)
     is_needed = wanted.tokens > wanted.limits.usable or wanted.trigger != "threshold"
     if not choice.freed or (not is_needed and choice.freed < wanted.limits.usable // LEAST_GAIN):
         return None
@@ -173,11 +179,8 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
     return frozenset(pinned)
 
 
-def _choose(history: Sequence[Message], known: _Known, model: ModelInUse, wanted: Wanted, session: "Session") -> Choice:
-    def tokens_of(messages: Sequence[Message]) -> int:
-        estimate = messages_tokens(messages, model.info.name)
-        return session.state.window.calibration.tokens(model.info.name, estimate)
-
+def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, tokens_of: TokensOf) -> Choice:
+    """What is to leave a conversation; long results are shortened first."""
     free = max(wanted.tokens - wanted.target, 0)
     keep = wanted.keep_characters
     longer_than = keep if wanted.is_last_resort else LONG_RESULT_CHARACTERS
@@ -186,7 +189,7 @@ def _choose(history: Sequence[Message], known: _Known, model: ModelInUse, wanted
     if results.freed >= free and wanted.trigger != "person":
         return results
     event = ContextCompacted(TurnId(""), "", "", shortened=results.shortened, keep_characters=keep)
-    units = units_of(compacted.compacted(history, event), known.rules, tokens_of)
+    units = units_of(compacted.compacted(history, event), rules, tokens_of)
     note = summary_tokens(wanted.limits.usable) if wanted.strategy == "summarise" else 0
     removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
     gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}

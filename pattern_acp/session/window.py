@@ -155,7 +155,7 @@ class SessionWindow:
                 request = await self._compose()
                 tokens = self._estimated(request)
         if tokens > self._limits.usable:
-            fixed = self._estimated(_without_messages(request))
+            fixed = self._estimated(without_messages(request))
             raise does_not_fit(self._model.info, self._limits, tokens, fixed)
         return request
 
@@ -167,7 +167,7 @@ class SessionWindow:
         """
         if self._sent is None:
             return
-        beside = request_tokens(_without_messages(self._sent))
+        beside = request_tokens(without_messages(self._sent))
         estimate = beside + self._state.messages.of(self._session.state.history, self._model.info.name)
         tokens = self._state.calibration.tokens(self._model.info.name, estimate)
         if tokens > self._limits.trigger:
@@ -234,5 +234,6 @@ class SessionWindow:
         return counted
 
 
-def _without_messages(request: ProviderRequest) -> ProviderRequest:
+def without_messages(request: ProviderRequest) -> ProviderRequest:
+    """What a request has beside the conversation."""
     return ProviderRequest(request.model, request.system, request.tools, (), request.volatile)

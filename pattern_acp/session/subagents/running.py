@@ -5,12 +5,14 @@ Owns: putting its parts together, its limits, and what it gives back. Must not k
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
+from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
 from pattern_acp.context.long_texts import long_text
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
@@ -20,6 +22,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, TurnStarted
+from pattern_acp.journal.items import item_of
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
@@ -37,6 +40,7 @@ from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.report import Work, outcome_of
 from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
+from pattern_acp.session.subagents.window import SubagentWindow
 from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
@@ -201,8 +205,10 @@ class _Subagent:
         return end
 
     async def _run(self, history: list[Message]) -> TurnEnd:
+        turn_id, sink = self._parts.turn_id, self._sink
+        window = SubagentWindow(self._session, turn_id, self._model, history, sink, partial(self._build, history))
         try:
-            end = await self._until_hooks_agree(history)
+            end = await self._until_hooks_agree(history, window)
             reached = self._budget.used_up()
             if end.stop_reason is not StopReason.MAX_TURN_REQUESTS:
                 return end
@@ -210,7 +216,7 @@ class _Subagent:
             added = ContextAdded(self._parts.turn_id, said, ("limit",))
             await self._sink.record(Fact(added, Actor.SYSTEM, Origin.AGENT))
             history.append(said)
-            await self._loop(self._idle, self._last).run(self._parts.turn_id, history)
+            await self._loop(self._idle, self._last, window).run(self._parts.turn_id, history)
             return TurnEnd(StopReason.MAX_TURN_REQUESTS, f"It was stopped: it reached {reached}.")
         except DatabaseError:
             raise
@@ -220,9 +226,9 @@ class _Subagent:
             self._failed = True
             return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}")
 
-    async def _until_hooks_agree(self, history: list[Message]) -> TurnEnd:
+    async def _until_hooks_agree(self, history: list[Message], window: SubagentWindow) -> TurnEnd:
         turn_id, kind = self._parts.turn_id, self._task.kind.value
-        loop, active = self._loop(self._runner, self._budget), False
+        loop, active = self._loop(self._runner, self._budget, window), False
         for _ in range(MOST_CONTINUATIONS + 1):
             end = await loop.run(turn_id, history)
             is_report = end.stop_reason is StopReason.END_TURN and not end.sentence
@@ -231,20 +237,25 @@ class _Subagent:
             active = True
         return TurnEnd(StopReason.END_TURN, f"Hooks let it go on {MOST_CONTINUATIONS} times; that is the limit.")
 
-    def _loop(self, runner: ToolRunner, budget: Budget) -> TurnLoop:
-        return TurnLoop(
+    def _loop(self, runner: ToolRunner, budget: Budget, window: SubagentWindow) -> TurnLoop:
+        async def build(_history: Sequence[Message]) -> ProviderRequest:
+            await add_waiting(self._session, self._parts.turn_id, self._heard, self._sink)
+            return await window.fitted()
+
+        loop = TurnLoop(
             model=self._model,
-            build=self._build,
+            build=build,
             runner=runner,
             sink=self._sink,
             ids=self._session.constellation.ids,
             budget=budget,
             call_ids=CallIds(self._session.state.used_calls, always_own=True),
         )
+        loop.window = window
+        return loop
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:
         state = self._session.state
-        await add_waiting(self._session, self._parts.turn_id, self._heard, self._sink)
         offered = {tool.spec.name for tool in self._parts.offered(self._model.info)}
         specs = tuple(tool.spec for tool in self._tools if tool.spec.name in offered)
         limited = (f"You may write only in {', '.join(self._task.paths)}.",) if self._task.paths else ()
@@ -274,7 +285,8 @@ class _Subagent:
         return self._task.task, f"<changes>\n{changes}\n</changes>"
 
     async def _long_text(self, text_id: str) -> str | None:
-        return long_text(self._heard.history, text_id)
+        of_call = (event for event in self._sink.events if item_of(event) == text_id)
+        return result_text(of_call) or long_text(self._heard.history, text_id)
 
     async def _tick(self) -> None:
         while True:
