@@ -10,6 +10,7 @@ import anyio
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
+from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.context.instruction_files import NAMES
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
@@ -43,6 +44,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids = SystemClock(), RandomIds()
     path = paths.constellation_path(settings.constellation)
+    lost = await anyio.to_thread.run_sync(lost_constellation, path)
     busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
     async with (
         open_database(path, clock=clock, busy_seconds=busy_seconds) as database,
@@ -51,7 +53,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
         choice = await providers.choose()
         _, model = providers.resolve(choice.qualified)
         problems = [str(problem) for problem in process.loaded.problems]
-        problems += [problem for problem in (choice.problem, chosen.problem) if problem]
+        problems += [problem for problem in (lost, choice.problem, chosen.problem) if problem]
 
         yield Constellation(
             name=settings.constellation,

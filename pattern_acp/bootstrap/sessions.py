@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery import keep_snapshots
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.domain.errors import PatternError
@@ -44,6 +46,12 @@ CLOSE_SECONDS = 1.0
 
 LEASE_SECONDS = 20.0
 """Between two renewals of leases; another machine takes a lease for dead after 60 s."""
+
+SNAPSHOT_START_SECONDS = 5.0
+"""Between the first session and the first look whether a snapshot is due, so that it takes no time from a start."""
+
+SNAPSHOT_SECONDS = 600.0
+"""Between two looks; snapshots are an hour apart."""
 
 REFRESH_SECONDS = 2.0
 """Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
@@ -90,6 +98,10 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
             warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
+            snapshots = partial(
+                keep_snapshots, shared.database.path, settings.backup, shared.clock, _snapshot_pause(methods)
+            )
+            tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
             try:
                 yield OpenSessions(methods, client.introduce)
             finally:
@@ -166,6 +178,17 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
         logger.warning("The HTTP client is not ready. %s", error)
     await anyio.sleep(REFRESH_SECONDS)
     await providers.refresh()
+
+
+def _snapshot_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:
+    """A short pause behind the first session, then long ones."""
+    pauses = chain((SNAPSHOT_START_SECONDS,), repeat(SNAPSHOT_SECONDS))
+
+    async def pause() -> None:
+        await methods.answered.wait()
+        await anyio.sleep(next(pauses))
+
+    return pause
 
 
 async def _lease_pause() -> None:

@@ -11,6 +11,15 @@ from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
+from pattern_acp.cli.backup_arguments import (
+    BackUp,
+    BackupUsageError,
+    Restore,
+    add_backup_arguments,
+    add_restore_arguments,
+    backup_arguments,
+    restore_arguments,
+)
 from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, add_memory_arguments, memory_arguments
 from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, add_session_arguments, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
@@ -79,7 +88,10 @@ class BadUsage:
     sentence: str
 
 
-Arguments: TypeAlias = Serve | Chat | Sessions | Memory | Trust | UsageWanted | Doctor | ShowText | BadUsage
+InTerminal: TypeAlias = Chat | Sessions | Memory | Trust | UsageWanted | BackUp | Restore | Doctor
+"""The commands that a person runs, and that end by themselves."""
+
+Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -146,7 +158,7 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
     if isinstance(command, str) and command in _READERS:
         try:
             return _READERS[command](flags, found)
-        except (SessionUsageError, MemoryUsageError, TrustUsageError, UsageArgumentsError) as error:
+        except (SessionUsageError, MemoryUsageError, TrustUsageError, UsageArgumentsError, BackupUsageError) as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
         return Doctor(flags, json=bool(found.get("json")))
@@ -157,6 +169,8 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "sessions": session_arguments,
     "memory": memory_arguments,
     "trust": trust_arguments,
+    "backup": backup_arguments,
+    "restore": restore_arguments,
     "usage": usage_arguments,
 }
 """What the arguments of some commands mean."""
@@ -348,6 +362,20 @@ _COMMANDS = (
         "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
         "session; as a table in a pipe, JSON or CSV.",
         add_usage_arguments,
+    ),
+    _Command(
+        "backup",
+        "copy the constellation while it is used",
+        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
+        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
+        add_backup_arguments,
+    ),
+    _Command(
+        "restore",
+        "go back to a backup of the constellation",
+        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
+        "can be taken back. Every window that uses the constellation has to be closed first.",
+        add_restore_arguments,
     ),
     _Command(
         "doctor",

@@ -16,11 +16,13 @@ from pattern_acp.cli.arguments import (
     BadUsage,
     Chat,
     Doctor,
+    InTerminal,
     Serve,
     Sessions,
     ShowText,
     parse_arguments,
 )
+from pattern_acp.cli.backup_arguments import BackUp, Restore
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.cli.usage_arguments import UsageWanted
@@ -42,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Memory() | Trust() | UsageWanted() | Doctor():
+        case Chat() | Sessions() | Memory() | Trust() | UsageWanted() | BackUp() | Restore() | Doctor():
             return _run_in_terminal(arguments)
 
 
@@ -59,37 +61,51 @@ def run_serve(flags: Flags) -> int:
     return serve(_start(flags, stderr=True), read_fd, write_fd)
 
 
-def _run_in_terminal(arguments: Chat | Sessions | Memory | Trust | UsageWanted | Doctor) -> int:
+def _run_in_terminal(arguments: InTerminal) -> int:
     from pattern_acp.domain.errors import PatternError
 
     process = _start(arguments.flags, stderr=False)
     try:
-        if isinstance(arguments, Doctor):
-            from pattern_acp.cli.doctor import run_doctor
-
-            return run_doctor(arguments, process)
-        if isinstance(arguments, Sessions):
-            from pattern_acp.cli.sessions import run_sessions
-
-            return run_sessions(arguments, process)
-        if isinstance(arguments, Memory):
-            from pattern_acp.cli.memory import run_memory
-
-            return run_memory(arguments, process)
-        if isinstance(arguments, Trust):
-            from pattern_acp.cli.trust import run_trust
-
-            return run_trust(arguments, process)
-        if isinstance(arguments, UsageWanted):
-            from pattern_acp.cli.usage import run_usage
-
-            return run_usage(arguments, process)
-        from pattern_acp.cli.chat import run_chat
-
-        return run_chat(arguments, process)
+        return _run_command(arguments, process)
     except PatternError as error:
         sys.stderr.write(f"pattern-acp: {error.sentence}\n")
         return EXIT_ERROR
+
+
+def _run_command(arguments: InTerminal, process: "Process") -> int:
+    match arguments:
+        case Doctor():
+            from pattern_acp.cli.doctor import run_doctor
+
+            return run_doctor(arguments, process)
+        case Sessions():
+            from pattern_acp.cli.sessions import run_sessions
+
+            return run_sessions(arguments, process)
+        case Memory():
+            from pattern_acp.cli.memory import run_memory
+
+            return run_memory(arguments, process)
+        case Trust():
+            from pattern_acp.cli.trust import run_trust
+
+            return run_trust(arguments, process)
+        case UsageWanted():
+            from pattern_acp.cli.usage import run_usage
+
+            return run_usage(arguments, process)
+        case BackUp():
+            from pattern_acp.cli.backup import run_backup
+
+            return run_backup(arguments, process)
+        case Restore():
+            from pattern_acp.cli.backup import run_restore
+
+            return run_restore(arguments, process)
+        case Chat():
+            from pattern_acp.cli.chat import run_chat
+
+            return run_chat(arguments, process)
 
 
 def _start(flags: Flags, *, stderr: bool) -> "Process":

@@ -15,6 +15,7 @@ from pattern_acp.config.settings import (
     LSP_BY_REACH,
     MODES_BY_REACH,
     SECRETS_BY_REACH,
+    BackupSettings,
     CompactionSettings,
     DelegateSettings,
     FetchSettings,
@@ -112,6 +113,16 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
     )
 
 
+def _snapshots(field: str, what: str, default: int) -> Key:
+    return Key(
+        name=f"backup.{field}",
+        summary=f"Snapshots of the constellation that are kept, the newest of each of so many {what}; 0 for none.",
+        allowed="a whole number from 0 to 1000",
+        check=_number(0, 1000),
+        default=default,
+    )
+
+
 def _delegate_limit(field: str, summary: str, high: int, default: int) -> Key:
     return Key(
         name=f"delegate.{field}",
@@ -141,6 +152,7 @@ _FETCH = FetchSettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
 _LSP = LspSettings()
+_BACKUP = BackupSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -266,6 +278,9 @@ KEYS: tuple[Key, ...] = (
         check=_number(10, 90),
         default=_COMPACTION.target_percent,
     ),
+    _snapshots("hourly", "hours", _BACKUP.hourly),
+    _snapshots("daily", "days", _BACKUP.daily),
+    _snapshots("monthly", "months", _BACKUP.monthly),
     Key(
         name="fetch.private_addresses",
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",

@@ -137,6 +137,15 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupSettings:
+    """How many snapshots of the constellation are kept; 0 for none of that kind, all 0: none are taken."""
+
+    hourly: int = 24
+    daily: int = 7
+    monthly: int = 6
+
+
+@dataclass(frozen=True, slots=True)
 class McpServerSettings:
     """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
 
@@ -238,6 +247,7 @@ class Settings:
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    backup: BackupSettings = field(default_factory=BackupSettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     lsp: LspSettings = field(default_factory=LspSettings)

@@ -74,7 +74,8 @@ def _read_only(path: str, detail: str) -> tuple[type[DatabaseError], str]:
 def _corrupt(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DatabaseCorruptError, (
         f"The constellation {path} is damaged or not a database ({detail}); "
-        "move it away, or put a backup from the same folder in its place."
+        "nothing was changed: close every window that uses it and run 'pattern-acp restore --latest' to go back to the "
+        "newest backup, or read what can still be read with 'pattern-acp sessions' and 'pattern-acp doctor'."
     )
 
 

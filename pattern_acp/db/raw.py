@@ -4,7 +4,7 @@ Owns: the types of values and rows, and how a connection is made. Must not know:
 own annotations are partly unknown to a type checker on Python 3.11, so its connection is used through a Protocol.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast
 
@@ -15,6 +15,9 @@ SqlValue: TypeAlias = int | float | str | bytes | None
 
 Row: TypeAlias = tuple[SqlValue, ...]
 """One result row, columns in the order of the statement."""
+
+_COPY_TIMEOUT_MS = 5_000
+"""Longest wait for a lock before a copy begins."""
 
 Params: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue]
 """Values for `?` placeholders in order, or for `:name` placeholders by name. A name that is missing is an error."""
@@ -94,19 +97,28 @@ def connect(name: str, *, flags: int) -> RawConnection:
     return cast("RawConnection", apsw.Connection(name, flags=flags))
 
 
-def copy_database(source: Path, target: Path) -> None:
+def copy_database(source: Path, target: Path, *, between: Callable[[], object] = lambda: None) -> None:
     """Copy the committed state of `source` over the database `target`, page by page.
+
+    The state is that of the beginning, however much others write meanwhile: without a snapshot of our own, SQLite
+    begins anew after every commit of another process, and may never end. `between` is called after every 4 MB; what it
+    raises ends the copying.
 
     Raises:
         apsw.Error: one of them cannot be read or written.
     """
     from_file = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
     try:
+        from_file.set_busy_timeout(_COPY_TIMEOUT_MS)
+        snapshot = cast("RawConnection", from_file)
+        snapshot.execute("BEGIN")
+        snapshot.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         to_file = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             with to_file.backup("main", from_file, "main") as copy:
                 while not copy.done:
                     copy.step(1024)
+                    between()
         finally:
             to_file.close()
     finally:

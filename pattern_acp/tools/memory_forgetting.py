@@ -11,6 +11,7 @@ in free pages and in the write-ahead log.
 import logging
 from pathlib import Path
 
+from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
@@ -73,8 +74,9 @@ class ForgottenReport:
 
     `before` is the text with a mark in the place of the words. `events`, `messages` and `archived` count what lost
     words or was deleted besides the block, `kept_files` states of files that going back brings back no longer.
-    `others` are labels of blocks that hold the words too. `backups` are copies of the file that were made before and
-    are not touched. `clean` is False while another process's reading keeps the old words in the write-ahead log.
+    `others` are labels of blocks that hold the words too. `backups` are copies of the file, or folders of them, that
+    were made before and are not touched. `clean` is False while another process's reading keeps the old words in the
+    write-ahead log.
     """
 
     label: str
@@ -231,7 +233,6 @@ class MemoryForgetting:
             _LOGGER.warning("The constellation could not be written anew after forgetting.", exc_info=True)
             clean = False
         blocks = await self._database.read(lambda tx: list_blocks(tx, self._scope.owners))
-        path = self._database.path
         return ForgottenReport(
             label=search.key.label,
             whole=done.whole,
@@ -242,7 +243,7 @@ class MemoryForgetting:
             archived=done.archived,
             kept_files=done.kept_files,
             others=tuple(block.key.label for block in blocks if search.words.mask(block.text) != block.text),
-            backups=tuple(sorted(path.parent.glob(f"{path.stem}.*.backup.db"))),
+            backups=copies_of(self._database.path),
             clean=clean,
         )
 

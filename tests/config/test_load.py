@@ -8,6 +8,7 @@ from inline_snapshot import snapshot
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
 from pattern_acp.config.settings import (
+    BackupSettings,
     CompactionSettings,
     DelegateSettings,
     FetchSettings,
@@ -93,6 +94,10 @@ max_tokens = 4
 mode = "off"
 wait_seconds = 8
 idle_minutes = 9
+[backup]
+hourly = 1
+daily = 2
+monthly = 3
 """,
     )
     assert loaded.problems == ()
@@ -110,6 +115,7 @@ idle_minutes = 9
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         lsp=LspSettings("off", 8, 9),
+        backup=BackupSettings(1, 2, 3),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
@@ -176,13 +182,13 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [compaction], [delegate], [fetch], [lsp], [memory], "
+            "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], [memory], "
             "[turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [compaction], [delegate], [fetch], [lsp], [memory], "
+            "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], [memory], "
             "[turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",

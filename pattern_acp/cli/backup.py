@@ -1,0 +1,79 @@
+"""`pattern-acp backup` and `pattern-acp restore`: what bootstrap/recovery.py does, in the terminal."""
+
+from pathlib import Path
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore, stamp
+from pattern_acp.cli.arguments import EXIT_OK
+from pattern_acp.cli.backup_arguments import BackUp, Restore
+from pattern_acp.cli.output import OutputClosed, format_table, printable, write_json, write_line
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.tools.text_limits import one_line
+
+
+def run_backup(arguments: BackUp, process: Process) -> int:
+    """Copy the constellation, or list its copies.
+
+    Raises:
+        DatabaseError: it cannot be copied.
+    """
+    path = _constellation(process)
+    try:
+        if arguments.list_only:
+            _show_list(list_backups(path), as_json=arguments.json)
+            return EXIT_OK
+        made = make_backup(path, Path(arguments.output) if arguments.output else None, now_ms=SystemClock().now_ms())
+        if arguments.json:
+            write_json(_as_json(made))
+        else:
+            write_line(printable(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored."))
+    except OutputClosed:
+        pass
+    return EXIT_OK
+
+
+def run_restore(arguments: Restore, process: Process) -> int:
+    """Put a copy in the place of the constellation, and say where that is now.
+
+    Raises:
+        DatabaseError: a process has it open, or no copy can be used.
+    """
+    path = _constellation(process)
+    copy = Path(arguments.file) if arguments.file else None
+    used, safety = restore(path, copy, now_ms=SystemClock().now_ms())
+    try:
+        if arguments.json:
+            write_json({"restored": str(used), "before": str(safety) if safety else None})
+        else:
+            write_line(printable(f"{path} is again what {one_line(used.name, 120)} holds."))
+            if safety:
+                write_line(printable(f"What was there before is kept in {safety}."))
+    except OutputClosed:
+        pass
+    return EXIT_OK
+
+
+def size_text(size: int) -> str:
+    """Bytes for a person."""
+    if size < 1_000_000:
+        return f"{size / 1000:.1f} kB"
+    return f"{size / 1_000_000:.1f} MB" if size < 1_000_000_000 else f"{size / 1_000_000_000:.2f} GB"
+
+
+def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
+    if as_json:
+        write_json({"backups": [_as_json(backup) for backup in backups]})
+    elif backups:
+        rows = [(stamp(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
+        write_line(format_table(("MADE", "KIND", "SIZE", "FILE"), rows))
+    else:
+        write_line("There are no backups yet.")
+
+
+def _as_json(backup: Backup) -> JsonObject:
+    return {"file": str(backup.path), "kind": backup.kind, "at_ms": backup.at_ms, "bytes": backup.size}
+
+
+def _constellation(process: Process) -> Path:
+    return process.loaded.paths.constellation_path(process.loaded.settings.constellation)

@@ -1,0 +1,229 @@
+"""Copying a constellation while it is used, and putting a copy in its place.
+
+Owns: the steps that keep both files whole whatever fails between them, and where copies are. Must not know: which are
+kept for how long, or what any table means. Everything here blocks: call it on a worker thread, or where there is no
+loop.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import apsw
+
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
+from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, translate
+from pattern_acp.db.integrity import quick_check
+from pattern_acp.db.migrate import load_migrations, schema_version
+from pattern_acp.db.raw import connect, copy_database
+
+PART = ".part"
+"""Ends the name of a copy that is not whole yet."""
+
+FOLDER = "backups"
+"""Where copies are, beside the constellation."""
+
+COMPANIONS = ("-wal", "-shm")
+"""What SQLite keeps beside a file; the first may hold commits that the file lacks."""
+
+_SHARED_BYTES = (0x40000002, 510)
+"""First byte and number of those that SQLite locks for reading (sqlite.org/lockingv3.html, os_unix.c); a connection to
+a file with a write-ahead log holds one of them from its first statement until it is closed."""
+
+
+def copies_of(path: Path) -> tuple[Path, ...]:
+    """Everything beside the constellation that holds an earlier state of it.
+
+    These are copies before migrations, and the folder of backups when there is something in it.
+    """
+    folder = path.parent / FOLDER
+    filled = (folder,) if folder.is_dir() and any(folder.iterdir()) else ()
+    return (*sorted(path.parent.glob(f"{path.stem}.*.backup.db")), *filled)
+
+
+def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambda: None) -> int:
+    """Copy what is committed in `source` to the new file `target`; the size in bytes.
+
+    Others may write meanwhile: the copy is the state of one moment. `target` appears only once it is whole, was checked
+    and is on the disk; it is private to the user and needs no other file beside it. `between` is called every 4 MB;
+    what it raises ends the copying, and nothing is left of it.
+
+    Raises:
+        FileExistsError: `target` is there already, or another process is making it.
+        DatabaseError: `source` cannot be read, the copy is damaged as `source` is, or there is no room.
+    """
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "it exists already", str(target))
+    part = target.with_name(target.name + PART)
+    with _written_by_us(part):
+        try:
+            copy_database(source, part, between=between)
+            _without_log(part)
+        except apsw.Error as error:
+            raise translate(error, source) from error
+        try:
+            check_copy(part)
+        except DatabaseCorruptError as error:
+            raise translate(apsw.CorruptError("a copy of it did not pass the check"), source) from error
+        _sync(part)
+        size = part.stat().st_size
+        part.replace(target)
+        _sync_folder(target.parent)
+    return size
+
+
+def check_copy(path: Path) -> int:
+    """Check a copy from end to end; its schema version.
+
+    Raises:
+        DatabaseCorruptError: it is damaged, or holds nothing.
+        DatabaseNewerError: a newer pattern-acp wrote it.
+        DatabaseForeignError: it is a database of another program.
+        DatabaseError: it cannot be read.
+    """
+    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        version = schema_version(driver, load_migrations())
+        problems = driver.read(quick_check) if version else ("it holds nothing",)
+    finally:
+        driver.close()
+    if problems:
+        raise DatabaseCorruptError(f"The copy {path} cannot be used ({problems[0]}); choose another one.")
+    return version
+
+
+def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
+    """Make `target` hold what `copy` holds, after keeping all that was there in the new folder `safety`.
+
+    `copy` is to be checked before (`check_copy`). At no moment is there neither the old file nor the new one, and the
+    write-ahead log of the old one never stands beside the new one.
+
+    Raises:
+        DatabaseBusyError: another process has `target` open.
+        DatabaseError: a file cannot be read or written; `target` is then as it was, or, when only its write-ahead log
+            was moved, that lies in `safety`.
+    """
+    fresh = target.with_name(target.name + ".restoring")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with alone(target):
+            fresh.unlink(missing_ok=True)
+            with _written_by_us(fresh):
+                shutil.copyfile(copy, fresh)
+                _sync(fresh)
+                _keep(target, safety)
+                fresh.replace(target)
+                _sync_folder(target.parent)
+    except PermissionError as error:
+        if sys.platform == "win32":
+            raise _held(target) from error
+        raise translate(apsw.PermissionsError(error.strerror or "not allowed"), target) from error
+    except OSError as error:
+        kind = apsw.FullError if error.errno == errno.ENOSPC else apsw.CantOpenError
+        raise translate(kind(error.strerror or type(error).__name__), target) from error
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Generator[None]:
+    """Keep other processes from using the database `path` in this block; a file that is not there keeps none out.
+
+    Only for a process that has no connection to the file: closing any descriptor of it would drop its own locks.
+
+    Raises:
+        DatabaseBusyError: another process has it open.
+    """
+    if sys.platform == "win32" or not path.exists():
+        # Windows refuses to replace a file that is open.
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        first, count = _SHARED_BYTES
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+        except OSError as error:
+            if error.errno not in {errno.EAGAIN, errno.EACCES}:
+                raise
+            raise _held(path) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _held(path: Path) -> DatabaseBusyError:
+    return DatabaseBusyError(
+        f"The constellation {path} is open in another process; close the editors and terminals that use it, then try "
+        "again. Nothing was changed."
+    )
+
+
+def _keep(target: Path, safety: Path) -> None:
+    """Copy the database, and move its companions, into `safety`."""
+    if not target.exists():
+        return
+    safety.mkdir(parents=True, mode=0o700)
+    kept = safety / target.name
+    shutil.copy2(target, kept)
+    _sync(kept)
+    for ending in COMPANIONS:
+        companion = target.with_name(target.name + ending)
+        if companion.exists():
+            companion.replace(safety / companion.name)
+    _sync_folder(safety)
+    _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def _written_by_us(path: Path) -> Generator[None]:
+    """Make the new private file `path`, and take it away again unless the block gave it another name.
+
+    Raises:
+        FileExistsError: it is there already.
+        DatabaseError: it cannot be made.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise translate(apsw.CantOpenError(error.strerror or type(error).__name__), path) from error
+    try:
+        yield
+    finally:
+        for ending in ("", "-journal", *COMPANIONS):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _without_log(path: Path) -> None:
+    """Let the copy stand alone: a file in WAL mode wants to write beside itself even to be read."""
+    raw = connect(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        raw.pragma("journal_mode", "DELETE")
+    finally:
+        raw.close()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make names in a folder last; where a system cannot, its file system does it in its own time."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

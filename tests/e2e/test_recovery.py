@@ -1,0 +1,75 @@
+"""A constellation that was damaged, through the real process: what is said, what is left alone, and the ways back."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.testing.process import COMMAND, Launch, agent_environment, running_process
+
+pytestmark = pytest.mark.e2e
+
+SECONDS = 20
+CONSTELLATION = Path("constellations", "default", "constellation.db")
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=agent_environment(home),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+async def first_session(home: Path) -> str:
+    async with running_process(Launch(home)) as agent:
+        session = await agent.editor.open_session(str(home))
+        await agent.editor.prompt(session, "hello")
+        await agent.close_input()
+        await agent.wait()
+    return session
+
+
+async def test_a_damaged_file_is_named_with_the_way_back_and_the_way_back_works(tmp_path: Path):
+    path = tmp_path / CONSTELLATION
+    session = await first_session(tmp_path)
+    assert run(tmp_path, "backup").returncode == 0
+    content = path.read_bytes()
+    damaged = bytes(100) + content[100:]
+    path.write_bytes(damaged)
+    async with running_process(Launch(tmp_path)) as agent:
+        with pytest.raises(RemoteError, match=r"is damaged.*nothing was changed.*pattern-acp restore --latest"):
+            await agent.editor.open_session(str(tmp_path))
+    assert path.read_bytes() == damaged
+    restored = run(tmp_path, "restore", "--latest")
+    assert (restored.returncode, restored.stderr) == (0, "")
+    [safety] = path.parent.glob("backups/before-restore-*/constellation.db")
+    assert safety.read_bytes() == damaged
+    assert session in run(tmp_path, "sessions", "--all").stdout
+
+
+async def test_nothing_is_restored_under_a_running_agent_and_a_backup_can_be_made(tmp_path: Path):
+    async with running_process(Launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "hello")
+        assert run(tmp_path, "backup").returncode == 0
+        refused = run(tmp_path, "restore", "--latest")
+        assert refused.returncode == 1
+        assert "open in another process" in refused.stderr
+        await agent.editor.prompt(session, "still there?")
+
+
+async def test_an_empty_file_in_the_place_of_a_constellation_with_backups_is_told(tmp_path: Path):
+    path = tmp_path / CONSTELLATION
+    await first_session(tmp_path)
+    assert run(tmp_path, "backup").returncode == 0
+    path.write_bytes(b"")
+    async with running_process(Launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "hello")
+        assert "was empty, so a new one was begun" in str(agent.editor.updates)
