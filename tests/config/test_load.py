@@ -183,13 +183,15 @@ blue = 1
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], "
-            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
+            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
+            "[lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], "
-            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
+            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
+            "[lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",
             'HOME/config.toml:1: mode: it must be one of ask, edit, plan, auto, not "fast"; ask is used (default).',
