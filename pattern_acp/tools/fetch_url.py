@@ -4,11 +4,12 @@ from collections import OrderedDict
 from functools import partial
 from typing import Annotated, Protocol
 
+import anyio
 import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.errors import WebError
+from pattern_acp.domain.errors import WebError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
@@ -18,13 +19,17 @@ from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import one_line
+from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.web.pages import Fetched, site_of
 from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
+from pattern_acp.workspace.pdfs import read_pdf
 
 KEPT_PAGES = 32
 """Pages that all sessions together keep, so that reading on asks nobody."""
+
+PDF_PAGES = 100
+"""Most pages of a PDF that are read; most take a few milliseconds each."""
 
 HEAD_ROOM = 400
 """Characters kept free for what is said about a page."""
@@ -64,7 +69,7 @@ class FetchUrl:
 
     spec = ToolSpec(
         "fetch_url",
-        "Fetch a web page (HTML becomes Markdown), text, JSON or image. `start`: character to read on from.",
+        "Fetch a web page (HTML becomes Markdown), text, JSON, PDF or image. `start`: character to read on from.",
         input_schema(FetchUrlArguments),
     )
     kind = ToolKind.FETCH
@@ -119,6 +124,8 @@ async def page_of(fetched: Fetched) -> Page:
     Raises:
         ToolFailedError: it is no text.
     """
+    if is_pdf(fetched):
+        return await pdf_page(fetched)
     note = f"Only the first {len(fetched.body):,} bytes were fetched." if fetched.is_cut else ""
     if is_html(fetched.media_type, fetched.body):
         html = text_of(fetched.body, fetched.charset)
@@ -130,6 +137,34 @@ async def page_of(fetched: Fetched) -> Page:
         about = f"{len(fetched.body):,} bytes of {fetched.media_type or 'an unknown type'}"
         raise ToolFailedError(f"{fetched.url} is no text but {about}, which cannot be read here.")
     return Page(fetched.url, "", text_of(fetched.body, fetched.charset), note)
+
+
+def is_pdf(fetched: Fetched) -> bool:
+    """Whether it is a PDF, as its server says or as it begins."""
+    return fetched.media_type == "application/pdf" or fetched.body.startswith(b"%PDF-")
+
+
+async def pdf_page(fetched: Fetched) -> Page:
+    """The text of a PDF, page by page.
+
+    Raises:
+        ToolFailedError: it is too large, or cannot be read.
+    """
+    if fetched.is_cut:
+        raise ToolFailedError(f"{fetched.url} is a PDF of more than {len(fetched.body):,} bytes, which is too large.")
+    # Late: few pages are PDFs.
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as folder:
+        path = anyio.Path(folder) / "page.pdf"
+        await path.write_bytes(fetched.body)
+        try:
+            found = await read_pdf(str(path), 1, PDF_PAGES, name=fetched.url)
+        except WorkspaceError as error:
+            raise ToolFailedError(error.sentence) from error
+    texts = (f"[page {number}]\n{text.strip()}" for number, text in enumerate(found.texts, 1))
+    note = f"Only the first {PDF_PAGES} of {found.count:,} pages were read." if found.count > PDF_PAGES else ""
+    return Page(fetched.url, f"PDF of {plural(found.count, 'page')}", "\n".join(texts), note)
 
 
 async def image_outcome(fetched: Fetched) -> ToolOutcome:

@@ -40,24 +40,27 @@ class PdfPages:
     texts: tuple[str, ...]
 
 
-async def read_pdf(path: str, first: int, last: int) -> PdfPages:
+async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPages:
     """The text of pages `first` to `last` (1-based, both included), as far as there are such pages.
+
+    `name` is what errors call the file; empty for its path.
 
     Raises:
         WorkspaceError: it is too large, damaged, needs a password, or takes too long.
     """
+    name = name or path
     size = (await anyio.Path(path).stat()).st_size
     if size > PDF_BYTES:
-        raise WorkspaceError(f"{path} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
+        raise WorkspaceError(f"{name} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
     try:
         with anyio.fail_after(PDF_SECONDS):
             found = await anyio.to_process.run_sync(_pages, path, first, last, cancellable=True)
     except TimeoutError as error:
-        raise WorkspaceError(f"{path} took longer than {PDF_SECONDS:g} s to read; ask for fewer pages.") from error
+        raise WorkspaceError(f"{name} took longer than {PDF_SECONDS:g} s to read; ask for fewer pages.") from error
     except BrokenWorkerProcess as error:
-        raise WorkspaceError(f"{path} could not be read: its reader ended; the file may be damaged.") from error
+        raise WorkspaceError(f"{name} could not be read: its reader ended; the file may be damaged.") from error
     if isinstance(found, str):
-        raise WorkspaceError(f"{path} {found}")
+        raise WorkspaceError(f"{name} {found}")
     return found
 
 

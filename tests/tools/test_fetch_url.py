@@ -12,9 +12,10 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.policy.access import FetchUrl as FetchAccess
 from pattern_acp.policy.access import NoEffect
+from pattern_acp.testing.pdfs import pdf
 from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.fetch_url import KEPT_PAGES, FetchUrl
+from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
 from pattern_acp.web.errors import PageFailedError
 from pattern_acp.web.pages import Fetched
 
@@ -110,3 +111,24 @@ async def test_what_cannot_be_read_is_a_sentence_for_the_model(given: Fetched | 
 async def test_a_url_that_is_not_fetched_is_wrong_input(tmp_path: Path):
     with pytest.raises(ToolInputError, match="only these are fetched"):
         await bench(tmp_path).prepare(FetchUrl(FakePages()), url="file:///etc/passwd")
+
+
+@pytest.mark.parametrize("media_type", ["application/pdf", "application/octet-stream"])
+async def test_a_pdf_is_read_page_by_page(tmp_path: Path, media_type: str):
+    outcome = await bench(tmp_path).call(FetchUrl(FakePages(page(pdf("Hello", "World"), media_type))), url=URL)
+    assert outcome.text.startswith("PDF of 2 pages (characters 0 to 29 of 29).")
+    assert outcome.text.endswith("[page 1]\nHello\n[page 2]\nWorld")
+    assert outcome.origin is Origin.WEB
+
+
+async def test_of_a_long_pdf_the_first_pages_are_read_and_that_is_said(tmp_path: Path):
+    long = page(pdf(*(["Text"] * (PDF_PAGES + 1))), "application/pdf")
+    outcome = await bench(tmp_path, limit=5_000).call(FetchUrl(FakePages(long)), url=URL)
+    assert outcome.text.endswith(f"[Only the first {PDF_PAGES} of {PDF_PAGES + 1} pages were read.]")
+
+
+async def test_a_pdf_that_cannot_be_read_is_a_sentence_about_its_address(tmp_path: Path):
+    for body, is_cut, why in ((b"%PDF-1.4 nothing", False, "damaged"), (pdf("Hello"), True, "too large")):
+        broken = FetchUrl(FakePages(page(body, "application/pdf", is_cut=is_cut)))
+        with pytest.raises(ToolFailedError, match=f"^{URL} .*{why}"):
+            await bench(tmp_path).call(broken, url=URL)
