@@ -24,6 +24,7 @@ from pattern_acp.config.settings import (
     Settings,
     TurnSettings,
 )
+from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int
@@ -96,6 +97,16 @@ def _embedder(raw: object) -> Value | None:
 
 def _yes_or_no(raw: object) -> Value | None:
     return raw if isinstance(raw, bool) else None
+
+
+def _amount(raw: object) -> Value | None:
+    """An allowance; a number alone, which TOML has without quotes, is US dollars."""
+    text = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
+    return text if isinstance(text, str) and parse_allowance(text) is not None else None
+
+
+def _budget(field: str, summary: str) -> Key:
+    return Key(name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=_amount, default="")
 
 
 def _name(raw: object) -> Value | None:
@@ -323,6 +334,9 @@ KEYS: tuple[Key, ...] = (
         default=_LSP.idle_minutes,
         project=ProjectRule.LOWER,
     ),
+    _budget("turn", "What the models of one prompt may cost, subagents included."),
+    _budget("session", "What the models of one session may cost."),
+    _budget("day", "What the models of all sessions may cost in a day."),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),
     _turn_limit(

@@ -102,6 +102,17 @@ class DelegateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetSettings:
+    """What models may cost, each in the form of `domain.allowance`; empty for no limit (docs/cost.md)."""
+
+    turn: str = ""
+    """One prompt, its subagents included."""
+    session: str = ""
+    day: str = ""
+    """All sessions of the constellation, of all processes."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchSettings:
     """What fetch_url may reach."""
 
@@ -249,6 +260,7 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])

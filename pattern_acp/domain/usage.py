@@ -1,7 +1,5 @@
 """Token counts and cost."""
 
-from decimal import ROUND_UP, Decimal
-
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -51,6 +49,9 @@ MICRO = 1_000_000
 
 def amount_text(micro_units: int, currency: str = "USD") -> str:
     """An amount as people read it, `0.0123 USD`; four decimals, two from a whole unit on, rounded up."""
+    # Late: it is not needed on the way to the first answer.
+    from decimal import ROUND_UP, Decimal
+
     amount = Decimal(micro_units) / MICRO
     step = Decimal("0.01") if amount >= 1 else Decimal("0.0001")
     return f"{amount.quantize(step, ROUND_UP):,} {currency}"

@@ -12,6 +12,7 @@ from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.budget_events import BudgetChanged
 from pattern_acp.journal.folder_events import (
     ContextAdded,
     FolderTrustDecided,
@@ -387,4 +388,5 @@ Event: TypeAlias = (
     | SubagentRecorded
     | ContextCompacted
     | MessagePinned
+    | BudgetChanged
 )

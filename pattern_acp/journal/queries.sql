@@ -418,3 +418,8 @@ SELECT
     coalesce(sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens), 0),
     coalesce(sum(micro_units), 0)
 FROM usage WHERE at_ms >= :since_ms;
+
+-- name: last_used
+-- Tokens of the newest request of a session to a model.
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens
+FROM usage WHERE session_id = :session_id AND model = :model ORDER BY last_seq DESC LIMIT 1;

@@ -114,6 +114,16 @@ def spent_so_far(tx: Transaction, session_id: SessionId, turn_id: TurnId, since_
     )
 
 
+def last_used(tx: Transaction, session_id: SessionId, model: str) -> Usage | None:
+    """Tokens of the newest request of a session to a model; None when there was none.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(QUERIES["last_used"], {"session_id": session_id, "model": model})
+    return None if row is None else Usage(*(integer(value) for value in row))
+
+
 def _used(row: Row) -> UsedOnce:
     counts = Usage(*(integer(value) for value in row[5:10]))
     return UsedOnce(

@@ -159,6 +159,8 @@ class ModelInfo:
     long_output_percent: int = 100
     prices: str = ""
     """The price table that the prices are from; empty when none are known."""
+    is_free: bool = False
+    """Whether it is known to cost nothing: it runs on this machine."""
 
     @property
     def qualified(self) -> str:

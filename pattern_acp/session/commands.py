@@ -8,6 +8,7 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.session.budget_commands import run_budget
 from pattern_acp.session.code_commands import run_code
 from pattern_acp.session.compact_commands import run_compact, run_pin
 from pattern_acp.session.conversation_commands import place_rows, run_clear, run_diff, run_export
@@ -200,6 +201,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("usage", "Tokens and money: this session, its turns, and today", "", run_usage),
+        CommandSpec("budget", "What may be spent: show, or set one", "[turn | session | day AMOUNT]", run_budget),
         CommandSpec("search", "Find what was said in any session", "WORDS", run_search),
         CommandSpec("rename", "Give this session another title", "TITLE", run_rename),
         CommandSpec("fork", "Begin another session with this one's history", "[TURN]", run_fork),

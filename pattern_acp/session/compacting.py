@@ -48,6 +48,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ProviderStop
+from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.hooks import run_event
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.digests import RequestDigests
@@ -154,7 +155,11 @@ async def compact(
     try:
         written = _Written()
         if wanted.strategy == "summarise" and choice.removed:
-            written = await _write_summary(session, turn_id, model, wanted, choice, wish)
+            gate = BudgetGate(session, turn_id, None)
+            if not await gate.has_room(model.info, wanted.tokens):
+                written = _Written(problem="a budget has no room for one")
+            else:
+                written = await _write_summary(session, turn_id, model, wanted, choice, wish)
         return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):

@@ -1,7 +1,7 @@
 """What a session does for one prompt: a slash command, or a turn of the model."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
+from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.checkpoints import TrackedFiles
 from pattern_acp.session.checks import checks_of, checks_want_more
@@ -48,7 +49,7 @@ from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.loop import CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
@@ -141,7 +142,9 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
     recalled = await _before_turn(session, turn_id)
 
-    async def build(_history: Sequence[Message]) -> ProviderRequest:
+    gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
+
+    async def build(window: SessionWindow, _history: Sequence[Message]) -> ProviderRequest:
         nonlocal recalled
         if await drop_forgotten(session):
             # It was found before the words were forgotten, and may hold them.
@@ -149,31 +152,41 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         await add_waiting(session, turn_id)
         return await window.fitted()
 
-    window = SessionWindow(
-        session,
-        turn_id,
-        ModelInUse(provider, info),
-        lambda: _build(session, turn_id, session.state.history, recalled),
-        budget,
-    )
-    loop = TurnLoop(
-        model=ModelInUse(provider, info),
-        build=build,
-        runner=runner,
-        sink=session.sink,
-        ids=shared.ids,
-        call_ids=CallIds(session.state.used_calls),
-        digests=session.state.digests,
-        budget=budget,
-    )
-    loop.window = window
+    def compose() -> Awaitable[ProviderRequest]:
+        return _build(session, turn_id, session.state.history, recalled)
+
     try:
-        end = await _until_all_agree(session, turn_id, loop, checks)
+        while True:
+            model = ModelInUse(provider, info)
+            window = SessionWindow(session, turn_id, model, compose, budget)
+            loop = _turn_loop(session, model, runner, budget, partial(build, window))
+            loop.window, loop.before_request = window, gate.before_request
+            end = await _until_all_agree(session, turn_id, loop, checks)
+            if not session.state.budgets.switched:
+                break
+            session.state.budgets.switched = False
+            provider, info = shared.models.resolve(session.state.model.qualified)
         await window.after_turn()
+        await gate.after_turn()
         return end
     finally:
         session.state.cost = budget.cost
         session.state.notices.extend(session.workbench.take_warnings())
+
+
+def _turn_loop(
+    session: "Session", model: ModelInUse, runner: ToolRunner, budget: Budget, build: BuildRequest
+) -> TurnLoop:
+    return TurnLoop(
+        model=model,
+        build=build,
+        runner=runner,
+        sink=session.sink,
+        ids=session.constellation.ids,
+        call_ids=CallIds(session.state.used_calls),
+        digests=session.state.digests,
+        budget=budget,
+    )
 
 
 def turn_budget(session: "Session") -> Budget:

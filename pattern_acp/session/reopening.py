@@ -28,6 +28,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
@@ -160,6 +161,7 @@ async def _session_of(
         used_calls=calls_of(entry.event for entry in found.recorded),
         shown=last_shown(kept),
         cost=cost_of_session(found.recorded),
+        budgets=restored_budgets([entry.event for entry in found.recorded if entry.session_seq]),
         window=window_state([entry.event for entry in found.recorded]),
         notices=[*place.problems, *notices, *lost_notices(jobs)],
         is_read=is_read,

@@ -24,6 +24,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.budgets import BudgetState
 from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
@@ -134,6 +135,8 @@ class SessionState:
     """Files of memory, in the state they were in, that the person was told about."""
     window: WindowState = field(default_factory=WindowState)
     """What is known of the model's window: token counts, and how well caches hold."""
+    budgets: BudgetState = field(default_factory=BudgetState)
+    """What may be spent, beside the settings."""
     told_of_memory: bool = False
     """Whether the person was told that memory cannot be read."""
     is_read: bool = False

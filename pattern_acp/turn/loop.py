@@ -60,6 +60,9 @@ _USABLE_ID = re.compile(r"[!-~]{1,256}")
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 """Builds the request from the history so far; asked anew for every request, since memory may have changed."""
 
+BeforeRequest = Callable[[ModelInfo, ProviderRequest], Awaitable[TurnEnd | None]]
+"""Whether a request may be sent: None, or how the turn ends instead."""
+
 
 class TurnLoop:
     """Runs one turn. `history` is the session's conversation; the loop appends what the model must remember."""
@@ -88,6 +91,8 @@ class TurnLoop:
         self._number = 0
         self.window: TurnWindow | None = None
         """What watches over the size of requests, when something does."""
+        self.before_request: BeforeRequest | None = None
+        """What holds requests against budgets, when something does."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -106,10 +111,10 @@ class TurnLoop:
     async def _one_request(self, turn_id: TurnId, history: list[Message]) -> TurnEnd | None:
         self._number += 1
         self._budget.take_request()
-        assembly = await self._ask_model(turn_id, self._number, history)
-        return await self._after_stream(turn_id, assembly, history)
+        asked = await self._ask_model(turn_id, self._number, history)
+        return asked if isinstance(asked, TurnEnd) else await self._after_stream(turn_id, asked, history)
 
-    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
+    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly | TurnEnd:
         try:
             return await self._ask_once(turn_id, number, history)
         except ContextTooLongError:
@@ -118,8 +123,12 @@ class TurnLoop:
         # Once only: what is too long after that is too long for good.
         return await self._ask_once(turn_id, number, history)
 
-    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly:
+    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly | TurnEnd:
         request = await self._build(history)
+        if self.before_request is not None:
+            end = await self.before_request(self._model.info, request)
+            if end is not None:
+                return end
         digest, size = self._digests.of(request)
         estimate = self.window.sending(request) if self.window is not None else 0
         provider = self._model.provider.name

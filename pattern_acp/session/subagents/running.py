@@ -27,6 +27,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.session.added_context import Hearing, add_waiting
+from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import changed_files
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
@@ -252,6 +253,7 @@ class _Subagent:
             call_ids=CallIds(self._session.state.used_calls, always_own=True),
         )
         loop.window = window
+        loop.before_request = BudgetGate(self._session, self._parts.turn_id, budget.waits).before_request
         return loop
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:

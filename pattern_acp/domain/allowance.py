@@ -1,0 +1,85 @@
+"""How much may be spent, in money, tokens or both, and how people write it.
+
+Owns: the form, `2.50 USD`, `500k tokens`, `2.50 USD, 500k tokens`. Must not know: of what it is the limit.
+"""
+
+import re
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.usage import MICRO, amount_text
+
+ALLOWED = 'an amount such as "2.50 USD", "500k tokens" or both with a comma between; empty for no limit'
+"""Completes "it must be …"."""
+
+_NONE = frozenset({"", "off", "none", "unlimited"})
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+_MOST = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The most that may be spent; None for as much as is wanted, and 0 for nothing at all."""
+
+    micro_units: int | None = None
+    """Millionths of a US dollar."""
+    tokens: int | None = None
+    """Read and written."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self.micro_units is not None or self.tokens is not None
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing may be spent."""
+        return self.micro_units == 0 or self.tokens == 0
+
+    def __add__(self, other: "Allowance") -> "Allowance":
+        """Both together; what one does not limit, the sum does not either."""
+        return Allowance(_added(self.micro_units, other.micro_units), _added(self.tokens, other.tokens))
+
+    def __str__(self) -> str:
+        """As `parse_allowance` reads it."""
+        money = amount_text(self.micro_units).replace(",", "") if self.micro_units is not None else ""
+        tokens = f"{self.tokens} tokens" if self.tokens is not None else ""
+        return ", ".join(part for part in (money, tokens) if part) or "off"
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def parse_allowance(text: str) -> Allowance | None:
+    """What a person wrote; None when it is none. A number alone is US dollars, `500k` alone is tokens."""
+    if text.strip().lower() in _NONE:
+        return Allowance()
+    found = Allowance()
+    for part in re.split(r",(?!\d{3})|\band\b", text.lower()):
+        one = _parse_part(part.strip())
+        if one is None:
+            return None
+        is_second = one.tokens is None if found.micro_units is not None else found.tokens is not None and one.tokens
+        if is_second:
+            return None
+        found = Allowance(
+            one.micro_units if found.micro_units is None else found.micro_units,
+            one.tokens if found.tokens is None else found.tokens,
+        )
+    return found
+
+
+def _parse_part(part: str) -> Allowance | None:
+    read = re.fullmatch(r"(\$?)\s*(\d[\d_,]*(?:\.\d+)?)\s*([km]?)\s*(usd|dollars?|tokens?|\$|)", part)
+    if read is None:
+        return None
+    from decimal import ROUND_CEILING, Decimal
+
+    dollar, number, factor, unit = read.groups()
+    amount = Decimal(number.replace("_", "").replace(",", "")) * _FACTORS[factor]
+    is_tokens = unit.startswith("token") or (bool(factor) and not unit and not dollar)
+    if amount > _MOST or (dollar and unit.startswith("token")):
+        return None
+    if is_tokens:
+        return Allowance(tokens=int(amount)) if amount == int(amount) else None
+    return Allowance(micro_units=int((amount * MICRO).to_integral_value(ROUND_CEILING)))

@@ -1,0 +1,342 @@
+"""Budgets: what a turn, a session and a day may cost, held against the journal before every model request.
+
+Owns: limits in force, the notice at 80 %, and the question at 100 %. Must not know: prices, or how a turn goes on.
+
+What is counted is what ended: requests that run side by side (subagents, other windows) can each pass, and overshoot by
+what they still use.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import anyio
+
+from pattern_acp.context.estimate import request_tokens
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.allowance import Allowance, parse_allowance
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.journal.events import (
+    BudgetChanged,
+    Event,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.providers.base import ModelInfo, ProviderRequest
+from pattern_acp.providers.catalogue import cost_of
+from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.usage_report import day_began_ms
+from pattern_acp.turn.budget import Waits
+from pattern_acp.turn.loop import TurnEnd, show_sentence
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+Scope: TypeAlias = Literal["turn", "session", "day"]
+
+SCOPES: tuple[Scope, ...] = ("turn", "session", "day")
+
+NAMES: Mapping[Scope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
+
+NOTICE_PERCENT = 80
+"""Of a budget that is used when the person is told (issue 6, section 5)."""
+
+BUDGET_CALL = "budget"
+"""Name of the call that shows the question."""
+
+
+@dataclass(slots=True)
+class BudgetState:
+    """What a session knows of its budgets beside the settings."""
+
+    changed: dict[Scope, Allowance] = field(default_factory=dict["Scope", Allowance])
+    """Those that /budget set."""
+    extended: dict[tuple[Scope, str], Allowance] = field(default_factory=dict[tuple["Scope", str], Allowance])
+    """Limits as they are after an extension, by the turn, session or day they are of."""
+    told: set[tuple[Scope, str, str]] = field(default_factory=set[tuple["Scope", str, str]])
+    """Of which limits the person was told that most is used."""
+    told_unpriced: set[str] = field(default_factory=set[str])
+    """Models of which the person was told that no budget of money can count them."""
+    asking: anyio.Lock = field(default_factory=anyio.Lock)
+    """Subagents reach a limit together; the person is asked once."""
+    switched: bool = False
+    """Whether the answer to a question was another model, with which the turn is to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What the next request will at least use; `micro_units` None where no price is known."""
+
+    tokens: int
+    micro_units: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A budget that the next request does not fit into."""
+
+    scope: Scope
+    key: str
+    limit: Allowance
+    spent: Spent
+    expected: _Expected
+
+    @property
+    def sentence(self) -> str:
+        """What is used up."""
+        used = f"{NAMES[self.scope].capitalize()} {_has_used(self.limit, self.spent)}"
+        if self.limit.micro_units is not None and self.expected.micro_units is None and self.limit.micro_units == 0:
+            return f"{used}, and the price of the model is not known."
+        if self.expected.micro_units and self.limit.micro_units is not None:
+            return f"{used}; the next request costs about {amount_text(self.expected.micro_units)} or more."
+        return f"{used}; the next request has about {self.expected.tokens:,} tokens."
+
+
+def restored_budgets(events: Iterable[Event]) -> BudgetState:
+    """The budgets of a session that is opened again; an extension of a turn or a day has ended with it."""
+    state = BudgetState()
+    for event in events:
+        if isinstance(event, BudgetChanged) and event.scope in SCOPES:
+            allowance = parse_allowance(event.allowance)
+            if allowance is not None and (event.by == "person" or event.scope == "session"):
+                state.changed[event.scope] = allowance
+    return state
+
+
+def limit_of(session: "Session", scope: Scope, key: str = "") -> Allowance:
+    """The budget that holds: the one extended, the one set by /budget, or that of the settings."""
+    state = session.state.budgets
+    known = state.extended.get((scope, key)) or state.changed.get(scope)
+    return known if known is not None else parse_allowance(getattr(session.state.settings.budget, scope)) or Allowance()
+
+
+async def change_budget(session: "Session", scope: Scope, allowance: Allowance) -> None:
+    """Give a budget of this session another value.
+
+    Raises:
+        DatabaseError: it could not be recorded, and was not changed.
+    """
+    changed = BudgetChanged(scope, str(allowance), "person")
+    await session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
+    state = session.state.budgets
+    state.changed[scope] = allowance
+    for known in [known for known in state.extended if known[0] == scope]:
+        del state.extended[known]
+
+
+async def spent_now(session: "Session", turn_id: TurnId) -> SpentSoFar:
+    """What the turn, the session and the day have used, over all processes that share the constellation."""
+    shared = session.constellation
+    since = day_began_ms(shared.clock.now_ms())
+    return await shared.database.read(lambda tx: spent_so_far(tx, session.session_id, turn_id, since))
+
+
+class BudgetGate:
+    """What a turn asks before each of its model requests. `may_switch`: whether it can go on with another model."""
+
+    def __init__(self, session: "Session", turn_id: TurnId, waits: Waits | None, *, may_switch: bool = False) -> None:
+        self._session = session
+        self._state: BudgetState = session.state.budgets
+        self._turn_id = turn_id
+        self._waits = waits
+        self._may_switch = may_switch
+
+    async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
+        """Hold a request against the budgets, and ask the person when it does not fit; the end of the turn, or None.
+
+        Raises:
+            DatabaseError: what was spent could not be read, or an answer not be recorded.
+        """
+        if not any(limit.is_limited for _, _, limit in self._limits()):
+            return None
+        async with self._state.asking:
+            while True:
+                expected = await self._expected(info, self._tokens(info, request))
+                spent = await spent_now(self._session, self._turn_id)
+                reached = self._reached(spent, expected)
+                if reached is None:
+                    await self._tell(spent, info, expected)
+                    return None
+                end = await self._ask(reached, info)
+                if end is not None:
+                    return end
+
+    async def has_room(self, info: ModelInfo, tokens: int) -> bool:
+        """Whether a request of so many tokens, which a turn can do without, fits into the budgets; nobody is asked.
+
+        Raises:
+            DatabaseError: what was spent could not be read.
+        """
+        if not any(limit.is_limited for _, _, limit in self._limits()):
+            return True
+        expected = await self._expected(info, tokens)
+        return self._reached(await spent_now(self._session, self._turn_id), expected) is None
+
+    async def after_turn(self) -> None:
+        """Tell the person when most of a budget is used now."""
+        if any(limit.is_limited for _, _, limit in self._limits()):
+            await self._tell(await spent_now(self._session, self._turn_id), None, None)
+
+    def _limits(self) -> list[tuple[Scope, str, Allowance]]:
+        day = str(day_began_ms(self._session.constellation.clock.now_ms()))
+        keys: Mapping[Scope, str] = {"turn": self._turn_id, "session": "", "day": day}
+        return [(scope, keys[scope], limit_of(self._session, scope, keys[scope])) for scope in SCOPES]
+
+    def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
+        return self._session.state.window.calibration.tokens(info.name, request_tokens(request))
+
+    async def _expected(self, info: ModelInfo, tokens: int) -> _Expected:
+        if info.is_free:
+            return _Expected(tokens, 0)
+
+        def read(tx: Transaction) -> Usage | None:
+            return last_used(tx, self._session.session_id, info.qualified)
+
+        before = await self._session.constellation.database.read(read)
+        # What was sent the last time is read from the cache, where this model has one.
+        has_cache = before is not None and bool(before.cache_read_tokens or before.cache_write_tokens)
+        cached = min(before.context_tokens, tokens) if before is not None and has_cache else 0
+        cost = cost_of(info, Usage(tokens - cached, cache_read_tokens=cached))
+        return _Expected(tokens, None if cost is None else cost.micro_units)
+
+    def _reached(self, spent: SpentSoFar, expected: _Expected) -> _Reached | None:
+        for scope, key, limit in self._limits():
+            if _is_over(limit, _of_scope(spent, scope), expected):
+                return _Reached(scope, key, limit, _of_scope(spent, scope), expected)
+        return None
+
+    async def _tell(self, spent: SpentSoFar, info: ModelInfo | None, expected: _Expected | None) -> None:
+        for scope, key, limit in self._limits():
+            used = _of_scope(spent, scope)
+            told = (scope, key, str(limit))
+            if told not in self._state.told and _percent(limit, used) >= NOTICE_PERCENT:
+                self._state.told.add(told)
+                await self._say(f"{NAMES[scope].capitalize()} {_has_used(limit, used)} (/budget).")
+            is_blind = limit.micro_units is not None and expected is not None and expected.micro_units is None
+            if is_blind and info is not None and info.qualified not in self._state.told_unpriced:
+                self._state.told_unpriced.add(info.qualified)
+                await self._say(f"No price of {info.qualified} is known, so budgets of money do not count it.")
+
+    async def _say(self, sentence: str) -> None:
+        session = self._session
+        await show_sentence(session.sink, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
+
+    async def _ask(self, reached: _Reached, info: ModelInfo) -> TurnEnd | None:
+        how = f"`/budget {reached.scope} AMOUNT` changes it."
+        if reached.limit.is_zero:
+            # Zero means zero: no question can make it more.
+            return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}")
+        other = cheaper_model(self._session, info, reached.expected.tokens) if self._may_switch else None
+        answer = await self._question(reached, info, other)
+        if answer is Answer.ALLOW_ALWAYS and other is not None:
+            options = await self._session.set_option(MODEL_OPTION, other.qualified, by="agent")
+            await self._session.view.show_options(options)
+            self._state.switched = True
+        if not answer.allows:
+            return TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}")
+        if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
+            await self._extend(reached)
+        return TurnEnd(StopReason.END_TURN) if self._state.switched else None
+
+    async def _extend(self, reached: _Reached) -> None:
+        base = limit_of(self._session, reached.scope)
+        longer = reached.limit
+        # Again and again: a budget that was lowered below what is spent already has to come out above it.
+        while _is_over(longer, reached.spent, reached.expected):
+            longer = longer + base
+        changed = BudgetChanged(reached.scope, str(longer), "extended")
+        await self._session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
+        self._state.extended[reached.scope, reached.key] = longer
+
+    async def _question(self, reached: _Reached, info: ModelInfo, other: ModelInfo | None) -> Answer:
+        session, base = self._session, limit_of(self._session, reached.scope)
+        options = [ApprovalOption(Answer.ALLOW_ONCE, f"Go on, with {base} more")]
+        if other is not None:
+            options.append(ApprovalOption(Answer.ALLOW_ALWAYS, _switch_words(info, other, base)))
+        options.append(ApprovalOption(Answer.REJECT_ONCE, "Stop here"))
+        call_id = ToolCallId(session.constellation.ids.new("call"))
+        title = (
+            f"A budget is used up: go on? {NAMES[reached.scope].capitalize()} {_has_used(reached.limit, reached.spent)}"
+        )
+        call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
+        asked = PermissionAsked(self._turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
+        await session.sink.record(Fact(ToolCallStarted(self._turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+        answer = Answer.CANCELLED
+        try:
+            with self._waits.waiting() if self._waits is not None else nullcontext():
+                answer = await session.approver.ask(ApprovalRequest(call, reached.sentence, tuple(options)))
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+                name = next((each.name for each in options if each.answer is answer), "Nobody answered; stopped.")
+                await session.sink.record(
+                    Fact(PermissionAnswered(self._turn_id, call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                    Fact(ToolCallFinished(self._turn_id, call_id, status, name), Actor.SYSTEM),
+                )
+        return answer
+
+
+def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo | None:
+    """A model to go on with for less: the best of the same provider at half the price or less, else one for nothing."""
+    models = session.constellation.models
+    fitting = [
+        other
+        for other in models.available()
+        if other.qualified != info.qualified
+        and other.calls_tools
+        and other.context_window > tokens
+        and other.provider != "offline"
+        and not models.missing_key(other.qualified)
+    ]
+    cheaper = [one for one in fitting if one.provider == info.provider and 0 < _price(one) * 2 <= _price(info)]
+    return max(cheaper, key=_price) if cheaper else next((one for one in fitting if one.is_free), None)
+
+
+def _price(info: ModelInfo) -> int:
+    """What a usual request costs: ten tokens read for each written."""
+    return 10 * info.input_price + info.output_price
+
+
+def _switch_words(info: ModelInfo, other: ModelInfo, base: Allowance) -> str:
+    if other.is_free:
+        return f"Go on with {other.qualified}, which costs nothing"
+    return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, and {base} more"
+
+
+def _is_over(limit: Allowance, spent: Spent, expected: _Expected) -> bool:
+    if limit.tokens is not None and spent.tokens + expected.tokens > limit.tokens:
+        return True
+    if limit.micro_units is None or expected.micro_units == 0:
+        return False
+    if expected.micro_units is None:
+        # What cannot be counted cannot be held back, but for a budget that allows nothing.
+        return limit.micro_units == 0
+    return spent.micro_units + expected.micro_units > limit.micro_units
+
+
+def _of_scope(spent: SpentSoFar, scope: Scope) -> Spent:
+    return {"turn": spent.turn, "session": spent.session, "day": spent.since}[scope]
+
+
+def _percent(limit: Allowance, spent: Spent) -> int:
+    shares = ((limit.micro_units, spent.micro_units), (limit.tokens, spent.tokens))
+    return max((used * 100 // most for most, used in shares if most), default=0)
+
+
+def _has_used(limit: Allowance, spent: Spent) -> str:
+    money = f"{amount_text(spent.micro_units)} of {amount_text(limit.micro_units or 0)}"
+    tokens = f"{spent.tokens:,} of {limit.tokens or 0:,} tokens"
+    parts = [words for words, most in ((money, limit.micro_units), (tokens, limit.tokens)) if most is not None]
+    return f"has used {' and '.join(parts)}"
