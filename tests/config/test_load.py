@@ -9,6 +9,7 @@ from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
 from pattern_acp.config.settings import (
     BackupSettings,
+    BudgetSettings,
     CompactionSettings,
     DelegateSettings,
     FetchSettings,
@@ -98,6 +99,11 @@ idle_minutes = 9
 hourly = 1
 daily = 2
 monthly = 3
+
+[budget]
+turn = 0.5
+session = "5 USD, 2M tokens"
+day = 20
 """,
     )
     assert loaded.problems == ()
@@ -110,6 +116,7 @@ monthly = 3
         edit_tool="both",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background"),
+        budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
         compaction=CompactionSettings("importance", 70, 50),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
@@ -182,15 +189,15 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], "
-            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [backup], [budget], [compaction], [delegate], [fetch], "
+            "[lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
             "[lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [backup], [compaction], [delegate], [fetch], [lsp], "
-            "[memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
+            "log_level, edit_tool, editor_deadline_seconds, [backup], [budget], [compaction], [delegate], [fetch], "
+            "[lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
             "[lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",
