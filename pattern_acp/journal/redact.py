@@ -16,7 +16,7 @@ from typing import cast
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
@@ -130,7 +130,7 @@ def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: i
 
 def _plan(row: Row, mask: Callable[[JsonObject], JsonObject]) -> Iterator[PlannedRedaction]:
     before = cast("JsonObject", json.loads(_text(row)))
-    after = mask(before)
+    after = cast("JsonObject", without_broken_seals(before, mask(before)))
     if after == before:
         return
     kind, version = columns.text(row[5]), columns.integer(row[6])
@@ -142,6 +142,21 @@ def _plan(row: Row, mask: Callable[[JsonObject], JsonObject]) -> Iterator[Planne
         )
     blob = None if row[7] is None else columns.text(row[7])
     yield PlannedRedaction(columns.integer(row[3]), columns.text(row[4]), canonical_json(after), blob, event)
+
+
+def without_broken_seals(before: Json, after: Json) -> Json:
+    """`after`, in which reasoning whose words changed lost its signature and hidden form.
+
+    A provider refuses reasoning that is not what it signed, and the hidden form may hold the words; without them the
+    reasoning is not sent back.
+    """
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [without_broken_seals(old, new) for old, new in zip(before, after, strict=True)]
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    if before.get("type") == "thinking" and before != after:
+        return {**after, **{key: "" for key in ("signature", "redacted") if key in after}}
+    return {key: without_broken_seals(before.get(key), value) for key, value in after.items()}
 
 
 def _decoded(kind: str, version: int, payload: JsonObject) -> Event | None:
