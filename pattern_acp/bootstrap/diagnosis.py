@@ -281,7 +281,7 @@ async def _provider_findings(process: Process) -> list[Finding]:
     usable = [provider for provider in usable_providers(settings) if provider.wire in HTTP_WIRES]
     return [
         await _model(settings),
-        *[await _reach(provider, settings.turn.provider_idle_seconds) for provider in usable],
+        *[await _reach(provider) for provider in usable],
     ]
 
 
@@ -305,11 +305,11 @@ async def _model(settings: Settings) -> Finding:
     return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}")
 
 
-async def _reach(provider: ProviderSettings, idle_seconds: int) -> Finding:
+async def _reach(provider: ProviderSettings) -> Finding:
     from pattern_acp.providers.discovery import fetch_models
-    from pattern_acp.providers.http import HttpClient
+    from pattern_acp.providers.http import Deadlines, HttpClient
 
-    http = HttpClient(idle_seconds, SystemClock())
+    http = HttpClient(Deadlines(), SystemClock())
     name = f"Provider {provider.name}"
     try:
         with anyio.fail_after(PROBE_SECONDS):

@@ -65,9 +65,9 @@ class ProviderPost:
 
     def _build(self) -> "HttpClient":
         # httpx is not on the way to a session's first answer; the import lock lets two tasks do this at once.
-        from pattern_acp.providers.http import HttpClient
+        from pattern_acp.providers.http import Deadlines, HttpClient
 
-        return HttpClient(IDLE_SECONDS, self._clock)
+        return HttpClient(Deadlines(first_byte=IDLE_SECONDS, idle=IDLE_SECONDS), self._clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """Every setting there is: its key, what it may hold, where it may be set.
 
-Owns: the table of keys and the check of one value. Must not know: files, precedence, or what a setting does. Providers
+Owns: the table of keys. Must not know: files, precedence, or what a setting does. Providers
 are described in config/providers.py, since their keys repeat for each name.
 """
 
-import re
 from collections.abc import Callable
 from enum import Enum
-from typing import TypeAlias
 
-from pattern_acp.config.paths import NAME_RULE, is_valid_name
+from pattern_acp.config.paths import NAME_RULE
 from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     LSP_BY_REACH,
@@ -24,11 +22,19 @@ from pattern_acp.config.settings import (
     Settings,
     TurnSettings,
 )
-from pattern_acp.domain.allowance import ALLOWED, parse_allowance
+from pattern_acp.config.values import (
+    Value,
+    amount,
+    choice,
+    embedder_name,
+    model_name,
+    model_names,
+    name_of_file,
+    number,
+    yes_or_no,
+)
+from pattern_acp.domain.allowance import ALLOWED
 from pattern_acp.domain.lazy_dataclass import dataclass
-
-Value: TypeAlias = str | int
-"""What a scalar setting holds."""
 
 
 class ProjectRule(Enum):
@@ -45,7 +51,7 @@ class ProjectRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One scalar setting."""
+    """One setting outside tables whose names people give."""
 
     name: str
     """Dotted, as in the file."""
@@ -62,55 +68,8 @@ class Key:
     """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 
 
-_MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
-_EMBEDDER = re.compile(r"[^\s/]+/\S+")
-
-
-def _choice(*allowed: str) -> Callable[[object], Value | None]:
-    def check(raw: object) -> Value | None:
-        text = raw.strip().lower() if isinstance(raw, str) else ""
-        return text if text in allowed else None
-
-    return check
-
-
-def _number(low: int, high: int) -> Callable[[object], Value | None]:
-    def check(raw: object) -> Value | None:
-        # A TOML boolean is an int in Python; `true` is no number of seconds.
-        if isinstance(raw, bool) or not isinstance(raw, int):
-            return None
-        return raw if low <= raw <= high else None
-
-    return check
-
-
-def _model(raw: object) -> Value | None:
-    is_model = isinstance(raw, str) and len(raw) <= 200 and (not raw or _MODEL.fullmatch(raw))
-    return raw if is_model and isinstance(raw, str) else None
-
-
-def _embedder(raw: object) -> Value | None:
-    if not isinstance(raw, str) or len(raw) > 200:
-        return None
-    return raw if raw in {"auto", "hash", "minilm"} or _EMBEDDER.fullmatch(raw) else None
-
-
-def _yes_or_no(raw: object) -> Value | None:
-    return raw if isinstance(raw, bool) else None
-
-
-def _amount(raw: object) -> Value | None:
-    """An allowance; a number alone, which TOML has without quotes, is US dollars."""
-    text = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
-    return text if isinstance(text, str) and parse_allowance(text) is not None else None
-
-
 def _budget(field: str, summary: str) -> Key:
-    return Key(name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=_amount, default="")
-
-
-def _name(raw: object) -> Value | None:
-    return raw if isinstance(raw, str) and is_valid_name(raw) else None
+    return Key(name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=amount, default="")
 
 
 def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> Key:
@@ -118,7 +77,7 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
         name=f"turn.{field}",
         summary=summary,
         allowed=f"a whole number from {low} to {high}",
-        check=_number(low, high),
+        check=number(low, high),
         default=default,
         project=ProjectRule.LOWER,
     )
@@ -129,7 +88,7 @@ def _snapshots(field: str, what: str, default: int) -> Key:
         name=f"backup.{field}",
         summary=f"Snapshots of the constellation that are kept, the newest of each of so many {what}; 0 for none.",
         allowed="a whole number from 0 to 1000",
-        check=_number(0, 1000),
+        check=number(0, 1000),
         default=default,
     )
 
@@ -139,7 +98,7 @@ def _delegate_limit(field: str, summary: str, high: int, default: int) -> Key:
         name=f"delegate.{field}",
         summary=summary,
         allowed=f"a whole number from 1 to {high}",
-        check=_number(1, high),
+        check=number(1, high),
         default=default,
         project=ProjectRule.LOWER,
     )
@@ -150,7 +109,7 @@ def _delegate_model(field: str, who: str, otherwise: str) -> Key:
         name=f"delegate.{field}",
         summary=f"The model of {who}; empty for {otherwise}.",
         allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
-        check=_model,
+        check=model_name,
         default="",
         project=ProjectRule.CONFIGURED,
     )
@@ -171,7 +130,7 @@ KEYS: tuple[Key, ...] = (
         name="model",
         summary="The model that answers; empty to choose the first one that is set up.",
         allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
-        check=_model,
+        check=model_name,
         default=_SETTINGS.model,
         variable="PATTERN_ACP_MODEL",
         flag="--model",
@@ -181,7 +140,7 @@ KEYS: tuple[Key, ...] = (
         name="constellation",
         summary="The memory to use.",
         allowed=f"a name of {NAME_RULE}",
-        check=_name,
+        check=name_of_file,
         default=_SETTINGS.constellation,
         variable="PATTERN_ACP_CONSTELLATION",
         flag="--constellation",
@@ -190,7 +149,7 @@ KEYS: tuple[Key, ...] = (
         name="persona",
         summary="Who answers.",
         allowed=f"a name of {NAME_RULE}",
-        check=_name,
+        check=name_of_file,
         default=_SETTINGS.persona,
         flag="--persona",
     ),
@@ -198,7 +157,7 @@ KEYS: tuple[Key, ...] = (
         name="mode",
         summary="What runs without a question in a new session.",
         allowed="one of ask, edit, plan, auto",
-        check=_choice(*MODES_BY_REACH),
+        check=choice(*MODES_BY_REACH),
         default=_SETTINGS.mode,
         flag="--mode",
         project=ProjectRule.NARROWER,
@@ -208,7 +167,7 @@ KEYS: tuple[Key, ...] = (
         name="log_level",
         summary="The least serious message that the log keeps.",
         allowed="one of debug, info, warning, error",
-        check=_choice(*_LEVELS),
+        check=choice(*_LEVELS),
         default=_SETTINGS.log_level,
         variable="PATTERN_ACP_LOG",
         flag="--log-level",
@@ -217,14 +176,28 @@ KEYS: tuple[Key, ...] = (
         name="edit_tool",
         summary="The tool that the model edits files with; auto for the one that it was trained on.",
         allowed="one of auto, edit_file, apply_patch, both",
-        check=_choice("auto", "edit_file", "apply_patch", "both"),
+        check=choice("auto", "edit_file", "apply_patch", "both"),
         default=_SETTINGS.edit_tool,
+    ),
+    Key(
+        name="fallback",
+        summary="Models that stand in, in this order, when the chosen one is overloaded or cannot be reached.",
+        allowed='a list of text of the form "PROVIDER/MODEL"',
+        check=model_names,
+        default=_SETTINGS.fallback,
+    ),
+    Key(
+        name="fallback_after_seconds",
+        summary="Longest rate limit that is waited for while a model of `fallback` is left.",
+        allowed="a whole number from 0 to 3600",
+        check=number(0, 3600),
+        default=_SETTINGS.fallback_after_seconds,
     ),
     Key(
         name="editor_deadline_seconds",
         summary="Longest wait for one answer of the editor to a file or terminal request.",
         allowed="a whole number from 1 to 600",
-        check=_number(1, 600),
+        check=number(1, 600),
         default=_SETTINGS.editor_deadline_seconds,
         project=ProjectRule.LOWER,
     ),
@@ -232,14 +205,14 @@ KEYS: tuple[Key, ...] = (
         name="memory.embedder",
         summary="What finds memory by meaning.",
         allowed='auto, hash, minilm, or text of the form "PROVIDER/MODEL"',
-        check=_embedder,
+        check=embedder_name,
         default=_MEMORY.embedder,
     ),
     Key(
         name="memory.recall_tokens",
         summary="Most tokens of what is recalled for a prompt before each turn; 0 for none.",
         allowed="a whole number from 0 to 4000",
-        check=_number(0, 4000),
+        check=number(0, 4000),
         default=_MEMORY.recall_tokens,
         project=ProjectRule.LOWER,
     ),
@@ -247,14 +220,14 @@ KEYS: tuple[Key, ...] = (
         name="memory.files",
         summary="Whether memory is kept as files in the project too, .pattern/memory/LABEL.md.",
         allowed="true or false",
-        check=_yes_or_no,
+        check=yes_or_no,
         default=_MEMORY.files,
     ),
     Key(
         name="memory.isolation",
         summary="How far a project is kept apart from the persona's memory.",
         allowed="one of none, core-only, full",
-        check=_choice(*ISOLATION_BY_REACH),
+        check=choice(*ISOLATION_BY_REACH),
         default=_MEMORY.isolation,
         project=ProjectRule.NARROWER,
         reach=ISOLATION_BY_REACH,
@@ -263,7 +236,7 @@ KEYS: tuple[Key, ...] = (
         name="memory.secrets",
         summary="What happens when a text to remember seems to hold a secret.",
         allowed="one of block, ask",
-        check=_choice(*SECRETS_BY_REACH),
+        check=choice(*SECRETS_BY_REACH),
         default=_MEMORY.secrets,
         project=ProjectRule.NARROWER,
         reach=SECRETS_BY_REACH,
@@ -272,21 +245,21 @@ KEYS: tuple[Key, ...] = (
         name="compaction.strategy",
         summary="How a conversation that fills the model's window is made shorter.",
         allowed="one of summarise, truncate, importance, time_decay",
-        check=_choice("summarise", "truncate", "importance", "time_decay"),
+        check=choice("summarise", "truncate", "importance", "time_decay"),
         default=_COMPACTION.strategy,
     ),
     Key(
         name="compaction.threshold_percent",
         summary="Where that begins, in percent of the window without the room for the answer.",
         allowed="a whole number from 30 to 95",
-        check=_number(30, 95),
+        check=number(30, 95),
         default=_COMPACTION.threshold_percent,
     ),
     Key(
         name="compaction.target_percent",
         summary="What it leaves, in percent of the same.",
         allowed="a whole number from 10 to 90",
-        check=_number(10, 90),
+        check=number(10, 90),
         default=_COMPACTION.target_percent,
     ),
     _snapshots("hourly", "hours", _BACKUP.hourly),
@@ -296,7 +269,7 @@ KEYS: tuple[Key, ...] = (
         name="fetch.private_addresses",
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
         allowed="true or false",
-        check=_yes_or_no,
+        check=yes_or_no,
         default=_FETCH.private_addresses,
     ),
     _delegate_model("model", "subagents", "that of the session"),
@@ -313,7 +286,7 @@ KEYS: tuple[Key, ...] = (
         name="lsp.mode",
         summary='Whether language servers say what an edit broke; `lsp = "off"` is short for it.',
         allowed="one of on, off",
-        check=_choice(*LSP_BY_REACH),
+        check=choice(*LSP_BY_REACH),
         default=_LSP.mode,
         project=ProjectRule.NARROWER,
         reach=LSP_BY_REACH,
@@ -322,7 +295,7 @@ KEYS: tuple[Key, ...] = (
         name="lsp.wait_seconds",
         summary="Longest that an edit waits for what language servers find wrong in it.",
         allowed="a whole number from 0 to 60",
-        check=_number(0, 60),
+        check=number(0, 60),
         default=_LSP.wait_seconds,
         project=ProjectRule.LOWER,
     ),
@@ -330,7 +303,7 @@ KEYS: tuple[Key, ...] = (
         name="lsp.idle_minutes",
         summary="After how long without an edit or question a language server is ended.",
         allowed="a whole number from 1 to 1440",
-        check=_number(1, 1440),
+        check=number(1, 1440),
         default=_LSP.idle_minutes,
         project=ProjectRule.LOWER,
     ),
@@ -351,6 +324,23 @@ KEYS: tuple[Key, ...] = (
     ),
     _turn_limit("max_output_tokens", "Tokens of one answer of the model.", 1, 1_000_000, _TURN.max_output_tokens),
     _turn_limit(
+        "provider_connect_seconds", "Longest wait for a provider's connection.", 1, 600, _TURN.provider_connect_seconds
+    ),
+    _turn_limit(
+        "provider_first_byte_seconds",
+        "Longest wait for the first byte of a model's answer.",
+        1,
+        7200,
+        _TURN.provider_first_byte_seconds,
+    ),
+    _turn_limit(
+        "provider_total_seconds",
+        "Longest that one answer of a model may take.",
+        1,
+        86_400,
+        _TURN.provider_total_seconds,
+    ),
+    _turn_limit(
         "provider_idle_seconds",
         "Longest wait between two bytes of a model's stream.",
         1,
@@ -361,7 +351,7 @@ KEYS: tuple[Key, ...] = (
         name="turn.slow_commands",
         summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",
         allowed="one of end, background",
-        check=_choice("end", "background"),
+        check=choice("end", "background"),
         default=_TURN.slow_commands,
     ),
 )

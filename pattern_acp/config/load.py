@@ -15,7 +15,7 @@ import msgspec
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
-from pattern_acp.config.keys import KEYS, Key, ProjectRule, Value, describe_type
+from pattern_acp.config.keys import KEYS, Key, ProjectRule, describe_type
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.paths import Paths, project_config_file
@@ -24,6 +24,7 @@ from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
+from pattern_acp.config.values import Value
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _Found: TypeAlias = tuple[Value, str]
@@ -101,7 +102,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     )
     values = (
         *_path_values(paths),
-        *(EffectiveValue(name, str(value), source) for name, (value, source) in found.items()),
+        *(EffectiveValue(name, _shown(value), source) for name, (value, source) in found.items()),
         *provider_values,
         *server_values,
         *check_values,
@@ -220,8 +221,12 @@ def _but_is(key: Key, raw: object) -> str:
 
 def _using(below: _Found) -> str:
     value, source = below
-    shown = value if value != "" else "automatic choice"
+    shown = "automatic choice" if value == "" else _shown(value)
     return f"{shown} is used ({source})"
+
+
+def _shown(value: Value) -> str:
+    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
 def _unknown_keys(file: TomlFile) -> Iterator[Problem]:

@@ -83,6 +83,12 @@ class TurnSettings:
     """Longest wait between two bytes of a stream."""
     slow_commands: SlowCommands = "end"
     """What becomes of a command at its time limit."""
+    provider_connect_seconds: int = 10
+    """A host that does not answer a connection within this is not there."""
+    provider_first_byte_seconds: int = 300
+    """A laptop's processor reads some 30 tokens a second, and a conversation starts with about 10,000."""
+    provider_total_seconds: int = 1800
+    """The usual 8192 tokens of an answer at 5 tokens a second, and some room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +261,10 @@ class Settings:
     """Which edit tool the model is offered; `auto`: the one that it was trained on."""
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
+    fallback: tuple[str, ...] = ()
+    """`PROVIDER/MODEL` of those that stand in, in this order, when the chosen model is out (providers/fallback.py)."""
+    fallback_after_seconds: int = 30
+    """Longest rate limit that is waited for while a model of `fallback` is left."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

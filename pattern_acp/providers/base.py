@@ -49,6 +49,8 @@ class ProviderRequest:
     thought_level: ThoughtLevel = ThoughtLevel.OFF
     cache_key: str = ""
     """Names the conversation, for wires that route caches by a key."""
+    patience_ms: int = 300_000
+    """Longest wait for a rate limit that is waited for; a longer one is an error at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,34 @@ class Retrying:
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The request waits for a rate limit before it is sent."""
+
+    delay_ms: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSwitched:
+    """Another model answers this request. `sentence` says why; empty where the person was told before."""
+
+    qualified: str
+    """`PROVIDER/MODEL` that answers from here on."""
+    sentence: str = ""
+
+
 ProviderEvent: TypeAlias = (
-    TextDelta | ThinkingDelta | ThinkingEnded | ToolCallBegun | ToolCallFragment | UsageKnown | Retrying | Stopped
+    TextDelta
+    | ThinkingDelta
+    | ThinkingEnded
+    | ToolCallBegun
+    | ToolCallFragment
+    | UsageKnown
+    | Retrying
+    | Waiting
+    | ModelSwitched
+    | Stopped
 )
 
 

@@ -8,7 +8,11 @@ class ProviderConnectionError(ProviderError):
 
 
 class ProviderStalledError(ProviderError):
-    """Nothing came for longer than the idle limit."""
+    """The first byte, or the next one, did not come within its limit."""
+
+
+class ProviderTooSlowError(ProviderError):
+    """The answer came steadily and took longer in all than one may."""
 
 
 class ProviderOverloadedError(ProviderError):
@@ -20,6 +24,10 @@ class ProviderOverloadedError(ProviderError):
     def __init__(self, sentence: str, retry_after_ms: int | None = None) -> None:
         super().__init__(sentence)
         self.retry_after_ms = retry_after_ms
+
+
+class NoModelLeftError(ProviderError):
+    """The chosen model is out, and so is all that `fallback` names; the message has the reason of each."""
 
 
 class ProviderAuthError(ProviderError):

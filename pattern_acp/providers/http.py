@@ -8,25 +8,25 @@ import email.utils
 import ipaddress
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
 
+import anyio
 import anyio.to_thread
 import httpx
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
     ProviderConnectionError,
     ProviderProtocolError,
     ProviderRequestError,
     ProviderStalledError,
+    ProviderTooSlowError,
 )
-
-CONNECT_SECONDS = 10.0
-"""A host that does not answer a connection within this is not there."""
 
 WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""
@@ -35,28 +35,64 @@ ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
 
 
-class HttpResponse:
-    """A response whose body has not been read yet."""
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long one request may take, in seconds; config/settings.py says where the numbers are from."""
 
-    def __init__(self, response: httpx.Response, who: str, now_ms: int) -> None:
+    connect: float = 10.0
+    first_byte: float = 300.0
+    """From sending to the first byte of the body: a slow machine reads the whole conversation in it."""
+    idle: float = 90.0
+    """Between two pieces of the body."""
+    total: float = 1800.0
+    """From sending to the end of the body, however steadily it drips."""
+
+
+class HttpResponse:
+    """A response whose body has not been read yet. `began` is when its request was sent, by the event loop's clock."""
+
+    def __init__(self, response: httpx.Response, who: str, now_ms: int, deadlines: Deadlines, began: float) -> None:
         self._response = response
         self._who = who
+        self._deadlines = deadlines
+        self._began = began
+        self._has_body = False
         self.status = response.status_code
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self.retry_after_ms = parse_retry_after(response.headers, now_ms)
+        self.rate_headers = {name.lower(): text for name, text in response.headers.items() if "ratelimit" in name}
+        """What the server says of its limits, names in lower case (providers/buckets.py)."""
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes.
 
         Raises:
-            ProviderStalledError: nothing came for longer than the idle limit.
+            ProviderStalledError: the first byte or the next one did not come in time.
+            ProviderTooSlowError: the whole took longer than it may.
             ProviderConnectionError: the connection broke.
             ProviderProtocolError: the body's compression is broken.
         """
         with _translated(self._who):
             # httpx hints an iterator; it is a generator, closed with the response that `post` holds open.
-            async for chunk in self._response.aiter_bytes():
+            body = self._response.aiter_bytes()
+            while (chunk := await self._next(body)) is not None:
+                self._has_body = True
                 yield chunk
+
+    async def _next(self, body: AsyncIterator[bytes]) -> bytes | None:
+        limits, now = self._deadlines, anyio.current_time()
+        patience = now + limits.idle if self._has_body else self._began + limits.first_byte
+        end = self._began + limits.total
+        try:
+            with anyio.fail_after(max(min(patience, end) - now, 0)):
+                return await anext(body, None)
+        except TimeoutError:
+            if end <= patience:
+                raise ProviderTooSlowError(
+                    f"{self._who} took longer than {limits.total:g} s for one answer; choose a faster model, or raise "
+                    "turn.provider_total_seconds."
+                ) from None
+            raise _stalled(self._who, limits.idle if self._has_body else limits.first_byte) from None
 
     async def read(self, limit: int = ERROR_BODY_BYTES) -> bytes:
         """At most about `limit` bytes of the body. Raises like `chunks`."""
@@ -76,8 +112,11 @@ class HttpClient:
     must not see them, and loading certificates takes about 0.1 s that they do not need.
     """
 
-    def __init__(self, idle_seconds: float, clock: Clock) -> None:
-        self._timeout = httpx.Timeout(idle_seconds, connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS)
+    def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
+        connect = deadlines.connect
+        # Reading is bounded here and not in httpx, which knows one limit for the first byte and all others.
+        self._timeout = httpx.Timeout(None, connect=connect, write=WRITE_SECONDS, pool=connect)
+        self._deadlines = deadlines
         self._clock = clock
         self._lock = threading.Lock()
         self._remote: httpx.AsyncClient | None = None
@@ -99,27 +138,39 @@ class HttpClient:
 
         Raises:
             ProviderConnectionError: the server cannot be reached.
-            ProviderStalledError: it took the request and answered nothing within the idle limit.
+            ProviderStalledError: it took the request and answered nothing within the limit for the first byte.
             ProviderRequestError: the address, a header, the certificates or the proxy cannot be used.
         """
         return self._post(request)
 
     @asynccontextmanager
     async def _post(self, request: HttpRequest) -> AsyncGenerator[HttpResponse, None]:
-        with _translated(request.who):
-            client = await self._client(request.url)
-            async with client.stream(
-                "POST", request.url, headers=dict(request.headers), content=request.body
-            ) as response:
-                yield HttpResponse(response, request.who, self._clock.now_ms())
+        opened = self._open("POST", request.who, request.url, request.headers, request.body)
+        async with opened as response:
+            yield response
 
     async def get(self, who: str, url: str, headers: Mapping[str, str], limit: int) -> tuple[int, bytes]:
-        """The status and at most `limit` bytes of the body. Raises like `post`; the caller bounds the time."""
+        """The status and at most `limit` bytes of the body. Raises like `post`."""
+        async with self._open("GET", who, url, headers) as response:
+            return response.status, await response.read(limit)
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, who: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncGenerator[HttpResponse, None]:
         with _translated(who):
             client = await self._client(url)
-            async with client.stream("GET", url, headers=dict(headers)) as response:
-                answered = HttpResponse(response, who, self._clock.now_ms())
-                return answered.status, await answered.read(limit)
+            request = client.build_request(method, url, headers=dict(headers), content=body)
+            began, patience = anyio.current_time(), self._deadlines.first_byte
+            try:
+                with anyio.fail_after(patience):
+                    response = await client.send(request, stream=True)
+            except TimeoutError:
+                raise _stalled(who, patience) from None
+            try:
+                yield HttpResponse(response, who, self._clock.now_ms(), self._deadlines, began)
+            finally:
+                await response.aclose()
 
     async def aclose(self) -> None:
         """Close all connections; the client can be used again afterwards."""
@@ -191,8 +242,6 @@ def parse_retry_after(headers: Mapping[str, str], now_ms: int) -> int | None:
 def _translated(who: str) -> Generator[None]:
     try:
         yield
-    except httpx.ReadTimeout as error:
-        raise ProviderStalledError(f"{who} sent nothing for too long; try again, or choose another model.") from error
     except httpx.DecodingError as error:
         raise ProviderProtocolError(f"{who} sent a body that cannot be unpacked; check its base_url.") from error
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, UnicodeEncodeError):
@@ -202,6 +251,10 @@ def _translated(who: str) -> Generator[None]:
         ) from None
     except httpx.HTTPError as error:
         raise _connection_error(who, error) from error
+
+
+def _stalled(who: str, seconds: float) -> ProviderStalledError:
+    return ProviderStalledError(f"{who} sent nothing for {seconds:g} s; try again, or choose another model.")
 
 
 def _connection_error(who: str, error: httpx.HTTPError) -> ProviderError:

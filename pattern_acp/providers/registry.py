@@ -16,6 +16,7 @@ import anyio.to_thread
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.providers.base import ModelInfo, Provider
+from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import base_url, is_official
@@ -47,6 +48,7 @@ class Providers:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
+        self._buckets = AllBuckets(self._clock)
         self._built: dict[str, Provider] = {}
         self._lock = threading.Lock()
         self._http: HttpClient | None = None
@@ -82,6 +84,15 @@ class Providers:
         if name not in self._built:
             self._built[name] = self._build(settings)
         return self._built[name], self._models.describe(settings, model or settings.wire).info
+
+    def with_fallback(self, provider: Provider, info: ModelInfo) -> Provider:
+        """See `session.constellation.Models`."""
+        chain = [qualified for qualified in self._settings.fallback if qualified != info.qualified]
+        if not chain:
+            return provider
+        from pattern_acp.providers.fallback import FallbackProvider
+
+        return FallbackProvider(provider, chain, self.resolve, self._settings.fallback_after_seconds * 1000)
 
     def missing_key(self, qualified: str) -> str:
         """A sentence that names the variable when the provider needs a key and has none; else empty."""
@@ -137,11 +148,18 @@ class Providers:
             await self._http.aclose()
 
     def _client(self) -> "HttpClient":
-        from pattern_acp.providers.http import HttpClient
+        from pattern_acp.providers.http import Deadlines, HttpClient
 
         with self._lock:
             if self._http is None:
-                self._http = HttpClient(self._settings.turn.provider_idle_seconds, self._clock)
+                turn = self._settings.turn
+                deadlines = Deadlines(
+                    turn.provider_connect_seconds,
+                    turn.provider_first_byte_seconds,
+                    turn.provider_idle_seconds,
+                    turn.provider_total_seconds,
+                )
+                self._http = HttpClient(deadlines, self._clock)
             return self._http
 
     async def _ready_client(self) -> "HttpClient":
@@ -165,7 +183,8 @@ class Providers:
             return self._models.describe(settings, model)
 
         wire = build_wire(settings, known)
-        return WireProvider(settings, wire, self._ready_client, self._retry, needs_key=is_official(settings))
+        needs_key = is_official(settings)
+        return WireProvider(settings, wire, self._ready_client, self._retry, self._buckets, needs_key=needs_key)
 
 
 def _scripted(settings: ProviderSettings) -> Provider:

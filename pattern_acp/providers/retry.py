@@ -32,11 +32,10 @@ MAX_ATTEMPTS = 5
 """Attempts in all; with the delays below a provider has about eight seconds to come back."""
 
 MAX_STALLED_ATTEMPTS = 2
-"""Each stall has already cost the person the idle limit (90 s); a third would be five minutes of nothing."""
+"""Each stall has already cost the person one of the limits of silence; a third would be as much again."""
 
 FIRST_DELAY_MS = 500
 MAX_DELAY_MS = 60_000
-"""Also the longest that a provider's Retry-After is obeyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,16 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.SystemRandom().random
     max_attempts: int = MAX_ATTEMPTS
 
-    def delay_ms(self, error: ProviderError, attempt: int) -> int | None:
-        """Milliseconds to wait after the failure of `attempt` (from 1), or None when it is not tried again."""
+    def delay_ms(self, error: ProviderError, attempt: int, patience_ms: int) -> int | None:
+        """Milliseconds to wait after the failure of `attempt` (from 1), or None when it is not tried again.
+
+        A provider that asks for more than `patience_ms` is not tried again: before that time it would refuse again.
+        """
         if attempt >= attempts_for(error, self.max_attempts):
             return None
         asked = error.retry_after_ms if isinstance(error, ProviderOverloadedError) else None
         if asked is not None:
-            return min(asked, MAX_DELAY_MS)
+            return asked if asked <= patience_ms else None
         # Half fixed, half random: clients that failed together do not come back together.
         full = min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAX_DELAY_MS)
         return int(full * (0.5 + self.jitter() / 2))
@@ -72,7 +74,7 @@ def is_content(event: ProviderEvent) -> bool:
 
 
 async def with_retries(
-    attempt: Callable[[], AsyncGenerator[ProviderEvent, None]], policy: RetryPolicy
+    attempt: Callable[[], AsyncGenerator[ProviderEvent, None]], policy: RetryPolicy, patience_ms: int
 ) -> AsyncGenerator[ProviderEvent, None]:
     """The events of the first attempt that gets anywhere.
 
@@ -93,7 +95,7 @@ async def with_retries(
             if has_content and not isinstance(error, EmptyAnswerError):
                 yield Stopped(ProviderStop.INTERRUPTED, error.sentence)
                 return
-            delay = policy.delay_ms(error, number)
+            delay = policy.delay_ms(error, number, patience_ms)
             if delay is None:
                 raise
             sentence = f"{error.sentence} Trying again in {delay / 1000:.1f} s."

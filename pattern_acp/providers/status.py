@@ -23,6 +23,9 @@ from pattern_acp.providers.errors import (
 MESSAGE_CHARS = 300
 """A provider's reason is one sentence; some append the whole request."""
 
+LONG_MS = 60_000
+"""A wait for which one does more than to wait a moment."""
+
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|request_too_large|string_above_max_length|prompt is too long"
     r"|too many (input )?tokens|(maximum|max|available) context (length|size|window)"
@@ -91,9 +94,15 @@ def error_of_status(
         if special is not None:
             return special
     if status in {408, 409, 429} or status >= 500:
-        return ProviderOverloadedError(_busy_sentence(settings.name, status), retry_after_ms)
+        return ProviderOverloadedError(_busy_sentence(settings.name, status, retry_after_ms), retry_after_ms)
     if status == 413:
         return _too_long(settings, model)
+    if 300 <= status < 400:
+        # Not followed: a key must not go where nobody sent it.
+        return ProviderRequestError(
+            f"{settings.name} sends requests elsewhere (status {status}), which is not followed; put the address where "
+            "it is now into its base_url."
+        )
     if failure is None:
         return ProviderProtocolError(
             f"{settings.name} answered with status {status} and no reason that can be read; check its base_url."
@@ -171,7 +180,19 @@ def _too_long(settings: ProviderSettings, model: str) -> ContextTooLongError:
     )
 
 
-def _busy_sentence(name: str, status: int) -> str:
+def time_in_words(milliseconds: int) -> str:
+    """A duration for a person, rounded up: `12 s`, `5 min`, `3 h`."""
+    seconds = -(-milliseconds // 1000)
+    if seconds <= 90:
+        return f"{seconds} s"
+    minutes = -(-seconds // 60)
+    return f"{minutes} min" if minutes <= 90 else f"{-(-minutes // 60)} h"
+
+
+def _busy_sentence(name: str, status: int, retry_after_ms: int | None) -> str:
+    if status == 429 and retry_after_ms is not None and retry_after_ms >= LONG_MS:
+        words = time_in_words(retry_after_ms)
+        return f"{name} limits the rate of requests (status 429) and takes more in {words}; choose another model."
     if status == 429:
         return f"{name} limits the rate of requests (status 429); wait a moment or choose another model."
     if status == 529:

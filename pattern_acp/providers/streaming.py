@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import anyio
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest
+from pattern_acp.domain.usage import Usage
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, Waiting
+from pattern_acp.providers.buckets import AllBuckets, Buckets
 from pattern_acp.providers.endpoints import HttpRequest
+from pattern_acp.providers.errors import ProviderOverloadedError
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
 from pattern_acp.providers.status import (
@@ -21,6 +24,7 @@ from pattern_acp.providers.status import (
     error_of_status,
     not_a_stream,
     parse_failure,
+    time_in_words,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 0.1
 """After the last event the end of the body is read, so that the connection can be used again (a new one costs a TLS
 handshake); a server that keeps it open longer than this gets a new one."""
+
+
+TOLD_MS = 1_000
+"""Waits for a rate limit that are shorter are not worth a line."""
 
 
 class Decoder(Protocol):
@@ -100,6 +108,7 @@ class WireProvider:
         wire: Wire,
         http: "Callable[[], Awaitable[HttpClient]]",
         retry: RetryPolicy,
+        buckets: AllBuckets,
         *,
         needs_key: bool,
     ) -> None:
@@ -107,6 +116,7 @@ class WireProvider:
         self._wire = wire
         self._http = http
         self._retry = retry
+        self._buckets = buckets
         self._needs_key = needs_key
 
     @property
@@ -122,10 +132,21 @@ class WireProvider:
         """See `TokenCounter.count_tokens`. Tried once: who counts can do without."""
         if not isinstance(self._wire, CountingWire) or (self._needs_key and self._settings.api_key is None):
             return None
+        encoded, buckets = (
+            self._wire.encode_count(request),
+            self._buckets.of(self._settings, request.model, counting=True),
+        )
+        taken = buckets.take(len(encoded.body))
+        if taken.wait_ms:
+            buckets.give_back(taken)
+            return None
+        buckets.sent(taken)
         http = await self._http()
-        async with http.post(self._wire.encode_count(request)) as response:
+        async with http.post(encoded) as response:
+            buckets.heard(response.rate_headers)
             body = await response.read()
             if response.status != 200:
+                buckets.refused(response.retry_after_ms)
                 raise error_of_status(self._settings, request.model, response.status, body, response.retry_after_ms)
             return self._wire.read_count(body)
 
@@ -138,22 +159,55 @@ class WireProvider:
         if self._needs_key and self._settings.api_key is None:
             raise auth_error(self._settings, None)
         encoded = self._wire.encode(request)
-        async with aclosing(with_retries(lambda: self._attempt(request, encoded), self._retry)) as events:
+
+        def attempt() -> AsyncGenerator[ProviderEvent, None]:
+            return self._attempt(request, encoded)
+
+        async with aclosing(with_retries(attempt, self._retry, request.patience_ms)) as events:
             async for event in events:
                 yield event
 
     async def _attempt(self, request: ProviderRequest, encoded: HttpRequest) -> AsyncGenerator[ProviderEvent, None]:
         http = await self._http()
+        buckets, size, usage = self._buckets.of(self._settings, request.model), len(encoded.body), Usage()
+        async with aclosing(self._wait_for_room(request, buckets, size)) as waits:
+            async for wait in waits:
+                yield wait
         async with http.post(encoded) as response:
+            buckets.heard(response.rate_headers)
+            if response.status != 200:
+                buckets.refused(response.retry_after_ms)
             await self._check(response, request.model)
             decoder = self._wire.new_decoder(request)
             async with aclosing(response.chunks()) as chunks:
                 async with aclosing(self._decoded(chunks, decoder)) as events:
                     async for event in events:
+                        usage = event.usage if isinstance(event, UsageKnown) else usage
                         yield event
                 await _drain(chunks)
+            if usage != Usage():
+                buckets.charged(usage, size)
             for event in decoder.end():
                 yield event
+
+    async def _wait_for_room(
+        self, request: ProviderRequest, buckets: Buckets, size: int
+    ) -> AsyncGenerator[Waiting, None]:
+        taken = buckets.take(size)
+        used_up = f"The rate limit of {self.name} for {request.model} is used up"
+        words = time_in_words(taken.wait_ms)
+        if taken.wait_ms > request.patience_ms:
+            buckets.give_back(taken)
+            raise ProviderOverloadedError(f"{used_up} for {words}; wait or choose another model.", taken.wait_ms)
+        try:
+            if taken.wait_ms >= TOLD_MS:
+                yield Waiting(taken.wait_ms, f"{used_up}. Waiting {words}.")
+            if taken.wait_ms:
+                await self._retry.sleep(taken.wait_ms / 1000)
+        except BaseException:
+            buckets.give_back(taken)
+            raise
+        buckets.sent(taken)
 
     async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
         parser = SseParser()

@@ -35,7 +35,7 @@ async def run_compact(session: "Session", argument: str) -> str:
     if missing := shared.models.missing_key(state.model.qualified):
         raise InvalidRequestError(missing)
     provider, info = shared.models.resolve(state.model.qualified)
-    model = ModelInUse(provider, info)
+    model = ModelInUse(shared.models.with_fallback(provider, info), info)
     request = build_request(
         session_id=session.session_id,
         stable=session.stable(),

@@ -44,6 +44,10 @@ class Models(Protocol):
         """
         ...
 
+    def with_fallback(self, provider: Provider, info: ModelInfo) -> Provider:
+        """`provider`, behind which other models stand in for one turn when it is out, as the person set up."""
+        ...
+
     def missing_key(self, qualified: str) -> str:
         """A sentence that names what is missing when the model's provider has no key and needs one; else empty."""
         ...

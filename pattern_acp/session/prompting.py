@@ -132,6 +132,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
+    provider = shared.models.with_fallback(provider, info)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
     budget = turn_budget(session)

@@ -13,7 +13,7 @@ list `models`. A script file is a JSON list of replies, or an object `{"replies"
 import argparse
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,17 +34,22 @@ HEAD_BYTES = 64 * 1024
 """The longest head of a request; ours have a few hundred bytes."""
 
 
+NO_HEADERS: Mapping[str, str] = {}
+
+
 class Reply(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The answer to one request, and what goes wrong with it.
 
     `body` replaces the stream by text of `content_type`; `raw` replaces its frames. `cut_after` closes the connection
     and `stall_after` goes silent after so many frames (0: after the head). `bytes_per_write` cuts the stream into small
     writes, `write_delay_ms` apart. `closes` ends the connection behind the whole answer, as idle ones are ended.
+    `headers` go with any of it.
     """
 
     steps: list[ScriptStep] = msgspec.field(default_factory=list[ScriptStep])
     status: int = 200
     retry_after: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     body: str | None = None
     content_type: str = "application/json"
     raw: str | None = None
@@ -119,7 +124,8 @@ class ModelServer:
         reply = self._next_reply()
         if reply.body is not None or reply.status != 200:
             body = (reply.body or "").encode()
-            return await _send_whole(stream, reply.status, body, reply.content_type, reply.retry_after)
+            more = {"retry-after": reply.retry_after} if reply.retry_after else {}
+            return await _send_whole(stream, reply.status, body, reply.content_type, {**reply.headers, **more})
         model = str(request.json().get("model", ""))
         frames = render(reply.steps, model, self._ids, reply.chunk)
         goes_on = await _send_stream(stream, reply, iter([reply.raw.encode()]) if reply.raw is not None else frames)
@@ -197,19 +203,26 @@ async def _read_request(reader: BufferedByteReceiveStream) -> RecordedRequest:
     return RecordedRequest(method, path, headers, body)
 
 
+def _header_lines(headers: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+
+
 async def _send_whole(
-    stream: SocketStream, status: int, body: bytes, content_type: str = "application/json", retry_after: str = ""
+    stream: SocketStream,
+    status: int,
+    body: bytes,
+    content_type: str = "application/json",
+    more: Mapping[str, str] = NO_HEADERS,
 ) -> bool:
-    extra = f"retry-after: {retry_after}\r\n" if retry_after else ""
+    extra = _header_lines(more)
     head = f"HTTP/1.1 {status} Scripted\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n{extra}\r\n"
     await stream.send(head.encode("latin-1") + body)
     return True
 
 
 async def _send_stream(stream: SocketStream, reply: Reply, frames: Iterator[Frame]) -> bool:
-    await stream.send(
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-    )
+    head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n"
+    await stream.send(f"{head}{_header_lines(reply.headers)}\r\n".encode("latin-1"))
     sent = 0
     async with aclosing(_writes(reply, frames)) as pieces:
         async for piece, is_frame_start in pieces:

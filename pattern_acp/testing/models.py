@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pattern_acp.providers.base import ModelInfo, Provider, ThoughtLevel
 from pattern_acp.providers.errors import ProviderRequestError
+from pattern_acp.providers.fallback import FallbackProvider
 
 
 class FakeModels:
@@ -13,6 +14,8 @@ class FakeModels:
         self._providers = dict(providers)
         self.without_key: dict[str, str] = {}
         """Sentences of `missing_key`, by provider."""
+        self.fallback: tuple[str, ...] = ()
+        """What stands in for a provider that is out."""
         self.infos = {name: fake_model(name) for name in providers}
         """What is known of each provider's model."""
 
@@ -26,6 +29,11 @@ class FakeModels:
         if name not in self._providers:
             raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
         return self._providers[name], self.infos[name]
+
+    def with_fallback(self, provider: Provider, info: ModelInfo) -> Provider:
+        """See `Models.with_fallback`; no rate limit is waited for."""
+        chain = [qualified for qualified in self.fallback if qualified != info.qualified]
+        return FallbackProvider(provider, chain, self.resolve, 0) if chain else provider
 
     def missing_key(self, qualified: str) -> str:
         """See `Models.missing_key`."""

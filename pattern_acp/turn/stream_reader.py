@@ -12,6 +12,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.base import (
+    ModelSwitched,
     Provider,
     ProviderEvent,
     ProviderRequest,
@@ -24,10 +25,14 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
     UsageKnown,
+    Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, TurnSink
+
+NEW_PARAGRAPH = "\n\n"
+"""Clients join the text of messages that follow each other, so each brings its own break."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,8 @@ class MessageAssembly:
     cost: Cost | None = None
     stop: ProviderStop = ProviderStop.INTERRUPTED
     detail: str = ""
+    told: int = 0
+    """How often the person was told something of this request, such as that it is tried again."""
     _text: list[str] = field(default_factory=list[str])
     _thinking: list[str] = field(default_factory=list[str])
     _calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])
@@ -77,7 +84,9 @@ class MessageAssembly:
                 self.usage, self.cost = usage, cost
             case Stopped(reason, detail):
                 self.stop, self.detail = reason, detail
-            case Retrying():
+            case ModelSwitched(qualified):
+                self.provider = qualified
+            case _:
                 pass
 
     def message(self, *, with_calls: bool) -> Message:
@@ -136,18 +145,32 @@ async def _consume(
                 await sink.show(TextStreamed(assembly.message_id, text))
             case ThinkingDelta(text) if text:
                 await sink.show(ThinkingStreamed(assembly.message_id, text))
-            case Retrying():
-                await _tell_of_retry(event, assembly, sink, turn_id)
+            case Retrying(sentence=sentence) | Waiting(sentence=sentence):
+                await _think_aloud(sentence, assembly, sink, turn_id)
+            case ModelSwitched(sentence=sentence) if sentence:
+                await _tell(sentence, assembly, sink, turn_id)
             case _:
                 pass
 
 
-async def _tell_of_retry(event: Retrying, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
+async def _think_aloud(sentence: str, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
     """A thought of its own, which a replay shows as well and the model never sees."""
-    message_id = MessageId(f"{assembly.message_id}_retry{event.attempt}")
-    message = Message(message_id, Role.ASSISTANT, (ThinkingPart(event.sentence),))
-    await sink.show(ThinkingStreamed(message_id, event.sentence))
+    message = Message(_next_id(assembly), Role.ASSISTANT, (ThinkingPart(sentence),))
+    await sink.show(ThinkingStreamed(message.message_id, sentence))
     await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
+
+
+async def _tell(sentence: str, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
+    """A message of its own: thoughts are folded away in many editors, and this one must be read."""
+    text = f"{NEW_PARAGRAPH if sink.follows_text else ''}> {sentence}{NEW_PARAGRAPH}"
+    message = Message(_next_id(assembly), Role.ASSISTANT, (TextPart(text),))
+    await sink.show(TextStreamed(message.message_id, text))
+    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
+
+
+def _next_id(assembly: MessageAssembly) -> MessageId:
+    assembly.told += 1
+    return MessageId(f"{assembly.message_id}_told{assembly.told}")
 
 
 async def _commit_every_second(sink: TurnSink) -> None:

@@ -61,6 +61,8 @@ persona = "reviewer"
 mode = "edit"
 log_level = "debug"
 edit_tool = "both"
+fallback = ["lab/f", "offline/offline"]
+fallback_after_seconds = 8
 editor_deadline_seconds = 5
 [turn]
 max_model_requests = 1
@@ -70,6 +72,9 @@ command_timeout_seconds = 4
 max_output_tokens = 5
 provider_idle_seconds = 6
 slow_commands = "background"
+provider_connect_seconds = 7
+provider_first_byte_seconds = 8
+provider_total_seconds = 9
 [memory]
 embedder = "ollama/nomic-embed-text"
 recall_tokens = 7
@@ -114,8 +119,10 @@ day = 20
         mode="edit",
         log_level="debug",
         edit_tool="both",
+        fallback=("lab/f", "offline/offline"),
+        fallback_after_seconds=8,
         editor_deadline_seconds=5,
-        turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background"),
+        turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
         compaction=CompactionSettings("importance", 70, 50),
@@ -189,16 +196,17 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [backup], [budget], [compaction], [delegate], [fetch], "
-            "[lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
-            "[lsp.NAME]. It is not used.",
+            "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], "
+            "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
-            "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_idle_seconds, "
+            "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_connect_seconds, "
+            "provider_first_byte_seconds, provider_total_seconds, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, editor_deadline_seconds, [backup], [budget], [compaction], [delegate], [fetch], "
-            "[lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], [[hooks]], [checks.NAME], "
-            "[lsp.NAME]. It is not used.",
+            "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], "
+            "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",
             'HOME/config.toml:1: mode: it must be one of ask, edit, plan, auto, not "fast"; ask is used (default).',
@@ -210,6 +218,17 @@ blue = 1
     )
     assert loaded.settings.turn == TurnSettings()
     assert loaded.settings.mode == "ask"
+
+
+@pytest.mark.parametrize("written", ['"lab/a"', '["lab"]', '["lab/a", 3]', "true"])
+def test_what_stands_in_is_a_list_of_models(tmp_path: Path, written: str):
+    loaded = load_with(tmp_path, user=f"fallback = {written}")
+    assert loaded.settings.fallback == ()
+    assert sentences(loaded, tmp_path) == [
+        'HOME/config.toml:1: fallback: it must be a list of text of the form "PROVIDER/MODEL"'
+        + (", not true" if written == "true" else "" if written == '"lab/a"' else ", not a list")
+        + "; none is used (default)."
+    ]
 
 
 def test_a_boolean_is_no_number(tmp_path: Path):

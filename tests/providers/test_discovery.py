@@ -18,14 +18,14 @@ from pattern_acp.providers.discovery import (
     parse_models,
 )
 from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
-from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from pattern_acp.testing.model_server import serve_models
 
 
 @asynccontextmanager
 async def client() -> AsyncGenerator[HttpClient, None]:
-    http = HttpClient(5, SystemClock())
+    http = HttpClient(Deadlines(), SystemClock())
     try:
         yield http
     finally:

@@ -20,8 +20,9 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ProviderStalledError,
 )
-from pattern_acp.providers.retry import MAX_DELAY_MS, RetryPolicy, attempts_for, with_retries
+from pattern_acp.providers.retry import RetryPolicy, attempts_for, with_retries
 
+PATIENCE_MS = 300_000
 END = Stopped(ProviderStop.END)
 
 
@@ -45,7 +46,7 @@ class Attempts:
 
     async def play(self) -> list[ProviderEvent]:
         policy = RetryPolicy(sleep=self.sleep, jitter=lambda: 0.5)
-        async with aclosing(with_retries(self.once, policy)) as events:
+        async with aclosing(with_retries(self.once, policy, PATIENCE_MS)) as events:
             return [event async for event in events]
 
 
@@ -100,18 +101,18 @@ async def test_what_cannot_pass_is_raised_at_once():
 
 @given(st.integers(1, 4), st.floats(0, 1, exclude_max=True), st.none() | st.integers(0, 10**9))
 def test_delays_stay_in_their_bounds(attempt: int, jitter: float, asked: int | None):
-    delay = RetryPolicy(jitter=lambda: jitter).delay_ms(ProviderOverloadedError("x", asked), attempt)
-    assert delay is not None
+    delay = RetryPolicy(jitter=lambda: jitter).delay_ms(ProviderOverloadedError("x", asked), attempt, PATIENCE_MS)
     if asked is None:
+        assert delay is not None
         assert 250 * 2 ** (attempt - 1) <= delay <= 500 * 2 ** (attempt - 1)
     else:
-        assert delay == min(asked, MAX_DELAY_MS)
+        assert delay == (asked if asked <= PATIENCE_MS else None)
 
 
 async def test_a_pause_between_attempts_can_be_cancelled():
     attempts = Attempts([[ProviderOverloadedError("Busy.", 60_000)]])
     with anyio.fail_after(5):
-        async with aclosing(with_retries(attempts.once, RetryPolicy())) as events:
+        async with aclosing(with_retries(attempts.once, RetryPolicy(), PATIENCE_MS)) as events:
             assert isinstance(await anext(events), Retrying)
             with anyio.move_on_after(0.01) as scope:
                 await anext(events)

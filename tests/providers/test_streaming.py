@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
-from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
@@ -26,7 +25,9 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
     UsageKnown,
+    Waiting,
 )
+from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.errors import (
     ContentFilteredError,
@@ -38,13 +39,15 @@ from pattern_acp.providers.errors import (
     ProviderProtocolError,
     ProviderRequestError,
     ProviderStalledError,
+    ProviderTooSlowError,
 )
-from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.sse import MAX_EVENT_BYTES
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
+from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.conversations import request, user
 from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
 
@@ -56,12 +59,15 @@ HELLO = [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 3, 20, 1))]
 
 @dataclass(slots=True)
 class Sleeps:
-    """Takes the place of sleeping and remembers for how long, in seconds."""
+    """Takes the place of sleeping: remembers for how long, in seconds, and lets that time pass."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
 
     taken: list[float] = field(default_factory=list[float])
 
     async def sleep(self, seconds: float) -> None:
         self.taken.append(seconds)
+        self.clock.advance(round(seconds * 1000))
 
 
 @dataclass(slots=True)
@@ -77,7 +83,7 @@ class Setup:
 
 @asynccontextmanager
 async def playing(
-    wire: Wire, *replies: Reply | list[ScriptStep], idle: float = 5, key: str = KEY
+    wire: Wire, *replies: Reply | list[ScriptStep], idle: float = 5, total: float = 60, key: str = KEY
 ) -> AsyncGenerator[Setup, None]:
     sleeps = Sleeps()
     with anyio.fail_after(10):
@@ -85,14 +91,19 @@ async def playing(
             settings = ProviderSettings(
                 "mine", wire, server.url, Secret(key, "$MINE_KEY") if key else None, "MINE_KEY", configured=True
             )
-            http = HttpClient(idle, SystemClock())
+            http = HttpClient(Deadlines(first_byte=idle, idle=idle, total=total), sleeps.clock)
 
             async def client() -> HttpClient:
                 return http
 
             retry = RetryPolicy(sleep=sleeps.sleep, jitter=lambda: 0.0)
             provider = WireProvider(
-                settings, build_wire(settings, partial(describe, "mine")), client, retry, needs_key=False
+                settings,
+                build_wire(settings, partial(describe, "mine")),
+                client,
+                retry,
+                AllBuckets(sleeps.clock),
+                needs_key=False,
             )
             try:
                 yield Setup(server, provider, sleeps)
@@ -206,11 +217,18 @@ async def test_a_busy_provider_is_asked_again(wire: Wire, status: int):
     assert events[-1] == Stopped(ProviderStop.END)
 
 
-async def test_retry_after_is_obeyed_up_to_a_minute():
-    busy = [Reply(status=429, retry_after=text, body="{}") for text in ("7", "900")]
+async def test_retry_after_is_obeyed_whole():
+    busy = [Reply(status=429, retry_after=text, body="{}") for text in ("7", "290")]
     async with playing("openai", *busy, HELLO) as setup:
         await setup.events()
-        assert setup.sleeps.taken == [7.0, 60.0]
+        assert setup.sleeps.taken == [7.0, 290.0]
+
+
+async def test_a_retry_after_that_is_too_long_is_told_at_once():
+    async with playing("openai", Reply(status=429, retry_after="900", body="{}")) as setup:
+        with pytest.raises(ProviderOverloadedError, match="takes more in 15 min"):
+            await setup.events()
+        assert setup.sleeps.taken == []
 
 
 async def test_five_attempts_are_all():
@@ -254,7 +272,7 @@ async def test_a_stream_cut_after_content_ends_with_what_came(wire: Wire):
 async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Wire):
     stall = Reply(HELLO, stall_after=1)
     async with playing(wire, stall, stall, idle=0.05) as setup:
-        with pytest.raises(ProviderStalledError, match="mine sent nothing for too long"):
+        with pytest.raises(ProviderStalledError, match=r"mine sent nothing for 0\.05 s"):
             await setup.events()
         assert len(setup.server.requests) == 2
 
@@ -429,3 +447,60 @@ async def test_a_count_that_cannot_be_had_is_an_error_and_other_wires_have_none(
     async with playing("openai") as setup:
         assert isinstance(setup.provider, TokenCounter)
         assert await setup.provider.count_tokens(request(user("Hi"), model="test-model")) is None
+
+
+LIMITS = {
+    "x-ratelimit-limit-requests": "10",
+    "x-ratelimit-remaining-requests": "0",
+    "x-ratelimit-reset-requests": "60s",
+}
+
+
+async def test_a_used_up_limit_is_waited_for_and_the_person_is_told_for_how_long():
+    async with playing("openai", Reply([*HELLO], headers=LIMITS), HELLO) as setup:
+        assert not any(isinstance(event, Waiting) for event in await setup.events())
+        events = await setup.events()
+        assert events[0] == Waiting(6_001, "The rate limit of mine for test-model is used up. Waiting 7 s.")
+        assert setup.sleeps.taken == [6.001]
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+async def test_a_limit_that_comes_back_too_late_is_an_error_at_once():
+    async with playing("openai", Reply([*HELLO], headers=LIMITS), HELLO) as setup:
+        await setup.events()
+        with pytest.raises(ProviderOverloadedError, match="is used up for 7 s; wait or choose another model"):
+            await setup.events(replace(request(user("Hi"), model="test-model"), patience_ms=6_000))
+        assert len(setup.server.requests) == 1
+
+
+async def test_a_refusal_with_a_time_holds_up_the_next_request_too():
+    async with playing("openai", Reply(status=429, retry_after="7", body="{}"), HELLO, HELLO) as setup:
+        asked = replace(request(user("Hi"), model="test-model"), patience_ms=1_000)
+        with pytest.raises(ProviderOverloadedError):
+            await setup.events(asked)
+        with pytest.raises(ProviderOverloadedError, match="is used up for 7 s"):
+            await setup.events(asked)
+        setup.sleeps.clock.advance(7_000)
+        assert (await setup.events(asked))[-1] == Stopped(ProviderStop.END)
+
+
+async def test_a_wait_for_a_limit_can_be_cancelled_and_takes_nothing():
+    async with playing("openai", Reply([*HELLO], headers=LIMITS), HELLO) as setup:
+        await setup.events()
+        async with setup.provider.stream(request(user("Hi"), model="test-model")) as events:
+            assert isinstance(await anext(events), Waiting)
+        await setup.events()
+        assert setup.sleeps.taken == [6.001]
+
+
+async def test_an_answer_that_drips_for_too_long_is_ended():
+    reply = Reply([ScriptStep(text="x" * 40)], bytes_per_write=1, write_delay_ms=20)
+    async with playing("openai", reply, total=0.2) as setup:
+        with pytest.raises(ProviderTooSlowError, match=r"mine took longer than 0\.2 s"):
+            await setup.events()
+
+
+async def test_a_redirect_is_not_followed():
+    async with playing("openai", Reply(status=307, body="", headers={"location": "http://127.0.0.1:1/"})) as setup:
+        with pytest.raises(ProviderRequestError, match=r"sends requests elsewhere \(status 307\)"):
+            await setup.events()

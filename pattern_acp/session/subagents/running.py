@@ -115,7 +115,8 @@ class _Subagent:
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
-        self._model = ModelInUse(*shared.models.resolve(qualified))
+        provider, info = shared.models.resolve(qualified)
+        self._model = ModelInUse(shared.models.with_fallback(provider, info), info)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._sink = ThreadSink(session.sink, thread, self._activity)

@@ -1,0 +1,197 @@
+"""How much a provider still takes: token buckets, filled from what its answers say.
+
+Owns: the buckets of the process, one set for each server, key and model (vendors limit each model by itself), and one
+more for counting; all sessions and subagents draw on the same. Must not know: HTTP, wires, and who waits.
+
+A server says how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq, vLLM's
+gateways), `anthropic-ratelimit-*`. What is taken meanwhile is taken off at once, so that requests side by side do not
+all spend the same rest; a bucket may go into debt, and whoever takes it there waits until it is paid. A bucket that no
+answer has told of holds up nobody.
+"""
+
+import datetime
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import field
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.usage import Usage
+
+BYTES_PER_TOKEN = 4
+"""Of a request's body, before a server has said what it takes a request for."""
+
+_OPENAI = re.compile(r"x-ratelimit-(limit|remaining|reset)-(requests|tokens)")
+_ANTHROPIC = re.compile(r"anthropic-ratelimit-(requests|tokens|input-tokens|output-tokens)-(limit|remaining|reset)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What one answer says of one bucket. `full_in_ms` is from the answer on."""
+
+    limit: float
+    left: float
+    full_in_ms: int
+
+
+@dataclass(slots=True)
+class _Bucket:
+    limit: float
+    left: float
+    """At `at_ms`; below zero: in debt."""
+    at_ms: int
+    per_ms: float
+    """How much comes back in a millisecond."""
+
+    def left_at(self, now_ms: int) -> float:
+        return min(self.limit, self.left + self.per_ms * (now_ms - self.at_ms))
+
+    def add(self, amount: float, now_ms: int) -> None:
+        self.left, self.at_ms = min(self.limit, self.left_at(now_ms) + amount), now_ms
+
+    def debt_ms(self) -> int:
+        """How long until nothing is owed."""
+        return 0 if self.left >= 0 or self.per_ms <= 0 else int(-self.left / self.per_ms) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one request has taken, until it was sent."""
+
+    wait_ms: int
+    """How long until it may be sent."""
+    amounts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(slots=True)
+class Buckets:
+    """Those of one server, key and model."""
+
+    clock: Clock
+    _buckets: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
+    _waiting: dict[str, float] = field(default_factory=dict[str, float])
+    """What is taken by requests that were not sent yet, and that a server therefore does not know of."""
+    _blocked_until_ms: int = 0
+    _share: float = 1.0
+    """What part of the estimate the server took off for the last request: cached tokens often do not count."""
+
+    def take(self, body_bytes: int) -> Taken:
+        """Take what a request with such a body needs; call `sent` or `give_back` afterwards."""
+        now = self.clock.now_ms()
+        amounts: dict[str, float] = {}
+        wait = self._blocked_until_ms - now
+        for name, bucket in self._buckets.items():
+            # More than fits in would never be there.
+            amounts[name] = min(self._needed(name, body_bytes), bucket.limit)
+            bucket.add(-amounts[name], now)
+            self._waiting[name] = self._waiting.get(name, 0.0) + amounts[name]
+            wait = max(wait, bucket.debt_ms())
+        return Taken(max(wait, 0), amounts)
+
+    def sent(self, taken: Taken) -> None:
+        """The request is on its way; the server's next answer knows of it."""
+        for name, amount in taken.amounts.items():
+            self._waiting[name] -= amount
+
+    def give_back(self, taken: Taken) -> None:
+        """The request will not be sent."""
+        self.sent(taken)
+        now = self.clock.now_ms()
+        for name, amount in taken.amounts.items():
+            if name in self._buckets:
+                self._buckets[name].add(amount, now)
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """What an answer says of the buckets."""
+        now = self.clock.now_ms()
+        for name, level in read_levels(headers, now).items():
+            left = level.left - self._waiting.get(name, 0.0)
+            is_known = level.full_in_ms > 0 and level.left < level.limit
+            # A full bucket says nothing of its speed; limits are a minute's with nearly all vendors.
+            per_ms = (level.limit - level.left) / level.full_in_ms if is_known else level.limit / 60_000
+            self._buckets[name] = _Bucket(level.limit, left, now, per_ms)
+
+    def refused(self, retry_after_ms: int | None) -> None:
+        """The server takes nothing for so long (status 429 or 529); nobody else need try before."""
+        if retry_after_ms is not None:
+            self._blocked_until_ms = max(self._blocked_until_ms, self.clock.now_ms() + retry_after_ms)
+
+    def charged(self, usage: Usage, body_bytes: int) -> None:
+        """A request with such a body used so much."""
+        tokens = usage.input_tokens + usage.cache_write_tokens
+        if "input-tokens" not in self._buckets:
+            # Only Anthropic, which tells of input tokens apart, lets what comes from the cache pass.
+            tokens += usage.cache_read_tokens
+        self._share = min(max(tokens / max(body_bytes // BYTES_PER_TOKEN, 1), 0.01), 2.0)
+
+    def _needed(self, name: str, body_bytes: int) -> float:
+        if name in {"tokens", "input-tokens"}:
+            return max(body_bytes // BYTES_PER_TOKEN * self._share, 1.0)
+        return 1.0
+
+
+class AllBuckets:
+    """Those of the process, made as they are asked for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._all: dict[tuple[str, str, str, str], Buckets] = {}
+
+    def of(self, settings: ProviderSettings, model: str, *, counting: bool = False) -> Buckets:
+        """The buckets of a provider's server and key for `model`; counting has its own, as at Anthropic."""
+        key = settings.api_key.value if settings.api_key is not None else ""
+        # A digest, so that no key is kept in one place more.
+        who = hashlib.sha256(key.encode()).hexdigest()
+        place = (settings.base_url or settings.name, who, model, "count" if counting else "")
+        return self._all.setdefault(place, Buckets(self._clock))
+
+
+def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, Level]:
+    """What headers (names in lower case) say of each bucket; those that are not whole or say nothing are left out.
+
+    Sources: OpenAI, guide on rate limits; Anthropic, API reference on rate limits (resets are RFC 3339 times).
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, text in headers.items():
+        if match := _OPENAI.fullmatch(name):
+            found.setdefault(match[2], {})[match[1]] = text
+        elif match := _ANTHROPIC.fullmatch(name):
+            found.setdefault(match[1], {})[match[2]] = text
+    levels = {name: _level(fields, now_ms) for name, fields in found.items()}
+    return {name: level for name, level in levels.items() if level is not None}
+
+
+def _level(fields: Mapping[str, str], now_ms: int) -> Level | None:
+    limit, left = _number(fields.get("limit", "")), _number(fields.get("remaining", ""))
+    full_in = _milliseconds(fields.get("reset", ""), now_ms)
+    # Some servers write 0 or -1 for no limit at all.
+    if limit is None or left is None or full_in is None or limit <= 0 or left < 0:
+        return None
+    return Level(limit, min(left, limit), full_in)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _milliseconds(text: str, now_ms: int) -> int | None:
+    """From now to a reset that is given as a duration (`6m0s`, `20ms`), in seconds, or as a time (RFC 3339)."""
+    pieces = list(_DURATION.finditer(text))
+    if pieces and "".join(piece[0] for piece in pieces) == text:
+        return _bounded(sum(float(piece[1]) * _UNIT_MS[piece[2]] for piece in pieces))
+    if (seconds := _number(text)) is not None:
+        return _bounded(seconds * 1000)
+    try:
+        at = datetime.datetime.fromisoformat(text)
+        return _bounded(at.timestamp() * 1000 - now_ms) if at.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bounded(milliseconds: float) -> int:
+    # A day, which is the longest window that vendors have.
+    return int(min(max(milliseconds, 0.0), 86_400_000.0))

@@ -1,0 +1,121 @@
+"""Which model goes on when one is out: the chain that the person set up in `fallback`.
+
+Owns: when the next model is asked, and for how long it stays: an object of this lives for one turn, so a model that
+took over answers the rest of the turn, and the next turn starts with the chosen one again. Must not know: wires and
+sessions.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
+
+from pattern_acp.domain.errors import ConfigError, ProviderError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.providers.base import (
+    ModelInfo,
+    ModelSwitched,
+    Provider,
+    ProviderEvent,
+    ProviderRequest,
+    ThoughtLevel,
+    TokenCounter,
+)
+from pattern_acp.providers.errors import (
+    NoModelLeftError,
+    ProviderConnectionError,
+    ProviderOverloadedError,
+    ProviderStalledError,
+)
+from pattern_acp.providers.retry import is_content
+
+Resolve = Callable[[str], tuple[Provider, ModelInfo]]
+"""The provider and model of `PROVIDER/MODEL`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    provider: Provider
+    info: ModelInfo | None = None
+    """None for the model that the person chose, whose requests go as they are."""
+
+
+class FallbackProvider:
+    """`Provider` and `TokenCounter` of one turn: `first`, and when it is out, the models of `chain`."""
+
+    def __init__(self, first: Provider, chain: Sequence[str], resolve: Resolve, patience_ms: int) -> None:
+        """`patience_ms` is the longest rate limit that is waited for while another model is left."""
+        self._current = _Current(first)
+        self._left = list(chain)
+        self._resolve = resolve
+        self._patience_ms = patience_ms
+        self._name = first.name
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`: that of the chosen one."""
+        return self._name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`."""
+        return self._stream(request)
+
+    async def count_tokens(self, request: ProviderRequest) -> int | None:
+        """See `TokenCounter.count_tokens`."""
+        provider = self._current.provider
+        return await provider.count_tokens(self._adapted(request)) if isinstance(provider, TokenCounter) else None
+
+    @asynccontextmanager
+    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        failed: list[str] = []
+        if self._current.info is not None:
+            yield ModelSwitched(self._current.info.qualified)
+        while True:
+            has_content = False
+            try:
+                async with self._current.provider.stream(self._adapted(request)) as events:
+                    async for event in events:
+                        has_content = has_content or is_content(event)
+                        yield event
+            except ProviderError as error:
+                # Whatever keeps the next one from taking over, it is the outage before that ends the turn.
+                if has_content or not (is_outage(error) or failed):
+                    raise
+                failed.append(error.sentence)
+                qualified = self._take_next(failed)
+                if not qualified:
+                    raise NoModelLeftError(" ".join(failed)) from error
+            else:
+                return
+            yield ModelSwitched(qualified, f"{failed[-1]} {qualified} goes on for this turn.")
+
+    def _take_next(self, failed: list[str]) -> str:
+        """Make the next model that there is the current one; its name, empty when none is left."""
+        while self._left:
+            try:
+                provider, info = self._resolve(self._left.pop(0))
+            except (ProviderError, ConfigError) as error:
+                failed.append(error.sentence)
+            else:
+                self._current = _Current(provider, info)
+                return info.qualified
+        return ""
+
+    def _adapted(self, request: ProviderRequest) -> ProviderRequest:
+        """The request as the current model takes it."""
+        if self._left:
+            request = replace(request, patience_ms=min(self._patience_ms, request.patience_ms))
+        info = self._current.info
+        if info is None:
+            return request
+        level = request.thought_level if request.thought_level in info.thought_levels else ThoughtLevel.OFF
+        most = min(request.max_output_tokens, info.max_output_tokens)
+        return replace(request, model=info.name, thought_level=level, max_output_tokens=most)
+
+
+def is_outage(error: ProviderError) -> bool:
+    """Whether another model may do what this one does not now: never for a refusal, a wrong request or a wrong key."""
+    return isinstance(error, ProviderOverloadedError | ProviderConnectionError | ProviderStalledError)
