@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +19,9 @@ import anyio
 from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.embedding import choose_embedder
+from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
@@ -42,26 +44,6 @@ PROBE_SECONDS = 5.0
 """Longest wait for a provider to answer."""
 
 
-class Health(StrEnum):
-    """How one thing is."""
-
-    OK = "ok"
-    NOTE = "note"
-    """Something optional is missing, or a setting was not used."""
-    BROKEN = "broken"
-    """Something that is needed does not work; `pattern-acp doctor` exits with 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. `remedy` says what to do; empty when there is nothing to do."""
-
-    name: str
-    health: Health
-    detail: str
-    remedy: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything that was found."""
@@ -74,8 +56,13 @@ class Diagnosis:
         return all(finding.health is not Health.BROKEN for finding in self.findings)
 
 
-async def diagnose(process: Process, database: Database | None = None, indexer: Indexer | None = None) -> Diagnosis:
-    """Look at everything. `database` is the open one, if there is one, and `indexer` what embeds for it."""
+async def diagnose(
+    process: Process, database: Database | None = None, indexer: Indexer | None = None, *, thorough: bool = False
+) -> Diagnosis:
+    """Look at everything. `database` is the open one, if there is one, and `indexer` what embeds for it.
+
+    With `thorough`, the whole constellation is copied and checked too, which takes as long as reading it does.
+    """
     findings = [
         *_versions(),
         *_files(process),
@@ -86,6 +73,10 @@ async def diagnose(process: Process, database: Database | None = None, indexer: 
         _ripgrep(),
     ]
     findings += await _database_findings(process, database)
+    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    findings += await anyio.to_thread.run_sync(partial(surroundings, path, now_ms=SystemClock().now_ms()))
+    if thorough and path.exists():
+        findings += await anyio.to_thread.run_sync(verify, path)
     findings.append(await _meaning(process, indexer))
     findings += await anyio.to_thread.run_sync(_servers, process)
     findings += await anyio.to_thread.run_sync(_language_servers, process)
@@ -137,7 +128,8 @@ def _permissions(name: str, path: Path) -> Finding:
         return Finding(name, Health.OK, f"{path} (not made yet)")
     mode = stat.S_IMODE(path.stat().st_mode)
     if platform.system() != "Windows" and mode & 0o077 and path.is_file():
-        return Finding(name, Health.NOTE, f"{path} can be read by others (mode {mode:o}).", f"chmod 600 '{path}'")
+        detail = f"{path} can be read by others (mode {mode:o})."
+        return Finding(name, Health.NOTE, detail, f"chmod 600 '{path}'", Repair("chmod", str(path), safe=True))
     return Finding(name, Health.OK, str(path))
 
 
@@ -246,7 +238,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
         Finding("Vector support", Health.OK if facts.vector_version else Health.NOTE, vectors),
     ]
     if problems:
-        remedy = f"Copy {path.name} away, then restore a backup from the same folder."
+        remedy = "Close every window that uses it, then run: pattern-acp restore --latest"
         findings.append(Finding("Database integrity", Health.BROKEN, "; ".join(problems[:3]), remedy))
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))

@@ -72,6 +72,10 @@ class Doctor:
 
     flags: Flags = field(default_factory=Flags)
     json: bool = False
+    verify: bool = False
+    """Check the whole constellation too."""
+    repair: bool = False
+    """Carry out the repairs that lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,8 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
         except (SessionUsageError, MemoryUsageError, TrustUsageError, UsageArgumentsError, BackupUsageError) as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
-        return Doctor(flags, json=bool(found.get("json")))
+        wanted = {name: bool(found.get(name)) for name in ("json", "verify", "repair")}
+        return Doctor(flags, **wanted)
     return Serve(flags)
 
 
@@ -314,6 +319,8 @@ def _add_nothing(parser: "argparse.ArgumentParser") -> None:
 
 def _add_doctor(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--verify", action="store_true", help="check all that is stored, in a temporary copy")
+    parser.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,20 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health, diagnose
+from pattern_acp.bootstrap.diagnosis import Diagnosis, diagnose
+from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery_checks import repair
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Doctor
 from pattern_acp.cli.chat.marks import Marks, marks_for
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_line
+from pattern_acp.domain.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,11 +32,23 @@ STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
 def run_doctor(arguments: Doctor, process: Process) -> int:
     """Print the diagnosis of a session in this directory; 1 when something that is needed is broken."""
-    diagnosis = anyio.run(diagnose, in_folder(process, Path.cwd()))
+    here = in_folder(process, Path.cwd())
+    look = partial(diagnose, here, thorough=arguments.verify)
+    diagnosis = anyio.run(look)
+    done: list[tuple[Repair, str]] = []
+    if arguments.repair:
+        path = here.loaded.paths.constellation_path(here.loaded.settings.constellation)
+        done = repair(path, diagnosis.findings, now_ms=SystemClock().now_ms())
+        diagnosis = anyio.run(look) if done else diagnosis
     try:
         if arguments.json:
-            print_json(diagnosis)
-        elif sys.stdout.isatty():
+            print_json(diagnosis, done)
+            return EXIT_OK if diagnosis.is_usable else EXIT_ERROR
+        for _, sentence in done:
+            write_line(printable(sentence))
+        if arguments.repair and not done:
+            write_line("Nothing can be mended without a decision of yours.")
+        if sys.stdout.isatty():
             from rich.console import Console
 
             print_table(diagnosis, Console())
@@ -48,13 +64,24 @@ def in_folder(process: Process, folder: Path) -> Process:
     return replace(process, loaded=process.load_project(str(folder)))
 
 
-def print_json(diagnosis: Diagnosis) -> None:
-    """One JSON object: `ok` and the findings."""
+def print_json(diagnosis: Diagnosis, done: Sequence[tuple[Repair, str]] = ()) -> None:
+    """One JSON object: `ok`, the findings with the repair that each has, and what was repaired."""
     findings = [
-        {"name": one.name, "health": one.health.value, "detail": one.detail, "remedy": one.remedy}
+        {
+            "name": one.name,
+            "health": one.health.value,
+            "detail": one.detail,
+            "remedy": one.remedy,
+            "repair": _as_json(one.repair) if one.repair else None,
+        }
         for one in diagnosis.findings
     ]
-    write_line(json.dumps({"ok": diagnosis.is_usable, "findings": findings}, indent=2))
+    repaired = [{**_as_json(one), "done": sentence} for one, sentence in done]
+    write_line(json.dumps({"ok": diagnosis.is_usable, "findings": findings, "repaired": repaired}, indent=2))
+
+
+def _as_json(wanted: Repair) -> dict[str, str | bool]:
+    return {"action": wanted.action, "target": wanted.target, "safe": wanted.safe}
 
 
 def print_lines(diagnosis: Diagnosis) -> None:

@@ -21,6 +21,9 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations, schema_version
 from pattern_acp.db.raw import connect, copy_database
 
+RESTORING = ".restoring"
+"""Ends the name of a file that is about to take the place of the constellation."""
+
 PART = ".part"
 """Ends the name of a copy that is not whole yet."""
 
@@ -108,7 +111,7 @@ def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
         DatabaseError: a file cannot be read or written; `target` is then as it was, or, when only its write-ahead log
             was moved, that lies in `safety`.
     """
-    fresh = target.with_name(target.name + ".restoring")
+    fresh = target.with_name(target.name + RESTORING)
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(target):

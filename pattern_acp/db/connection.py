@@ -243,6 +243,22 @@ def read_file(path: Path, function: Callable[[Transaction], T]) -> T:
         driver.close()
 
 
+def change_file(path: Path, function: Callable[[Transaction], T]) -> T:
+    """Run `function` as one write transaction on the file at `path`, as it is, on this thread.
+
+    For a process that has no loop. Nothing is migrated.
+
+    Raises:
+        DatabaseError: see `Database.write`.
+    """
+    driver = ApswConnection(path, read_only=False, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        return driver.write(function)
+    finally:
+        driver.close()
+
+
 def _facts(driver: ApswConnection, version: int) -> DatabaseFacts:
     return DatabaseFacts(
         path=driver.path,

@@ -361,6 +361,14 @@ ON CONFLICT (hash) DO NOTHING;
 -- The content of a file.
 SELECT encoding, content FROM file_contents WHERE hash = :hash;
 
+-- name: all_streams
+-- Every stream that has an event, oldest first.
+SELECT stream FROM events WHERE session_seq = 1 ORDER BY seq;
+
+-- name: newest_time
+-- When the newest event was appended.
+SELECT at_ms FROM events ORDER BY seq DESC LIMIT 1;
+
 -- name: file_content_hashes
 -- Which contents of files are kept.
 SELECT hash FROM file_contents;

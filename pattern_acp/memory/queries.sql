@@ -34,6 +34,18 @@ JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 
 WHERE b.deleted = 0
 ORDER BY wanted.key, b.created_ms, b.rowid;
 
+-- name: block_owners
+-- Who owns blocks.
+SELECT DISTINCT scope, owner FROM blocks WHERE deleted = 0 ORDER BY scope, owner;
+
+-- name: check_search
+-- Fails when the search index is not that of the stored texts.
+INSERT INTO search_fts (search_fts, rank) VALUES ('integrity-check', 1);
+
+-- name: rebuild_search
+-- Writes the search index anew from the stored texts.
+INSERT INTO search_fts (search_fts) VALUES ('rebuild');
+
 -- name: list_shared_blocks
 -- The blocks attached to several owners, with the permission that each has, oldest first.
 SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,

@@ -6,7 +6,8 @@ import sys
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health, diagnose
+from pattern_acp.bootstrap.diagnosis import Diagnosis, diagnose
+from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock

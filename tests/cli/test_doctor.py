@@ -2,17 +2,22 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
+import anyio
 import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, Finding, Health
+from pattern_acp.bootstrap.diagnosis import Diagnosis
+from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Doctor
 from pattern_acp.cli.doctor import in_folder, print_lines, print_table, run_doctor, summary
 from pattern_acp.config.settings import Flags
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
 
 OK = Finding("Python", Health.OK, "3.11.7")
 SETTING = Finding("Setting mode", Health.OK, "ask from default")
@@ -92,7 +97,7 @@ def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pyte
     assert run_doctor(Doctor(json=True), process) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is True
-    assert {"name", "health", "detail", "remedy"} == report["findings"][0].keys()
+    assert {"name", "health", "detail", "remedy", "repair"} == report["findings"][0].keys()
     database = tmp_path / "constellations" / "default" / "constellation.db"
     database.parent.mkdir(parents=True)
     database.write_bytes(b"not a database, and long enough to be taken for one" * 100)
@@ -107,3 +112,25 @@ def test_the_settings_are_those_of_a_session_in_the_folder(tmp_path: Path):
     process = in_folder(start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)}), project)
     assert process.loaded.settings.mode == "plan"
     assert [problem.key for problem in process.loaded.problems] == ["persona"]
+
+
+def test_repairs_that_lose_nothing_are_done_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path), "PATTERN_ACP_MODEL": "offline/offline"})
+    path = process.loaded.paths.constellation_path("default")
+    anyio.run(_make, path)
+    assert run_doctor(Doctor(repair=True, verify=True), process) == 0
+    shown = capsys.readouterr().out
+    assert "Nothing can be mended" in shown
+    assert "Verified journal" in shown
+    leftover = path.with_name("constellation.db.restoring")
+    leftover.touch()
+    os.utime(leftover, (1, 1))
+    assert run_doctor(Doctor(repair=True, json=True), process) == 0
+    [repaired] = json.loads(capsys.readouterr().out)["repaired"]
+    assert (repaired["action"], repaired["target"], repaired["safe"]) == ("move", str(leftover), True)
+    assert not leftover.exists()
+
+
+async def _make(path: Path) -> None:
+    async with open_database(path, clock=SystemClock()):
+        pass

@@ -1,0 +1,39 @@
+"""What was looked at and how it is: the words that all parts of a diagnosis share.
+
+Owns: a finding, its health and its repair. Must not know: what is looked at.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+
+class Health(StrEnum):
+    """How one thing is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Something optional is missing, or a setting was not used."""
+    BROKEN = "broken"
+    """Something that is needed does not work; `pattern-acp doctor` exits with 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What would mend a finding. Only one that is `safe`, since it loses nothing, is ever carried out by itself."""
+
+    action: Literal["chmod", "move", "rebuild_search", "restore"]
+    target: str
+    safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `remedy` says what to do; empty when there is nothing to do."""
+
+    name: str
+    health: Health
+    detail: str
+    remedy: str = ""
+    repair: Repair | None = None

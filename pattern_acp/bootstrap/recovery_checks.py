@@ -1,0 +1,178 @@
+"""Whether everything in a constellation is sound, what endangers it from outside, and the repairs that there are.
+
+Owns: the checks behind `doctor` and `doctor --verify`, and carrying out repairs that lose nothing. Must not know: how
+findings are shown. A repair moves and writes anew; it never deletes. Everything here blocks.
+"""
+
+import platform
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pattern_acp.bootstrap.findings import Finding, Health, Repair
+from pattern_acp.bootstrap.recovery import STALE_PART_MS, stamp
+from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up
+from pattern_acp.db.connection import Transaction, change_file, read_file
+from pattern_acp.db.integrity import full_check
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.journal.checking import broken_streams, damaged_contents, newest_ms
+from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "fuse.rclone", "davfs", "glusterfs", "ceph"}
+)
+"""Their locks are not those that SQLite needs (sqlite.org/faq.html, question 5), and a shared log does not work on them
+at all (sqlite.org/wal.html)."""
+
+LOW_DISK_BYTES = 500_000_000
+
+CLOCK_SLACK_MS = 300_000
+"""Clocks of two machines that share a folder differ by seconds."""
+
+_MOUNTS = Path("/proc/self/mounts")
+_SAFE_MODE = 0o600
+
+
+def surroundings(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Finding]:
+    """What endangers the constellation at `path` from outside; nothing when it is not made yet."""
+    if not path.exists():
+        return []
+    found = [*_file_system(path, mounts), *_room(path), *_private(path), *_leftovers(path, now_ms)]
+    try:
+        newest = read_file(path, newest_ms)
+    except DatabaseError:
+        return found  # the check of the file itself says so
+    if newest > now_ms + CLOCK_SLACK_MS:
+        detail = f"The newest event is of {stamp(newest)}, but it is {stamp(now_ms)}: a clock was set."
+        found.append(Finding("Clock", Health.NOTE, detail, "Set the clock of this machine right."))
+    return found
+
+
+def verify(path: Path) -> list[Finding]:
+    """Check a temporary copy of the constellation at `path` from end to end.
+
+    These are the file's structure, the chain of every session, every block of memory rebuilt from its writes, every
+    kept file against its hash, and the search index against what it was made from.
+    """
+    with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
+        copy = Path(scratch) / path.name
+        try:
+            back_up(path, copy)
+            return [*read_file(copy, _verify), *change_file(copy, lambda tx: _verify_search(tx, path))]
+        except DatabaseError as error:
+            remedy = "Close every window that uses it, then run: pattern-acp restore --latest"
+            repair = Repair("restore", str(path), safe=False)
+            return [Finding("Verified file", Health.BROKEN, error.sentence, remedy, repair)]
+
+
+def repair(path: Path, findings: Sequence[Finding], *, now_ms: int) -> list[tuple[Repair, str]]:
+    """Carry out the repairs of `findings` that are safe, each with a sentence that says what was done or why not."""
+    wanted = [finding.repair for finding in findings if finding.repair is not None and finding.repair.safe]
+    return [(one, _carry_out(path, one, now_ms)) for one in wanted]
+
+
+def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
+    target = Path(wanted.target)
+    try:
+        if wanted.action == "chmod":
+            target.chmod(_SAFE_MODE | (0o100 if target.is_dir() else 0))
+            return f"{target} can now be read by this user alone."
+        if wanted.action == "move":
+            folder = path.parent / FOLDER / f"leftovers-{stamp(now_ms)}"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            target.replace(folder / target.name)
+            return f"{target.name} was moved to {folder}."
+        change_file(path, rebuild_search)
+    except OSError as error:
+        return f"{target} could not be changed ({error.strerror})."
+    except DatabaseError as error:
+        return error.sentence
+    return "The search index was written anew from what it indexes."
+
+
+def _verify(tx: Transaction) -> list[Finding]:
+    problems = full_check(tx)
+    found = [_outcome("Verified file", list(problems), "every page and index is sound")]
+    if problems:
+        return found
+    count, broken = broken_streams(tx)
+    chains = [f"{stream}: event {report.first_bad_seq}: {report.problem}" for stream, report in broken]
+    found.append(_outcome("Verified journal", chains, f"{count} chains are whole"))
+    blocks, mendable, lost = damaged_blocks(tx)
+    found.append(_outcome("Verified memory", list(lost), f"{blocks} blocks were rebuilt from their writes"))
+    if mendable:
+        detail = f"Damaged, but whole in another place: {', '.join(mendable[:5])}."
+        found.append(Finding("Verified memory", Health.NOTE, detail, "The next session of that persona mends them."))
+    kept, damaged = damaged_contents(tx)
+    found.append(_outcome("Verified kept files", list(damaged), f"{kept} contents have their hash"))
+    return found
+
+
+def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
+    problem = search_problem(tx)
+    if not problem:
+        return [Finding("Verified search", Health.OK, "the index is that of the stored texts")]
+    remedy = "pattern-acp doctor --repair writes it anew."
+    return [Finding("Verified search", Health.BROKEN, problem, remedy, Repair("rebuild_search", str(path), safe=True))]
+
+
+def _outcome(name: str, problems: Sequence[str], sound: str) -> Finding:
+    if not problems:
+        return Finding(name, Health.OK, sound)
+    more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+    remedy = "See docs/recovery.md; pattern-acp backup --list shows what you can go back to."
+    return Finding(name, Health.BROKEN, "; ".join(problems[:3]) + more, remedy, Repair("restore", "latest", safe=False))
+
+
+def _file_system(path: Path, mounts: Path) -> Iterator[Finding]:
+    kind = file_system_of(path.resolve(), mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        detail = f"{path.parent} is on a network file system ({kind}), whose locks SQLite cannot rely on."
+        yield Finding("File system", Health.NOTE, detail, "Set PATTERN_ACP_HOME to a folder on a disk of this machine.")
+
+
+def file_system_of(path: Path, mounts: Path) -> str:
+    """The kind of file system that holds `path`; empty where the system does not say."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        place = fields[1].replace("\\040", " ")
+        if len(place) >= len(best) and path.is_relative_to(place):
+            best, kind = place, fields[2]
+    return kind
+
+
+def _room(path: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(path.parent).free
+    if free < max(LOW_DISK_BYTES, 2 * path.stat().st_size):
+        detail = f"{free / 1e6:.0f} MB are left on the disk of {path.parent}, {path.stat().st_size / 1e6:.0f} are used."
+        yield Finding("Disk", Health.NOTE, detail, "Free some space; pattern-acp gc --dry-run shows what we can.")
+
+
+def _private(path: Path) -> Iterator[Finding]:
+    if platform.system() == "Windows":
+        return
+    folder = path.parent
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        detail = f"{folder} can be used by others (mode {mode:o})."
+        repair = Repair("chmod", str(folder), safe=True)
+        yield Finding("Constellation folder", Health.NOTE, detail, f"chmod 700 '{folder}'", repair)
+
+
+def _leftovers(path: Path, now_ms: int) -> Iterator[Finding]:
+    """What a copy or a restore left that was ended in the middle."""
+    folder = path.parent / FOLDER
+    for each in sorted([*folder.glob(f"*{PART}"), *path.parent.glob(f"*{RESTORING}")]):
+        if now_ms - each.stat().st_mtime_ns // 1_000_000 > STALE_PART_MS:
+            detail = f"{each} was left by a copy that was cut off."
+            repair = Repair("move", str(each), safe=True)
+            yield Finding("Leftover", Health.NOTE, detail, "Delete it, or pattern-acp doctor --repair", repair)

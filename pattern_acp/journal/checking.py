@@ -1,0 +1,47 @@
+"""Checking all that the journal keeps, for `doctor --verify`.
+
+Owns: going through every stream and every kept content. Must not know: what a sound chain is (journal/reader.py), or
+what follows from damage.
+"""
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.journal.errors import DamagedEventError
+from pattern_acp.journal.file_contents import read_content
+from pattern_acp.journal.reader import ChainReport, verify_stream
+
+QUERIES = load_queries("pattern_acp.journal")
+
+
+def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport], ...]]:
+    """How many streams there are, and those whose chain is broken, with where and why.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    streams = [text(row[0]) for row in tx.all(QUERIES["all_streams"])]
+    reports = ((stream, verify_stream(tx, stream)) for stream in streams)
+    return len(streams), tuple((stream, report) for stream, report in reports if not report.ok)
+
+
+def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
+    """How many contents of files are kept, and a sentence for each that is not what it was.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    hashes = [text(row[0]) for row in tx.all(QUERIES["file_content_hashes"])]
+    damaged: list[str] = []
+    for digest in hashes:
+        try:
+            read_content(tx, digest)
+        except DamagedEventError:
+            damaged.append(f"the kept file {digest[:12]} is not what it was")
+    return len(hashes), tuple(damaged)
+
+
+def newest_ms(tx: Transaction) -> int:
+    """When the newest event was appended, in milliseconds since 1970; 0 without one."""
+    row = tx.one(QUERIES["newest_time"])
+    return 0 if row is None else integer(row[0])

@@ -1,0 +1,141 @@
+"""What is found in a constellation from end to end, what endangers it, and what is mended."""
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.findings import Finding, Health, Repair
+from pattern_acp.bootstrap.recovery_checks import file_system_of, repair, surroundings, verify
+from pattern_acp.db.connection import Transaction, change_file, open_database
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.file_contents import store_content
+from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
+from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.testing.memory import append_memory_event
+
+NOW = FakeClock().now_ms()
+HOUR_MS = 3_600_000
+SPEC = BlockSpec(BlockKey(Scope.PERSONA, "default", "human"), "Who the person is.", "The person is Ada.\n", limit=2_000)
+
+
+def fill(tx: Transaction) -> None:
+    change = propose_creation(SPEC, BlockId("block_human"), peer=11)
+    seq = append_memory_event(tx, change, at_ms=NOW)
+    store_change(tx, change, WriteRecord(seq, Actor.PERSONA, Origin.MODEL, "a test", NOW))
+    index_block(tx, changed_block(change, NOW), at_ms=NOW, seq=seq)
+    store_content(tx, sha256_hex(b"a file"), b"a file", seq=seq)
+
+
+async def make(path: Path) -> None:
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(fill)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "home" / "constellation.db"
+    anyio.run(make, path)
+    return path
+
+
+def states(findings: list[Finding]) -> dict[str, Health]:
+    return {finding.name: finding.health for finding in findings}
+
+
+def test_a_sound_constellation_is_sound_from_end_to_end(path: Path):
+    before = path.read_bytes()
+    findings = verify(path)
+    assert {finding.health for finding in findings} == {Health.OK}, findings
+    assert len(findings) == 5
+    assert path.read_bytes() == before
+
+
+def test_damage_is_found_where_it_is_and_the_way_back_is_left_to_the_person(path: Path):
+    def damage(tx: Transaction) -> None:
+        tx.execute("DROP TRIGGER events_are_not_updated")
+        tx.execute("UPDATE events SET actor = 'human'")
+        tx.execute("UPDATE file_contents SET content = x'00'")
+        tx.execute("UPDATE blocks SET base = x'00'")
+        tx.execute("UPDATE block_updates SET data = x'00'")
+        tx.execute("DELETE FROM block_archives")
+
+    change_file(path, damage)
+    findings = verify(path)
+    broken = {name for name, health in states(findings).items() if health is Health.BROKEN}
+    assert broken == {"Verified journal", "Verified memory", "Verified kept files"}
+    assert repair(path, findings, now_ms=NOW) == []
+    assert all(finding.repair == Repair("restore", "latest", safe=False) for finding in findings if finding.repair)
+
+
+def test_a_block_that_is_whole_in_another_place_is_a_note(path: Path):
+    change_file(path, lambda tx: tx.execute("UPDATE blocks SET base = x'00'"))
+    [note] = [finding for finding in verify(path) if finding.health is not Health.OK]
+    assert (note.name, note.health) == ("Verified memory", Health.NOTE)
+    assert "human" in note.detail
+
+
+def test_a_file_that_cannot_be_copied_is_broken(path: Path):
+    content = path.read_bytes()
+    path.write_bytes(bytes(100) + content[100:])
+    [finding] = verify(path)
+    assert (finding.health, finding.repair) == (Health.BROKEN, Repair("restore", str(path), safe=False))
+
+
+def test_a_search_index_that_lost_a_text_is_written_anew(path: Path):
+    def lose(tx: Transaction) -> None:
+        tx.execute("DROP TRIGGER search_entries_delete")
+        tx.execute("DELETE FROM search_entries")
+
+    change_file(path, lose)
+    findings = verify(path)
+    assert states(findings)["Verified search"] is Health.BROKEN
+    [(wanted, sentence)] = repair(path, findings, now_ms=NOW)
+    assert (wanted.action, wanted.safe) == ("rebuild_search", True)
+    assert "written anew" in sentence
+    assert states(verify(path))["Verified search"] is Health.OK
+
+
+def test_what_a_copy_left_is_moved_and_never_deleted(path: Path):
+    part = path.parent / "backups" / "snapshot-20260101T000000Z.db.part"
+    part.parent.mkdir()
+    part.write_text("half", encoding="utf-8")
+    os.utime(part, (NOW / 1000, NOW / 1000))
+    assert surroundings(path, now_ms=NOW) == []
+    findings = surroundings(path, now_ms=NOW + 2 * HOUR_MS)
+    assert states(findings) == {"Leftover": Health.NOTE}
+    repair(path, findings, now_ms=NOW)
+    [moved] = path.parent.glob("backups/leftovers-*/*.part")
+    assert moved.read_text(encoding="utf-8") == "half"
+    assert surroundings(path, now_ms=NOW + 2 * HOUR_MS) == []
+    [(_, sentence)] = repair(path, findings, now_ms=NOW)
+    assert "could not be changed" in sentence
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no permission bits")
+def test_a_folder_that_others_can_use_is_closed(path: Path):
+    path.parent.chmod(0o755)
+    findings = surroundings(path, now_ms=NOW)
+    assert states(findings) == {"Constellation folder": Health.NOTE}
+    repair(path, findings, now_ms=NOW)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_clock_that_was_set_back_is_a_note(path: Path, tmp_path: Path):
+    assert states(surroundings(path, now_ms=NOW - HOUR_MS)) == {"Clock": Health.NOTE}
+    assert surroundings(tmp_path / "none.db", now_ms=NOW) == []
+
+
+def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
+    mounts = tmp_path / "mounts"
+    home = str(path.parent.resolve())
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {home} nfs4 rw 0 0\nbroken\n", encoding="utf-8")
+    assert states(surroundings(path, now_ms=NOW, mounts=mounts)) == {"File system": Health.NOTE}
+    assert file_system_of(tmp_path, mounts) == "ext4"
+    assert file_system_of(tmp_path, tmp_path / "none") == ""
