@@ -25,11 +25,13 @@ from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
-from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.reader import verify_stream
+from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.finding import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import problem_of
@@ -39,6 +41,12 @@ from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
+
+CHECKED_SESSIONS = 20
+"""Sessions whose chains are checked: those that were used last."""
+
+CHECK_SECONDS = 2.0
+"""Time after which no further session is checked."""
 
 PROBE_SECONDS = 5.0
 """Longest wait for a provider to answer."""
@@ -228,6 +236,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
         async with _opened(path, database) as opened:
             problems = await opened.read(quick_check)
             facts = opened.facts
+            journal = await opened.read(_journal)
     except DatabaseError as error:
         return [Finding("Database", Health.BROKEN, error.sentence, "The sentence above says what to do.")]
     vectors = f"sqlite-vec {facts.vector_version}" if facts.vector_version else "not installed; search uses words alone"
@@ -242,7 +251,22 @@ async def _database_findings(process: Process, database: Database | None) -> lis
         findings.append(Finding("Database integrity", Health.BROKEN, "; ".join(problems[:3]), remedy))
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
-    return findings
+    return [*findings, journal]
+
+
+def _journal(tx: Transaction) -> Finding:
+    """Whether the chains of the sessions that were used last are sound, as far as that takes no time."""
+    started, checked = SystemClock().monotonic(), 0
+    for stream in streams_by_use(tx, limit=CHECKED_SESSIONS):
+        report = verify_stream(tx, stream)
+        if not report.ok:
+            detail = f"Session {stream} is not sound at event {report.first_bad_index}: {report.problem}."
+            remedy = "`pattern-acp journal verify` checks every session; restore a backup if nobody meant to change it."
+            return Finding("Journal", Health.BROKEN, detail, remedy)
+        checked += 1
+        if SystemClock().monotonic() - started > CHECK_SECONDS:
+            break
+    return Finding("Journal", Health.OK, f"the chains of the last {checked} sessions are sound")
 
 
 async def _meaning(process: Process, indexer: Indexer | None) -> Finding:

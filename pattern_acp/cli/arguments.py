@@ -15,15 +15,20 @@ from pattern_acp.cli.backup_arguments import (
     BackUp,
     BackupUsageError,
     Restore,
-    add_backup_arguments,
-    add_restore_arguments,
     backup_arguments,
     restore_arguments,
 )
-from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, add_memory_arguments, memory_arguments
-from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, add_session_arguments, session_arguments
-from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, add_trust_arguments, trust_arguments
-from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, add_usage_arguments, usage_arguments
+from pattern_acp.cli.command_table import COMMANDS, add_common
+from pattern_acp.cli.journal_arguments import (
+    JOURNAL_VALUED,
+    Journal,
+    JournalUsageError,
+    journal_arguments,
+)
+from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, memory_arguments
+from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, session_arguments
+from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
+from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -92,7 +97,7 @@ class BadUsage:
     sentence: str
 
 
-InTerminal: TypeAlias = Chat | Sessions | Memory | Trust | UsageWanted | BackUp | Restore | Doctor
+InTerminal: TypeAlias = Chat | Sessions | Memory | Journal | Trust | UsageWanted | BackUp | Restore | Doctor
 """The commands that a person runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
@@ -162,7 +167,7 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
     if isinstance(command, str) and command in _READERS:
         try:
             return _READERS[command](flags, found)
-        except (SessionUsageError, MemoryUsageError, TrustUsageError, UsageArgumentsError, BackupUsageError) as error:
+        except _MISUSE as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
         wanted = {name: bool(found.get(name)) for name in ("json", "verify", "repair")}
@@ -170,9 +175,19 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
     return Serve(flags)
 
 
+_MISUSE = (
+    SessionUsageError,
+    MemoryUsageError,
+    JournalUsageError,
+    TrustUsageError,
+    UsageArgumentsError,
+    BackupUsageError,
+)
+
 _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "sessions": session_arguments,
     "memory": memory_arguments,
+    "journal": journal_arguments,
     "trust": trust_arguments,
     "backup": backup_arguments,
     "restore": restore_arguments,
@@ -180,20 +195,23 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
 }
 """What the arguments of some commands mean."""
 
+_VALUED = {"memory": VALUED, "journal": JOURNAL_VALUED}
+"""Commands whose options may stand anywhere, with those that take a value."""
+
 
 def _options_last(argv: Sequence[str]) -> list[str]:
-    """Options of `memory`, and `--json` and `--all`, behind all words: argparse loses optional words after one."""
+    """Options of some commands, and `--json` and `--all`, behind all words: argparse loses optional words after one."""
     if "--" in argv:
         return list(argv)
-    names = {command.name for command in _COMMANDS}
+    names = {command.name for command in COMMANDS}
     words: list[str] = []
     options: list[str] = []
     rest = iter(argv)
     for word in rest:
-        is_memory = next((one for one in words if one in names), "") == "memory"
-        if word in {"--json", "--all"} or (is_memory and word.startswith("--")):
+        valued = _VALUED.get(next((one for one in words if one in names), ""))
+        if word in {"--json", "--all"} or (valued is not None and word.startswith("-") and word != "-"):
             options.append(word)
-            if is_memory and word in VALUED:
+            if valued is not None and word in valued:
                 options += islice(rest, 1)
         else:
             words.append(word)
@@ -242,7 +260,7 @@ def _build_parser() -> "argparse.ArgumentParser":
             raise _UsageError(f"{message}.")
 
     common = Parser(add_help=False, allow_abbrev=False)
-    _add_common(common)
+    add_common(common)
     parser = Parser(
         prog=PROGRAM,
         description="An agent for editors that speak ACP. Without a command it serves ACP on stdin and stdout.",
@@ -253,7 +271,7 @@ def _build_parser() -> "argparse.ArgumentParser":
     )
     parser.add_argument("--acp", action="store_true", help="serve ACP, as without any argument")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    for command in _COMMANDS:
+    for command in COMMANDS:
         added = commands.add_parser(
             command.name, help=command.summary, description=command.description, parents=[common], allow_abbrev=False
         )
@@ -267,128 +285,3 @@ def _without_colour(*parsers: "argparse.ArgumentParser") -> None:
     if sys.version_info >= (3, 14):
         for parser in parsers:
             parser.color = False
-
-
-def _add_common(parser: "argparse.ArgumentParser") -> None:
-    """The flags that every command takes. Their defaults are suppressed: a command's would hide the main one's."""
-    import argparse
-
-    absent = argparse.SUPPRESS
-    parser.add_argument("-V", "--version", action="store_true", default=absent, help="print the version")
-    group = parser.add_argument_group("settings")
-    group.add_argument("--constellation", metavar="NAME", default=absent, help="the memory to use")
-    group.add_argument("--persona", metavar="NAME", default=absent, help="who answers")
-    group.add_argument("--model", metavar="PROVIDER/MODEL", default=absent, help="the model that answers")
-    group.add_argument(
-        "--mode",
-        choices=("ask", "edit", "plan", "auto"),
-        default=absent,
-        help="what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and "
-        "nothing else at all), auto (everything inside the directory)",
-    )
-    group.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default=absent,
-        help="the least serious message that the log file keeps",
-    )
-
-
-def _add_chat(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt and exit")
-    answers = parser.add_mutually_exclusive_group()
-    answers.add_argument("--yes", action="store_true", help="allow whatever the agent asks permission for")
-    answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")
-    parser.add_argument("--json", action="store_true", help="print the session's updates as JSON lines")
-    parser.add_argument("--cwd", metavar="DIR", default="", help="the session's directory instead of the current one")
-    parser.add_argument(
-        "--image",
-        dest="images",
-        action="append",
-        metavar="FILE",
-        help="give this image with the first prompt; more than once for more of them",
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", default="", help="go on with this session")
-    which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
-
-
-def _add_nothing(parser: "argparse.ArgumentParser") -> None:
-    del parser
-
-
-def _add_doctor(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--verify", action="store_true", help="check all that is stored, in a temporary copy")
-    parser.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """One command as its help shows it."""
-
-    name: str
-    summary: str
-    description: str
-    add_arguments: "Callable[[argparse.ArgumentParser], None]"
-
-
-_COMMANDS = (
-    _Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_nothing),
-    _Command(
-        "chat",
-        "talk to the agent in a terminal",
-        "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
-        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
-        _add_chat,
-    ),
-    _Command(
-        "sessions",
-        "list, show, search, rename, put away, delete or fork sessions",
-        "List this directory's sessions, or do something with one: "
-        "show ID, search WORDS, rename ID TITLE, archive ID, unarchive ID, delete ID, undelete [ID], fork ID [TURN].",
-        add_session_arguments,
-    ),
-    _Command(
-        "memory",
-        "show, compare, undo, edit or forget what is remembered",
-        "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
-        "writes back, edit, delete, restore, or forget for good.",
-        add_memory_arguments,
-    ),
-    _Command(
-        "trust",
-        "let a folder's own hooks, servers and commands run",
-        "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
-        "list the folders that are trusted; revoke takes it back.",
-        add_trust_arguments,
-    ),
-    _Command(
-        "usage",
-        "tokens and money by day, model, project or session",
-        "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
-        "session; as a table in a pipe, JSON or CSV.",
-        add_usage_arguments,
-    ),
-    _Command(
-        "backup",
-        "copy the constellation while it is used",
-        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
-        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
-        add_backup_arguments,
-    ),
-    _Command(
-        "restore",
-        "go back to a backup of the constellation",
-        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
-        "can be taken back. Every window that uses the constellation has to be closed first.",
-        add_restore_arguments,
-    ),
-    _Command(
-        "doctor",
-        "report what works and what does not",
-        "Report versions, files, providers and every setting with its source. Exits 1 when something that is needed is "
-        "broken.",
-        _add_doctor,
-    ),
-)

@@ -23,6 +23,7 @@ from pattern_acp.cli.arguments import (
     parse_arguments,
 )
 from pattern_acp.cli.backup_arguments import BackUp, Restore
+from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.cli.usage_arguments import UsageWanted
@@ -44,7 +45,7 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Memory() | Trust() | UsageWanted() | BackUp() | Restore() | Doctor():
+        case Chat() | Sessions() | Memory() | Journal() | Trust() | UsageWanted() | BackUp() | Restore() | Doctor():
             return _run_in_terminal(arguments)
 
 
@@ -72,7 +73,7 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         return EXIT_ERROR
 
 
-def _run_command(arguments: InTerminal, process: "Process") -> int:
+def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR0911  one for each command
     match arguments:
         case Doctor():
             from pattern_acp.cli.doctor import run_doctor
@@ -86,6 +87,10 @@ def _run_command(arguments: InTerminal, process: "Process") -> int:
             from pattern_acp.cli.memory import run_memory
 
             return run_memory(arguments, process)
+        case Journal():
+            from pattern_acp.cli.journal.command import run_journal
+
+            return run_journal(arguments, process)
         case Trust():
             from pattern_acp.cli.trust import run_trust
 

@@ -74,5 +74,9 @@ class NotDeletedError(JournalError):
     """There is no deleted session to bring back, or its time is over."""
 
 
+class AnchorError(JournalError):
+    """An anchor cannot be read, or not be kept."""
+
+
 class RedactionError(JournalError):
     """Words cannot be taken out of an event; nothing was changed."""

@@ -431,3 +431,26 @@ FROM usage WHERE at_ms >= :since_ms;
 -- Tokens of the newest request of a session to a model.
 SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens
 FROM usage WHERE session_id = :session_id AND model = :model ORDER BY last_seq DESC LIMIT 1;
+
+-- name: streams_by_use
+-- The sessions of which anything was recorded, used last first.
+SELECT id FROM sessions ORDER BY updated_ms DESC, id DESC LIMIT :limit;
+
+-- name: is_stream
+-- Whether a stream has events.
+SELECT 1 FROM events WHERE stream = :stream LIMIT 1;
+
+-- name: event_hash
+-- The hash of one event of a stream.
+SELECT hash FROM events WHERE stream = :stream AND session_seq = :session_seq;
+
+-- name: tail_of_stream
+-- Events of a stream, or of all when it is NULL, behind one of all streams: the newest ones, oldest first.
+SELECT seq, stream, session_seq, at_ms, kind, actor, origin, item, size FROM (
+    SELECT
+        events.seq, stream, session_seq, at_ms, kind, actor, origin, item,
+        coalesce(length(CAST(payload AS BLOB)), blobs.size) AS size
+    FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+    WHERE events.seq > :after AND (:stream IS NULL OR stream = :stream)
+    ORDER BY events.seq DESC LIMIT :limit
+) ORDER BY seq;

@@ -45,11 +45,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """The result of checking a stream: how many events were sound, and the first that is not."""
+    """The result of checking a stream: how many events were sound, and the first that is not.
+
+    `first_bad_seq` counts over all streams, `first_bad_index` within this one; either may be unknown.
+    """
 
     events: int
     ok: bool
     first_bad_seq: int | None = None
+    first_bad_index: int | None = None
     problem: str = ""
     redacted: int = 0
     """Events whose words were taken out by an audited redaction (journal/redact.py), and which are sound."""
@@ -116,18 +120,32 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
         for row in rows:
             problem = _check(stream, row, state)
             if problem:
-                return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(row[0]), problem=problem)
+                return ChainReport(
+                    state.session_seq,
+                    ok=False,
+                    first_bad_seq=integer(row[0]),
+                    first_bad_index=state.session_seq + 1,
+                    problem=problem,
+                )
             state = _ChainState(integer(row[0]), integer(row[1]), text(row[10]))
             if row[12] is not None:
                 redacted_by.append(integer(row[12]))
     missing = tx.one(QUERIES["missing_projection_event"], {"stream": stream})
     if missing:
         problem = "the session's row was changed by an event that is gone"
-        return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(missing[0]), problem=problem)
+        return ChainReport(
+            state.session_seq,
+            ok=False,
+            first_bad_seq=integer(missing[0]),
+            first_bad_index=state.session_seq + 1,
+            problem=problem,
+        )
     broken = tx.one(QUERIES["broken_fork"], {"stream": stream})
     if broken:
         problem = "the history that it shares with the session it was forked from is gone or was changed"
-        return ChainReport(state.session_seq, ok=False, first_bad_seq=integer(broken[0]), problem=problem)
+        return ChainReport(
+            state.session_seq, ok=False, first_bad_seq=integer(broken[0]), first_bad_index=1, problem=problem
+        )
     for audit_seq in sorted(set(redacted_by)):
         if not _is_audited(tx, audit_seq):
             problem = "words were taken out of events in another way than this event says"

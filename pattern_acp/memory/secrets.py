@@ -79,6 +79,36 @@ def find_secret(text: str) -> Secret | None:
     return next(_secrets(text), None)
 
 
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+
+
+def mask_secrets(text: str, mark: str = "[secret]") -> str:
+    """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
+    text = _KEY_BLOCK.sub(mark, text)
+    for _, shape in _SHAPES:
+        text = shape.sub(mark, text)
+    for _, shape in _NAMED:
+        text = shape.sub(lambda match: _with_mark(match, 1, mark), text)
+    text = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], text)
+    return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], text)
+
+
+def _with_mark(match: re.Match[str], group: int, mark: str) -> str:
+    if mark in match[group] or _PLACEHOLDER.fullmatch(match[group]):
+        return match[0]
+    start, end = match.start(group) - match.start(), match.end(group) - match.start()
+    return match[0][:start] + mark + match[0][end:]
+
+
+def _is_assigned(match: re.Match[str]) -> bool:
+    # Numbers stand behind `token` where tokens are counted.
+    counted = match[3].isdecimal() and "pass" not in match[1].lower()
+    return _looks_assigned(match[3]) and not counted
+
+
 def _secrets(text: str) -> Iterator[Secret]:
     for what, shape in _SHAPES:
         yield from (Secret(what, _masked(match[0])) for match in shape.finditer(text))
@@ -86,9 +116,7 @@ def _secrets(text: str) -> Iterator[Secret]:
         given = (match[1] for match in shape.finditer(text))
         yield from (Secret(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
     for match in _ASSIGNED.finditer(text):
-        # Numbers stand behind `token` where tokens are counted.
-        counted = match[3].isdecimal() and "pass" not in match[1].lower()
-        if _looks_assigned(match[3]) and not counted:
+        if _is_assigned(match):
             yield Secret(f"a value of `{match[1][:40]}`", _masked(match[3], shown=0))
     yield from (Secret("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
 

@@ -71,7 +71,7 @@ def _sections(entry: Recorded, export: _Export) -> Iterator[str]:
     match entry.event:
         case TurnStarted(message=message):
             export.turn = Usage()
-            yield f"## You, {_moment(entry.at_ms)}"
+            yield f"## You, {moment(entry.at_ms)}"
             yield _message_text(message)
         case MessageRecorded(message=message) if message.text.strip():
             yield "## Agent"
@@ -144,5 +144,6 @@ def _cut(text: str) -> str:
     return cut_middle(text, SHOWN_OUTPUT).text
 
 
-def _moment(at_ms: int) -> str:
+def moment(at_ms: int) -> str:
+    """A moment to the minute, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

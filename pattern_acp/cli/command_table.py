@@ -1,0 +1,151 @@
+"""Which commands there are, with their help.
+
+Owns: the table of commands, and the flags that have no module of their own. Must not know: what a command line means
+(cli/arguments.py).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pattern_acp.cli.backup_arguments import add_backup_arguments, add_restore_arguments
+from pattern_acp.cli.journal_arguments import add_journal_arguments
+from pattern_acp.cli.memory_arguments import add_memory_arguments
+from pattern_acp.cli.session_arguments import add_session_arguments
+from pattern_acp.cli.trust_arguments import add_trust_arguments
+from pattern_acp.cli.usage_arguments import add_usage_arguments
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_common(parser: "argparse.ArgumentParser") -> None:
+    """The flags that every command takes. Their defaults are suppressed: a command's would hide the main one's."""
+    import argparse
+
+    absent = argparse.SUPPRESS
+    parser.add_argument("-V", "--version", action="store_true", default=absent, help="print the version")
+    group = parser.add_argument_group("settings")
+    group.add_argument("--constellation", metavar="NAME", default=absent, help="the memory to use")
+    group.add_argument("--persona", metavar="NAME", default=absent, help="who answers")
+    group.add_argument("--model", metavar="PROVIDER/MODEL", default=absent, help="the model that answers")
+    group.add_argument(
+        "--mode",
+        choices=("ask", "edit", "plan", "auto"),
+        default=absent,
+        help="what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and "
+        "nothing else at all), auto (everything inside the directory)",
+    )
+    group.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default=absent,
+        help="the least serious message that the log file keeps",
+    )
+
+
+def _add_chat(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt and exit")
+    answers = parser.add_mutually_exclusive_group()
+    answers.add_argument("--yes", action="store_true", help="allow whatever the agent asks permission for")
+    answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")
+    parser.add_argument("--json", action="store_true", help="print the session's updates as JSON lines")
+    parser.add_argument("--cwd", metavar="DIR", default="", help="the session's directory instead of the current one")
+    parser.add_argument(
+        "--image",
+        dest="images",
+        action="append",
+        metavar="FILE",
+        help="give this image with the first prompt; more than once for more of them",
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", metavar="ID", default="", help="go on with this session")
+    which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
+
+
+def _add_nothing(parser: "argparse.ArgumentParser") -> None:
+    del parser
+
+
+def _add_doctor(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--verify", action="store_true", help="check all that is stored, in a temporary copy")
+    parser.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command as its help shows it."""
+
+    name: str
+    summary: str
+    description: str
+    add_arguments: "Callable[[argparse.ArgumentParser], None]"
+
+
+COMMANDS = (
+    Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_nothing),
+    Command(
+        "chat",
+        "talk to the agent in a terminal",
+        "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
+        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
+        _add_chat,
+    ),
+    Command(
+        "sessions",
+        "list, show, search, rename, put away, delete or fork sessions",
+        "List this directory's sessions, or do something with one: "
+        "show ID, search WORDS, rename ID TITLE, archive ID, unarchive ID, delete ID, undelete [ID], fork ID [TURN].",
+        add_session_arguments,
+    ),
+    Command(
+        "memory",
+        "show, compare, undo, edit or forget what is remembered",
+        "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
+        "writes back, edit, delete, restore, or forget for good.",
+        add_memory_arguments,
+    ),
+    Command(
+        "journal",
+        "check, export, redact, follow or replay what sessions recorded",
+        "The journal of sessions: verify [SESSION|BUNDLE], export SESSION, anchor SESSION, redact SESSION, "
+        "replay SESSION, tail [SESSION].",
+        add_journal_arguments,
+    ),
+    Command(
+        "trust",
+        "let a folder's own hooks, servers and commands run",
+        "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
+        "list the folders that are trusted; revoke takes it back.",
+        add_trust_arguments,
+    ),
+    Command(
+        "usage",
+        "tokens and money by day, model, project or session",
+        "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
+        "session; as a table in a pipe, JSON or CSV.",
+        add_usage_arguments,
+    ),
+    Command(
+        "backup",
+        "copy the constellation while it is used",
+        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
+        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
+        add_backup_arguments,
+    ),
+    Command(
+        "restore",
+        "go back to a backup of the constellation",
+        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
+        "can be taken back. Every window that uses the constellation has to be closed first.",
+        add_restore_arguments,
+    ),
+    Command(
+        "doctor",
+        "report what works and what does not",
+        "Report versions, files, providers and every setting with its source. Exits 1 when something that is needed is "
+        "broken.",
+        _add_doctor,
+    ),
+)

@@ -1,0 +1,1 @@
+"""`pattern-acp journal`: checking, exporting, following, redacting and replaying what sessions recorded."""

@@ -1,0 +1,70 @@
+"""Carrying out `pattern-acp journal`.
+
+Owns: opening the constellation, and which module does what. Must not know: how any of it is done.
+"""
+
+from pathlib import Path
+
+import anyio
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
+from pattern_acp.cli.journal.exporting import export_session
+from pattern_acp.cli.journal.tailing import tail
+from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.output import OutputClosed, write_error, write_line
+from pattern_acp.config.load import known_secrets
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.journal.streams import is_stream
+from pattern_acp.journal.verify_bundle import EVENTS
+
+
+def run_journal(arguments: Journal, process: Process) -> int:
+    """Do what was asked; 1 when something is not sound, or there is no such session."""
+    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    try:
+        if arguments.action == "verify" and _is_file(arguments.target):
+            return anyio.run(verify_file, arguments)
+        if path.exists():
+            return anyio.run(_run, arguments, process, path)
+        if arguments.target:
+            return _no_such(arguments.target)
+        write_line("Nothing was recorded yet.")
+    except OutputClosed:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return EXIT_CANCELLED
+    return EXIT_OK
+
+
+async def _run(arguments: Journal, process: Process, path: Path) -> int:
+    async with open_database(path, clock=SystemClock(), read_only=arguments.action != "redact") as database:
+        if arguments.target and not await database.read(lambda tx: is_stream(tx, arguments.target)):
+            return _no_such(arguments.target)
+        return await _act(database, arguments, process)
+
+
+async def _act(database: Database, arguments: Journal, process: Process) -> int:
+    match arguments.action:
+        case "verify":
+            return await verify_streams(database, arguments)
+        case "anchor":
+            return await anchor_session(database, arguments)
+        case "export":
+            return await export_session(database, arguments, known_secrets(process.loaded.settings))
+        case "tail":
+            return await tail(database, arguments)
+        case _:
+            return EXIT_ERROR
+
+
+def _is_file(target: str) -> bool:
+    """Whether it names a bundle; the ids of sessions hold neither separators nor dots."""
+    return bool(target) and (Path(target).is_file() or target.endswith(".zip") or target == EVENTS)
+
+
+def _no_such(target: str) -> int:
+    write_error(f"pattern-acp: there is no session {target}; `pattern-acp sessions list --all` lists them.")
+    return EXIT_ERROR

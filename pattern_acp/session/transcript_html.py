@@ -1,0 +1,222 @@
+"""A conversation as one HTML page that needs nothing else, from its journal.
+
+Owns: the form of the page. Must not know: where it is written. Everything that a person, a model or a tool wrote is
+escaped; Markdown becomes tags through a parser that knows no HTML and refuses links that run anything; the page has no
+script, loads nothing, and tells the browser to allow neither.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from html import escape
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
+from pattern_acp.domain.tool_calls import (
+    DiffContent,
+    ImageContent,
+    TerminalContent,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+)
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import (
+    ContextCompacted,
+    ErrorReported,
+    HistoryCleared,
+    MessageRecorded,
+    SubagentRecorded,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.session.transcript_markdown import SHOWN_OUTPUT, moment, usage_words
+from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, one_line, plain_output
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+_IMAGES = re.compile(r"image/(?:png|jpeg|gif|webp)")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --dim: #59636e; --paper: #fff; --card: #f6f8fa; --line: #d1d9e0;
+  --mine: #ddf4ff; --add: #116329; --add-paper: #dafbe1; --del: #a40e26; --del-paper: #ffebe9; --link: #0969da; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --dim: #9198a1; --paper: #0d1117; --card: #161b22;
+  --line: #3d444d; --mine: #12283f; --add: #7ee787; --add-paper: #12261e; --del: #ffa198; --del-paper: #301b1f;
+  --link: #58a6ff; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 54rem; padding: 2rem 1rem 4rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; color: var(--dim); font-size: .875rem;
+  margin: 0 0 2rem; } dd { margin: 0; } dt { font-weight: 600; }
+.message { margin: 1rem 0; } .who { color: var(--dim); font-size: .8125rem; font-weight: 600; margin-bottom: .25rem; }
+.you { background: var(--mine); border-radius: .5rem; padding: .75rem 1rem; margin-top: 2rem; }
+.you .text { white-space: pre-wrap; }
+.note { color: var(--dim); font-size: .8125rem; margin: .5rem 0; } hr { border: 0; border-top: 1px solid var(--line); }
+details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; background: var(--card); }
+summary { cursor: pointer; padding: .4rem .75rem; font-size: .875rem; } details > div { padding: 0 .75rem .75rem; }
+.failed > summary { color: var(--del); } .status { color: var(--dim); }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: .375rem; padding: .6rem .75rem;
+  margin: .5rem 0; overflow-x: auto; font: 13px/1.45 ui-monospace, monospace; }
+details pre { background: var(--paper); }
+code { font: .875em ui-monospace, monospace; } :not(pre) > code { background: var(--card); padding: .1em .3em;
+  border-radius: .25em; }
+.add { color: var(--add); background: var(--add-paper); } .del { color: var(--del); background: var(--del-paper); }
+.at { color: var(--dim); } pre span { display: block; } img { max-width: 100%; } a { color: var(--link); }
+table { border-collapse: collapse; } td, th { border: 1px solid var(--line); padding: .2rem .5rem; }
+blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
+"""
+
+
+@dataclass(slots=True)
+class _Page:
+    markdown: "MarkdownIt"
+    calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
+    turn: Usage = field(default_factory=Usage)
+    total: Usage = field(default_factory=Usage)
+    cost: Cost | None = None
+
+
+def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterable[tuple[str, str]]) -> str:
+    """The whole conversation: prompts, answers, reasoning, tool calls with diffs and output, tokens and cost.
+
+    `about` are names and values for the head.
+    """
+    page = _Page(_markdown())
+    body = [part for entry in recorded for part in _parts(entry, page)]
+    name = escape(one_line(title) or "Conversation")
+    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in about)
+    return (
+        (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="referrer" content="no-referrer">\n'
+            f"<title>{name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n"
+            + "\n".join(body)
+            + f'\n<hr>\n<p class="note">In all: {escape(usage_words(page.total, page.cost))}.</p>\n</body>\n</html>\n'
+        )
+        .encode("utf-8", "replace")
+        .decode("utf-8")
+    )
+
+
+def _markdown() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    # Images in answers would be fetched from wherever a model says.
+    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+
+
+def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
+    match entry.event:
+        case TurnStarted(message=message):
+            page.turn = Usage()
+            yield _message("you", f"You, {moment(entry.at_ms)}", "".join(_prompt(message)))
+        case MessageRecorded(message=message):
+            yield from _answer(message, page)
+        case ToolCallStarted(call=call):
+            page.calls[call.call_id] = call
+        case ToolCallFinished() as finished:
+            yield _call(finished, page.calls.get(finished.call_id))
+        case UsageReported(usage=usage, cost=cost) | SubagentRecorded(event=UsageReported(usage=usage, cost=cost)):
+            page.turn, page.total, page.cost = page.turn + usage, page.total + usage, cost or page.cost
+        case HistoryCleared():
+            yield '<hr><p class="note">The model\'s context starts anew here.</p>'
+        case ContextCompacted():
+            yield '<hr><p class="note">The conversation was compacted here: the model no longer saw all of it.</p>'
+        case ErrorReported(sentence=sentence):
+            yield f'<p class="note del">{escape(sentence)}</p>'
+        case TurnEnded() if page.turn != Usage():
+            yield f'<p class="note">{escape(usage_words(page.turn, None))}</p>'
+        case _:
+            pass
+
+
+def _message(kind: str, who: str, inner: str) -> str:
+    return f'<section class="message {kind}"><div class="who">{escape(who)}</div>{inner}</section>'
+
+
+def _prompt(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case TextPart(text) if text.strip():
+                yield f'<div class="text">{escape(text.strip())}</div>'
+            case ResourcePart(uri=uri, name=name):
+                yield f'<p class="note">Attached: {escape(one_line(name or uri))}</p>'
+            case ImagePart():
+                yield _image(part.media_type, part.data, part.about)
+            case _:
+                pass
+
+
+def _answer(message: Message, page: _Page) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case ThinkingPart(text=text) if text.strip():
+                yield f"<details><summary>Reasoning</summary><div>{page.markdown.render(text)}</div></details>"
+            case TextPart(text) if text.strip():
+                yield _message("agent", "Agent", page.markdown.render(text))
+            case _:
+                pass
+
+
+def _call(finished: ToolCallFinished, call: ToolCallView | None) -> str:
+    title = one_line(finished.title or (call.title if call is not None else "Tool call"))
+    content = finished.content or (call.content if call is not None else ())
+    shown = "".join(_content(item) for item in content) or _pre(finished.result_text)
+    failed = finished.status is ToolCallStatus.FAILED
+    marks = ' class="failed"' if failed else ""
+    is_open = " open" if any(isinstance(item, DiffContent) for item in content) else ""
+    status = f'<span class="status">({escape(finished.status.value)})</span>'
+    return f"<details{marks}{is_open}><summary>{escape(title)} {status}</summary><div>{shown}</div></details>"
+
+
+def _content(item: ToolContent) -> str:
+    match item:
+        case TextContent(text):
+            return _pre(text)
+        case DiffContent():
+            return _diff(item)
+        case TerminalContent():
+            return _pre(f"$ {item.command}\n{plain_output(item.output)}".rstrip())
+        case ImageContent():
+            return '<p class="note">An image.</p>'
+
+
+def _diff(item: DiffContent) -> str:
+    old, new = (item.old_text or "").splitlines(), item.new_text.splitlines()
+    if len(old) + len(new) > DIFFED_LINES:
+        return f'<p class="note">{escape(item.path)} was changed; it is too long to compare.</p>'
+    name = "/dev/null" if item.old_text is None else item.path
+    lines = list(difflib.unified_diff(old, new, name, item.path, lineterm=""))
+    return f"<pre>{''.join(_diff_lines(lines))}</pre>"
+
+
+def _diff_lines(lines: Sequence[str]) -> Iterator[str]:
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    for at, line in enumerate(lines):
+        kind = "at" if at < 2 else kinds.get(line[:1], "")
+        yield f'<span class="{kind}">{escape(line) or " "}</span>'
+
+
+def _image(media_type: str, data: str, about: str) -> str:
+    if not _IMAGES.fullmatch(media_type) or not _BASE64.fullmatch(data):
+        return f'<p class="note">Attached: {escape(about)}</p>'
+    return f'<img alt="{escape(about)}" src="data:{media_type};base64,{data}">'
+
+
+def _pre(text: str) -> str:
+    return f"<pre>{escape(cut_middle(plain_output(text), SHOWN_OUTPUT).text)}</pre>"

@@ -1,0 +1,200 @@
+"""`pattern-acp journal`: sessions are checked, anchored, exported and followed."""
+
+import json
+import subprocess
+import zipfile
+from contextlib import chdir
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.cli.journal.command import run_journal
+from pattern_acp.cli.journal_arguments import LEVELS, Journal
+from pattern_acp.config.settings import Flags
+from pattern_acp.db.raw import connect
+from pattern_acp.journal.bundle_masks import REDACTIONS
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import calls, says
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+async def record(database: Path, folder: Path) -> str:
+    model = ScriptedProvider(
+        [says("Let me look.") + calls("read_file", path="a.txt"), says(f"It is <b>there</b>, {SECRET}.")]
+    )
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "Where is it?</script>")
+        return session
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Process:
+    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
+    return start_process(Flags(), environ)
+
+
+@pytest.fixture
+def database(home: Process) -> Path:
+    return home.loaded.paths.constellation_path("default")
+
+
+@pytest.fixture
+def session(database: Path, tmp_path: Path) -> str:
+    (tmp_path / "a.txt").write_text("x\n", encoding="utf-8")
+    return anyio.run(record, database, tmp_path)
+
+
+def forge(database: Path, *statements: str) -> None:
+    forger = connect(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+    for statement in ("DROP TRIGGER events_are_not_updated", "DROP TRIGGER events_are_not_deleted", *statements):
+        forger.execute(statement).fetchall()
+    forger.close()
+
+
+def test_the_levels_are_those_of_the_bundle():
+    assert LEVELS == REDACTIONS
+
+
+def test_without_a_constellation_there_is_nothing(home: Process, capsys: pytest.CaptureFixture[str]):
+    assert run_journal(Journal(), home) == 0
+    assert run_journal(Journal(action="tail"), home) == 0
+    assert run_journal(Journal(action="export", target="ses_1"), home) == 1
+    captured = capsys.readouterr()
+    assert captured.out.count("Nothing was recorded yet.") == 2
+    assert "there is no session ses_1" in captured.err
+
+
+def test_sound_sessions_are_said_to_be_sound(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_journal(Journal(), home) == 0
+    out = capsys.readouterr().out
+    assert f"{session}  sound, " in out
+    assert "constellation  sound, " in out
+    assert run_journal(Journal(target=session, json=True), home) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["stream"], report["ok"], report["first_bad_index"]) == (session, True, None)
+
+
+def test_a_change_is_told_with_its_place(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    forge(database, "UPDATE events SET actor = 'tool' WHERE stream <> 'constellation' AND session_seq = 3")
+    assert run_journal(Journal(), home) == 1
+    assert f"{session}  NOT SOUND at event 3: its kind" in capsys.readouterr().out
+    assert run_journal(Journal(action="anchor", target=session), home) == 1
+    assert run_journal(Journal(action="export", target=session), home) == 1
+    assert capsys.readouterr().err.count("is not sound") == 2
+
+
+def anchor_of(home: Process, session: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_journal(Journal(action="anchor", target=session), home) == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_an_anchor_tells_an_end_that_was_cut_off(
+    home: Process, session: str, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    anchor = anchor_of(home, session, capsys)
+    kept = tmp_path / "anchors.txt"
+    kept.write_text(f"noted today: {anchor}\n", encoding="utf-8")
+    assert run_journal(Journal(target=session, anchor=anchor), home) == 0
+    assert run_journal(Journal(anchor=str(kept)), home) == 0
+    assert capsys.readouterr().out.count("the anchor fits") == 2
+    forge(
+        database,
+        "PRAGMA foreign_keys = OFF",
+        "UPDATE sessions SET last_seq = last_seq - 1",
+        "DELETE FROM events WHERE kind = 'turn_ended'",
+    )
+    assert run_journal(Journal(target=session), home) == 0
+    assert run_journal(Journal(target=session, anchor=anchor), home) == 1
+    assert "does not fit the anchor: the end was cut off" in capsys.readouterr().out
+
+
+def test_an_anchor_of_another_chain_does_not_fit(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    anchor = anchor_of(home, session, capsys)
+    forged = anchor[:-64] + "0" * 64
+    assert run_journal(Journal(target=session, anchor=forged), home) == 1
+    assert "computed anew" in capsys.readouterr().out
+    assert run_journal(Journal(target="constellation", anchor=anchor), home) == 1
+    assert "no anchor that was given" in capsys.readouterr().err
+
+
+def test_an_anchor_is_kept_as_a_git_note(
+    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    names = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
+    subprocess.run(["git", *names, "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
+    for name, value in (("user.name", "a"), ("user.email", "a@example.com")):
+        subprocess.run(["git", "config", name, value], cwd=repository, check=True)
+    with chdir(repository):
+        assert run_journal(Journal(action="anchor", target=session, git_note=True, json=True), home) == 0
+        assert run_journal(Journal(anchor="git"), home) == 0
+    anchored, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(anchored)["session"] == session
+    assert any(line.endswith("the anchor fits") for line in lines)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_export_is_sound_and_leaves_out_what_it_says(
+    home: Process, session: str, tmp_path: Path, level: str, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "b.zip"
+    anchor = anchor_of(home, session, capsys)
+    assert run_journal(Journal(action="export", target=session, output=str(file), leave_out=level), home) == 0
+    assert run_journal(Journal(target=str(file), anchor=anchor), home) == 0
+    assert "The anchor fits." in capsys.readouterr().out
+    with zipfile.ZipFile(file) as bundle:
+        texts = {name: bundle.read(name).decode() for name in bundle.namelist()}
+    assert any(SECRET in text for text in texts.values()) == (level == "none")
+    assert any("Where is it?" in text for text in texts.values()) == (level != "content")
+    assert "<b>there" not in texts["conversation.html"]
+    assert "is it?</script>" not in texts["conversation.html"]
+    assert texts["conversation.html"].count("<section") >= 2
+
+
+def test_an_export_replaces_no_file(home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "b.zip"
+    export = Journal(action="export", target=session, output=str(file), json=True)
+    assert run_journal(export, home) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == "secrets"
+    assert file.stat().st_mode & 0o077 == 0
+    assert run_journal(export, home) == 1
+    assert "exists" in capsys.readouterr().err
+    nowhere = Journal(action="export", target=session, output=str(tmp_path / "none" / "b.zip"))
+    assert run_journal(nowhere, home) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_bundle_that_was_changed_is_told(
+    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "b.zip"
+    assert run_journal(Journal(action="export", target=session, output=str(file)), home) == 0
+    file.write_bytes(file.read_bytes()[:-30])
+    capsys.readouterr()
+    assert run_journal(Journal(target=str(file), json=True), home) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+    assert run_journal(Journal(target=str(tmp_path / "none.zip")), home) == 1
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_tail_shows_the_newest_events_without_what_they_say(
+    home: Process, session: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run_journal(Journal(action="tail", target=session, lines=2, follow=False), home) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert "turn_ended" in lines[-1]
+    assert run_journal(Journal(action="tail", lines=1, follow=False, json=True), home) == 0
+    assert json.loads(capsys.readouterr().out)["stream"] == session
+    assert run_journal(Journal(action="tail", lines=0, follow=False), home) == 0
+    assert capsys.readouterr().out == ""
