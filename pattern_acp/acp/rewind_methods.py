@@ -1,14 +1,16 @@
 """`_pattern/checkpoint/*` and `_pattern/session/rewind`: translation to and from the session layer."""
 
+from typing import TYPE_CHECKING
+
 from pattern_acp.acp import schema_rewind as wire
 from pattern_acp.acp.updates import iso_time
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.session.registry import Sessions
-from pattern_acp.session.rewind_plan import PlannedFile, diff_of
-from pattern_acp.session.rewind_points import PARTS
-from pattern_acp.session.rewind_requests import points_of, preview_rewind, rewind_for_client
 from pattern_acp.session.session import Session
+
+if TYPE_CHECKING:
+    from pattern_acp.session.rewind_plan import PlannedFile
 
 MOST_TEXTS = 50
 """Most files of which a preview brings the texts; a line to the client must stay small."""
@@ -22,6 +24,8 @@ class RewindMethods:
 
     async def list(self, request: wire.ListCheckpointsRequest, _context: RequestContext, /) -> object:
         """`_pattern/checkpoint/list`."""
+        from pattern_acp.session.rewind_requests import points_of
+
         points = await points_of(self._sessions.get(request.session_id))
         return wire.ListCheckpointsResponse(
             points=tuple(
@@ -40,6 +44,8 @@ class RewindMethods:
 
     async def preview(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/checkpoint/preview`: nothing is changed."""
+        from pattern_acp.session.rewind_requests import preview_rewind
+
         session = self._sessions.get(request.session_id)
         plan = await preview_rewind(session, request.to)
         return wire.PreviewResponse(
@@ -53,13 +59,19 @@ class RewindMethods:
 
     async def restore(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/checkpoint/restore`: everything, unless parts are named."""
+        from pattern_acp.session.rewind_points import PARTS
+
         return await self._go(request, PARTS)
 
     async def rewind(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/session/rewind`: the conversation, unless parts are named."""
+        from pattern_acp.session.rewind_points import PARTS
+
         return await self._go(request, PARTS[:1])
 
     async def _go(self, request: wire.RewindRequest, parts: tuple[str, ...]) -> wire.RewindResponse:
+        from pattern_acp.session.rewind_requests import rewind_for_client
+
         session = self._sessions.get(request.session_id)
         wanted = request.parts or (() if request.to == "undo" else parts)
         plan, done = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
@@ -75,7 +87,9 @@ class RewindMethods:
         )
 
 
-async def _file(session: Session, file: PlannedFile, *, texts: bool) -> wire.RewindFile:
+async def _file(session: Session, file: "PlannedFile", *, texts: bool) -> wire.RewindFile:
+    from pattern_acp.session.rewind_plan import diff_of
+
     diff = await diff_of(session, FileChange(file.path, file.now, file.then)) if texts and not file.problem else None
     return wire.RewindFile(
         path=file.path,

@@ -8,7 +8,6 @@ from pattern_acp.acp.updates import config_options, mode_state
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.session.forking import fork_session
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
@@ -27,6 +26,8 @@ class SessionExtensions:
 
     async def fork(self, request: ForkSessionRequest, context: RequestContext, /) -> ForkSessionResponse:
         """session/fork and _pattern/session/fork."""
+        from pattern_acp.session.forking import fork_session
+
         turn = request.turn if request.turn is not None else asked_of(request.meta).get("turn", "")
         shared = self._sessions.constellation
         opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))

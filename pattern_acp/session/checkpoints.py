@@ -33,7 +33,7 @@ from pattern_acp.memory.points import block_points
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.policy.reading_commands import only_reads
-from pattern_acp.session.memory_commands import history_scope
+from pattern_acp.session.history_scope import history_scope
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.paths import is_within, resolve_path

@@ -8,21 +8,32 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
-from pattern_acp.session.budget_commands import run_budget
-from pattern_acp.session.code_commands import run_code
-from pattern_acp.session.compact_commands import run_compact, run_pin
-from pattern_acp.session.conversation_commands import place_rows, run_clear, run_diff, run_export
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary, run_jobs
+from pattern_acp.session.late_commands import (
+    run_archive,
+    run_budget,
+    run_checkpoint,
+    run_checkpoints,
+    run_clear,
+    run_code,
+    run_compact,
+    run_diff,
+    run_export,
+    run_fork,
+    run_memory,
+    run_pin,
+    run_rename,
+    run_rewind,
+    run_search,
+    run_trust,
+    run_undelete,
+    run_usage,
+)
 from pattern_acp.session.mcp import ServerCommand
-from pattern_acp.session.memory_commands import run_memory
 from pattern_acp.session.options import MODEL_OPTION
-from pattern_acp.session.rewind_commands import run_checkpoint, run_checkpoints, run_rewind
-from pattern_acp.session.session_commands import run_archive, run_fork, run_rename, run_search, run_undelete
-from pattern_acp.session.trust_commands import run_trust
-from pattern_acp.session.usage_commands import run_usage
 from pattern_acp.tools.base import MemoryEdit, MemoryHit
 
 if TYPE_CHECKING:
@@ -86,6 +97,8 @@ async def run_help(session: "Session", argument: str) -> str:
 async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
+    from pattern_acp.session.conversation_commands import place_rows
+
     state, shared = session.state, session.constellation
     stable = session.stable()
     tools = canonical_json(

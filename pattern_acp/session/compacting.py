@@ -64,6 +64,9 @@ logger = logging.getLogger(__name__)
 COMPACT_CALL = "compact"
 """Name of the call that shows a compaction."""
 
+LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
+"""What stays of every result when nothing else makes enough room."""
+
 SUMMARY_SECONDS = 180.0
 """Longest that a summary may take before the conversation goes on without one."""
 

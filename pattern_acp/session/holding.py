@@ -20,7 +20,6 @@ from pattern_acp.journal import leases
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.leases import Lease
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
-from pattern_acp.session.forking import fork_session
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
@@ -107,6 +106,8 @@ async def say(session: Session, sentence: str) -> None:
 async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Lease | None) -> Session:
     client_id = session.state.client_id
     if choice is Choice.FORK:
+        from pattern_acp.session.forking import fork_session
+
         shared = sessions.constellation
         fork = await fork_session(shared.database, session.session_id, "", clock=shared.clock, ids=shared.ids)
         replacement = await sessions.replace(session, fork.session_id, Reopening("fork", client_id))

@@ -4,7 +4,7 @@ Owns: that they are compared once behind each batch of edits, after checks, and 
 errors are recorded and shown as a call of their own. Must not know: how servers are run, or what they speak.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.errors import PatternError
@@ -12,7 +12,6 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
-from pattern_acp.lsp.model import Introduced, NewError
 from pattern_acp.session.added_context import Addition
 from pattern_acp.session.code import code_of
 from pattern_acp.tools.text_limits import cut_line, plural
@@ -21,8 +20,13 @@ from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.paths import display_path
 
 if TYPE_CHECKING:
+    from pattern_acp.config.settings import LspSettings
+    from pattern_acp.lsp.model import FileEdits, Introduced, NewError, Place, Span
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.session.session import Session
+
+MakeServers = Callable[["LspSettings", tuple[str, ...], Callable[[], bool]], "LanguageServers"]
+"""Makes the servers of a session: the settings, its folders, and whether its project is trusted."""
 
 DIAGNOSTICS_CALL = "diagnostics"
 """Name of the calls that show new errors."""
@@ -33,13 +37,49 @@ MOST_ERRORS = 20
 MESSAGE_CHARACTERS = 400
 
 
-def servers_of(session: "Session") -> "LanguageServers | None":
-    """The session's language servers, made with the first turn; None where the session is in no workspace."""
+class ServersWhenAsked:
+    """`tools.language_access.LanguageAccess` of a session; servers are made, and imported, with the first question."""
+
+    def __init__(self, session: "Session", make: "MakeServers") -> None:
+        self._session = session
+        self._make = make
+
+    async def note_before(self, path: str, text: str | None) -> None:
+        """See `LanguageAccess.note_before`."""
+        await self._servers().note_before(path, text)
+
+    def note_gone(self, path: str) -> None:
+        """See `LanguageAccess.note_gone`."""
+        if self._session.languages is not None:
+            self._session.languages.note_gone(path)
+
+    async def definition(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+        """See `LanguageAccess.definition`."""
+        return await self._servers().definition(path, text, at)
+
+    async def references(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+        """See `LanguageAccess.references`."""
+        return await self._servers().references(path, text, at)
+
+    async def rename(self, path: str, text: str, at: "Span", new_name: str) -> "tuple[FileEdits, ...]":
+        """See `LanguageAccess.rename`."""
+        return await self._servers().rename(path, text, at, new_name)
+
+    async def show(self, path: str, text: str) -> None:
+        """See `LanguageAccess.show`."""
+        await self._servers().show(path, text)
+
+    def _servers(self) -> "LanguageServers":
+        session, state = self._session, self._session.state
+        if session.languages is None:
+            session.languages = self._make(state.settings.lsp, state.policy.roots, lambda: session.trust.granted)
+        return session.languages
+
+
+def servers_of(session: "Session") -> ServersWhenAsked | None:
+    """The session's language servers; None where the session is in no workspace."""
     make = session.constellation.languages
-    if session.languages is None and make is not None and code_of(session) is not None:
-        state = session.state
-        session.languages = make(state.settings.lsp, state.policy.roots, lambda: session.trust.granted)
-    return session.languages
+    return ServersWhenAsked(session, make) if make is not None and code_of(session) is not None else None
 
 
 class ChecksAndDiagnostics:
@@ -87,7 +127,7 @@ async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
     return bool(found.errors)
 
 
-async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: Introduced, when: str) -> str:
+async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: "Introduced", when: str) -> str:
     """The errors for the model, recorded and shown to the person; empty when there are none."""
     if not found.errors:
         return ""
@@ -107,7 +147,7 @@ async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: Intr
     return text
 
 
-def _line(error: NewError, cwd: str) -> str:
+def _line(error: "NewError", cwd: str) -> str:
     message = cut_line(" ".join(error.message.split()), MESSAGE_CHARACTERS)
     by = " ".join(part for part in (error.source, error.code) if part)
     return f"{display_path(error.path, cwd)}:{error.line}:{error.column} {message}{f' ({by})' if by else ''}"

@@ -8,19 +8,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
-from pattern_acp.tools.memory_access import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.tools.memory_access import MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
+from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_sharing import MemorySetup
-from pattern_acp.tools.memory_takeback import AgentHistory
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -61,21 +60,6 @@ async def run_memory(session: "Session", argument: str) -> str:
     if verb is not None:
         return await verb.run(session, rest)
     return await _show(session, argument)
-
-
-def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
-    """Whose blocks a session sees, for the person or the agent."""
-    shared = session.constellation
-    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
-    return HistoryScope(owner.owners, session.session_id, writer.actor, writer.origin, shared.peer)
-
-
-def agent_history(session: "Session", turn_id: TurnId) -> AgentHistory:
-    """History as the agent may look at it and propose changes."""
-    shared, scope = session.constellation, history_scope(session, PERSONA)
-    reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
-    reverts.turn_id = turn_id
-    return AgentHistory(MemoryHistory(shared.database, scope.owners), reverts)
 
 
 def take_word(text: str) -> tuple[str, str]:

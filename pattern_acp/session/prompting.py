@@ -30,17 +30,17 @@ from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
+from pattern_acp.session.history_scope import agent_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import job_notes
 from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
 from pattern_acp.session.left_out import whole_text
-from pattern_acp.session.memory_commands import agent_history
 from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
 from pattern_acp.session.searching import sessions_of
-from pattern_acp.session.subagents.running import Subagents, TurnParts
+from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, with_room
 from pattern_acp.tools.base import Tool, ToolContext

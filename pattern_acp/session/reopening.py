@@ -42,7 +42,6 @@ from pattern_acp.session.opening import (
     model_of,
 )
 from pattern_acp.session.ports import Client
-from pattern_acp.session.rewind import finish_cut_off
 from pattern_acp.session.session import Session, SessionState
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
@@ -101,6 +100,8 @@ async def reopen_session(
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
+    from pattern_acp.session.rewind import finish_cut_off
+
     if await finish_cut_off(session):
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in kept_events(again)]

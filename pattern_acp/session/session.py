@@ -37,7 +37,6 @@ from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
-from pattern_acp.session.rewind import finish_left_over
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.session.window import WindowState, seen_messages
@@ -256,7 +255,10 @@ class Session:
             await prompting.close_unfinished(self)
             await prompting.drop_forgotten(self)
             # What a turn changed that was cut off belongs to it and not to this one.
-            await finish_left_over(self)
+            if self.checkpoints.rewinding:
+                from pattern_acp.session.rewind import finish_left_over
+
+                await finish_left_over(self)
             await self.checkpoints.close_turn()
             refusal = await _expand(self.mcp, turn)
             if turn.command is None:

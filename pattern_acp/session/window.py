@@ -13,7 +13,6 @@ import anyio
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.breaks import BreakDetector
-from pattern_acp.context.choosing import SHORT_RESULT_CHARACTERS
 from pattern_acp.context.estimate import Calibration, MessageTokens, prompt_tokens, request_tokens
 from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, tools_with_room
 from pattern_acp.domain.errors import PatternError
@@ -22,21 +21,18 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
 from pattern_acp.providers.base import ProviderRequest, TokenCounter
-from pattern_acp.session.compacting import Wanted, compact
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.loop import ModelInUse
 
 if TYPE_CHECKING:
+    from pattern_acp.session.compacting import Wanted
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 5.0
 """Longest that a provider may take to count; the estimate serves as well."""
-
-LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
-"""What stays of every result when nothing else makes enough room."""
 
 
 @dataclass(slots=True)
@@ -139,9 +135,12 @@ class SessionWindow:
         if tokens > self._limits.trigger and await self._make_room(tokens):
             request = await self._compose()
             tokens = self._estimated(request)
+        return request if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
+
+    async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> ProviderRequest:
+        from pattern_acp.session.compacting import LAST_RESORT_CHARACTERS, Wanted
+
         for characters in LAST_RESORT_CHARACTERS:
-            if tokens <= self._limits.usable:
-                break
             wanted = Wanted(
                 "threshold",
                 "truncate",
@@ -154,10 +153,10 @@ class SessionWindow:
             if await self._compacted(wanted):
                 request = await self._compose()
                 tokens = self._estimated(request)
-        if tokens > self._limits.usable:
-            fixed = self._estimated(without_messages(request))
-            raise does_not_fit(self._model.info, self._limits, tokens, fixed)
-        return request
+            if tokens <= self._limits.usable:
+                return request
+        fixed = self._estimated(without_messages(request))
+        raise does_not_fit(self._model.info, self._limits, tokens, fixed)
 
     async def after_turn(self) -> None:
         """Make room once the last answer is there, so that the next prompt need not wait for it.
@@ -189,6 +188,8 @@ class SessionWindow:
         """See `TurnWindow.too_long`."""
         if self._sent is None:
             return False
+        from pattern_acp.session.compacting import Wanted
+
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
         # It is longer than we believe, or the window is smaller; either way less may be sent from now on.
@@ -200,10 +201,14 @@ class SessionWindow:
         return True
 
     async def _make_room(self, tokens: int) -> bool:
+        from pattern_acp.session.compacting import Wanted
+
         strategy = strategy_of(self._session, self._model)
         return await self._compacted(Wanted("threshold", strategy, tokens, self._limits.target, self._limits))
 
-    async def _compacted(self, wanted: Wanted) -> bool:
+    async def _compacted(self, wanted: "Wanted") -> bool:
+        from pattern_acp.session.compacting import compact
+
         return await compact(self._session, self._turn_id, self._model, wanted, self._spend) is not None
 
     def _spend(self, usage: Usage, cost: Cost | None) -> Cost | None:

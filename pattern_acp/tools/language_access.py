@@ -3,9 +3,10 @@
 Owns: the port. Must not know: which servers there are, or how they are spoken to.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pattern_acp.lsp.model import FileEdits, Place, Span
+if TYPE_CHECKING:
+    from pattern_acp.lsp.model import FileEdits, Place, Span
 
 
 class LanguageAccess(Protocol):
@@ -19,7 +20,7 @@ class LanguageAccess(Protocol):
         """Note that a file was deleted or got another name. Never fails."""
         ...
 
-    async def definition(self, path: str, text: str, at: Span) -> tuple[Place, ...]:
+    async def definition(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
         """Where what stands at the beginning of `at` is defined.
 
         Raises:
@@ -27,7 +28,7 @@ class LanguageAccess(Protocol):
         """
         ...
 
-    async def references(self, path: str, text: str, at: Span) -> tuple[Place, ...]:
+    async def references(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
         """Where what stands at the beginning of `at` is used, its definition included.
 
         Raises:
@@ -35,7 +36,7 @@ class LanguageAccess(Protocol):
         """
         ...
 
-    async def rename(self, path: str, text: str, at: Span, new_name: str) -> tuple[FileEdits, ...]:
+    async def rename(self, path: str, text: str, at: "Span", new_name: str) -> "tuple[FileEdits, ...]":
         """What has to change for what stands at the beginning of `at` to be called `new_name`.
 
         Raises:

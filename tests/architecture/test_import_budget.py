@@ -25,6 +25,18 @@ LATE_FOR_SESSIONS = {
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 
+LATE_FEATURES = {
+    "pattern_acp.context.choosing", "pattern_acp.context.summary", "pattern_acp.lsp.model", "pattern_acp.lsp.servers",
+    "pattern_acp.session.code_commands", "pattern_acp.session.compact_commands", "pattern_acp.session.compacting",
+    "pattern_acp.session.conversation_commands", "pattern_acp.session.forking", "pattern_acp.session.memory_commands",
+    "pattern_acp.session.memory_markdown", "pattern_acp.session.memory_setup", "pattern_acp.session.rewind",
+    "pattern_acp.session.rewind_commands", "pattern_acp.session.rewind_memory", "pattern_acp.session.rewind_plan",
+    "pattern_acp.session.rewind_points", "pattern_acp.session.rewind_requests", "pattern_acp.session.rewind_text",
+    "pattern_acp.session.budget_commands", "pattern_acp.session.session_commands", "pattern_acp.session.subagents.running",
+    "pattern_acp.session.trust_commands", "pattern_acp.session.usage_commands",
+}  # fmt: skip
+"""What only a command, a compaction, a subagent or an edit needs: imported when it is first used."""
+
 STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b", re.MULTILINE)
 
 
@@ -45,6 +57,10 @@ def test_the_way_to_initialize_imports_nothing_heavy():
 
 def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
     assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FOR_SESSIONS == set()
+
+
+def test_the_way_to_the_first_session_imports_no_feature_before_it_is_used():
+    assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FEATURES == set()
 
 
 def test_the_way_to_the_first_session_does_without_the_code_map():

@@ -3,7 +3,7 @@
 Owns: putting its parts together, its limits, and what it gives back. Must not know: the wire, or how a turn runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from pattern_acp.context.instructions import subagent_prompt
 from pattern_acp.context.long_texts import long_text
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -25,7 +24,7 @@ from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, T
 from pattern_acp.journal.items import item_of
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
-from pattern_acp.providers.base import ModelInfo, ProviderRequest
+from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.session.added_context import Hearing, add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import changed_files
@@ -37,15 +36,15 @@ from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.approving import NamedApprover
+from pattern_acp.session.subagents.delegation import TurnParts
 from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.report import Work, outcome_of
 from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
 from pattern_acp.session.subagents.window import SubagentWindow
-from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
-from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import CallIds, ModelInUse, TurnEnd, TurnLoop
@@ -62,46 +61,7 @@ LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnParts:
-    """What a subagent shares with the turn that it belongs to."""
-
-    turn_id: TurnId
-    tools: tuple[Tool, ...]
-    """Those that the turn may call."""
-    offered: Callable[[ModelInfo], tuple[Tool, ...]]
-    """Those that a model is offered now."""
-    context: ToolContext
-    hooks: SessionToolHooks
-    budget: Budget
-
-
-class Subagents:
-    """`tools.delegation.Delegation` of one turn."""
-
-    def __init__(self, session: "Session", parts: TurnParts) -> None:
-        self._session = session
-        self._parts = parts
-        self.checks: ConfiguredChecks | None = None
-        """Those of the turn: what subagents edit counts for the checks at its end."""
-
-    def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
-        """See `Delegation.tool_names`."""
-        return tuple(tool.spec.name for tool in tools_for(kind, self._parts.tools))
-
-    async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
-        """See `Delegation.run`."""
-        subagent = _Subagent(self._session, self._parts, task, call_id, progress)
-        try:
-            return await subagent.run()
-        finally:
-            # A hook that wants the turn to end wants all of it to.
-            self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
-            if self.checks is not None:
-                self.checks.note_edited(subagent.edited)
-
-
-class _Subagent:
+class Subagent:
     """One run."""
 
     def __init__(

@@ -1,0 +1,30 @@
+"""Whose history of memory a session sees, for the person and for the agent.
+
+Owns: putting both together from what the session is. Must not know: commands, or how history is stored.
+"""
+
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.tools.memory_access import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
+from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.tools.memory_takeback import AgentHistory
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
+    """Whose blocks a session sees, for the person or the agent."""
+    shared = session.constellation
+    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
+    return HistoryScope(owner.owners, session.session_id, writer.actor, writer.origin, shared.peer)
+
+
+def agent_history(session: "Session", turn_id: TurnId) -> AgentHistory:
+    """History as the agent may look at it and propose changes."""
+    shared, scope = session.constellation, history_scope(session, PERSONA)
+    reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
+    reverts.turn_id = turn_id
+    return AgentHistory(MemoryHistory(shared.database, scope.owners), reverts)

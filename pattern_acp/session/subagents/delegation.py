@@ -1,0 +1,63 @@
+"""What a turn can delegate to.
+
+Owns: what subagents share with the turn that starts them. Must not know: how one runs, which is imported with the first
+call.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.session.hooks import SessionToolHooks
+from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from pattern_acp.turn.budget import Budget
+from pattern_acp.turn.checks import ConfiguredChecks
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class TurnParts:
+    """What a subagent shares with the turn that it belongs to."""
+
+    turn_id: TurnId
+    tools: tuple[Tool, ...]
+    """Those that the turn may call."""
+    offered: Callable[[ModelInfo], tuple[Tool, ...]]
+    """Those that a model is offered now."""
+    context: ToolContext
+    hooks: SessionToolHooks
+    budget: Budget
+
+
+class Subagents:
+    """`tools.delegation.Delegation` of one turn."""
+
+    def __init__(self, session: "Session", parts: TurnParts) -> None:
+        self._session = session
+        self._parts = parts
+        self.checks: ConfiguredChecks | None = None
+        """Those of the turn: what subagents edit counts for the checks at its end."""
+
+    def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
+        """See `Delegation.tool_names`."""
+        from pattern_acp.session.subagents.kinds import tools_for
+
+        return tuple(tool.spec.name for tool in tools_for(kind, self._parts.tools))
+
+    async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
+        """See `Delegation.run`."""
+        from pattern_acp.session.subagents.running import Subagent
+
+        subagent = Subagent(self._session, self._parts, task, call_id, progress)
+        try:
+            return await subagent.run()
+        finally:
+            # A hook that wants the turn to end wants all of it to.
+            self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
+            if self.checks is not None:
+                self.checks.note_edited(subagent.edited)
