@@ -32,8 +32,8 @@ LATE_FEATURES = {
     "pattern_acp.session.memory_markdown", "pattern_acp.session.memory_setup", "pattern_acp.session.rewind",
     "pattern_acp.session.rewind_commands", "pattern_acp.session.rewind_memory", "pattern_acp.session.rewind_plan",
     "pattern_acp.session.rewind_points", "pattern_acp.session.rewind_requests", "pattern_acp.session.rewind_text",
-    "pattern_acp.session.budget_commands", "pattern_acp.session.session_commands", "pattern_acp.session.subagents.running",
-    "pattern_acp.session.trust_commands", "pattern_acp.session.usage_commands",
+    "pattern_acp.session.budget_commands", "pattern_acp.session.session_commands",
+    "pattern_acp.session.subagents.running", "pattern_acp.session.trust_commands", "pattern_acp.session.usage_commands",
 }  # fmt: skip
 """What only a command, a compaction, a subagent or an edit needs: imported when it is first used."""
 
