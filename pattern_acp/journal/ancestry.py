@@ -12,8 +12,9 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.reader import Recorded, earliest_rewind, read_stream
 from pattern_acp.journal.redact import newest_redaction
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -78,15 +79,22 @@ def end_of_turn(tx: Transaction, session_id: str, turn_id: str) -> int | None:
 
 
 def turn_number(tx: Transaction, session_id: str, seq: int) -> int:
-    """Which turn of the session an event belongs to, from 1, counted with the turns that the session shares."""
-    turns = _turns_upto(tx, session_id, seq)
+    """Which turn of the session an event belongs to, from 1, counted with the turns that the session shares.
+
+    The event stands within a turn. Ends are counted, as /fork does, without those of turns that the person had gone
+    back behind when it was recorded.
+    """
+    turns = 1 + _ends_upto(tx, session_id, seq)
     for ancestor in ancestors(tx, session_id):
-        turns += _turns_upto(tx, ancestor.session_id, min(seq, ancestor.seq))
+        turns += _ends_upto(tx, ancestor.session_id, min(seq, ancestor.seq))
     return turns
 
 
-def _turns_upto(tx: Transaction, stream: str, seq: int) -> int:
-    row = tx.one(QUERIES["count_turns"], {"stream": stream, "seq": seq})
+def _ends_upto(tx: Transaction, stream: str, seq: int) -> int:
+    if earliest_rewind(tx, stream) is not None:
+        recorded = [entry for entry in read_stream(tx, stream) if entry.seq <= seq]
+        return sum(isinstance(entry.event, TurnEnded) for entry in kept_events(recorded))
+    row = tx.one(QUERIES["count_ends"], {"stream": stream, "seq": seq})
     return 0 if row is None else integer(row[0])
 
 

@@ -161,9 +161,9 @@ WHERE sessions.id = :id;
 -- Where an event is: its stream, its hash.
 SELECT stream, hash FROM events WHERE seq = :seq;
 
--- name: count_turns
--- How many turns of a stream began up to an event.
-SELECT count(*) FROM events WHERE stream = :stream AND seq <= :seq AND kind = 'turn_started';
+-- name: count_ends
+-- How many turns of a stream ended up to an event.
+SELECT count(*) FROM events WHERE stream = :stream AND seq <= :seq AND kind = 'turn_ended';
 
 -- name: turn_end
 -- The end of one turn of a stream, also of one that the person went back behind.
@@ -181,11 +181,13 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND item = '' AND kind IN ('job_started', 'job_ended')
 ORDER BY session_seq;
 
--- name: any_rewind
--- Whether a session ever went back, or began to.
-SELECT 1 FROM events
-WHERE stream = :stream AND item = :item AND kind IN ('rewind_started', 'session_rewound')
-LIMIT 1;
+-- name: read_rewinds
+-- The events with which a stream began to go back, in order, with their blobs.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND item = :item AND kind = 'rewind_started'
+ORDER BY session_seq;
 
 -- name: last_messages
 -- The newest things said in a stream up to an event, newest first, with their blobs.

@@ -20,7 +20,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.events import BlockForgotten, Event
+from pattern_acp.journal.events import BlockForgotten, Event, RewindStarted
 from pattern_acp.journal.items import CHECKPOINTS
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -91,9 +91,15 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
     return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
 
 
-def was_rewound(tx: Transaction, stream: str) -> bool:
-    """Whether the person ever went back in the session, or began to: its first events may not count any more."""
-    return tx.one(QUERIES["any_rewind"], {"stream": stream, "item": CHECKPOINTS}) is not None
+def earliest_rewind(tx: Transaction, stream: str) -> int | None:
+    """The `session_seq` up to which every event counts whatever was gone back to; None when nobody ever went back.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    rewinds = _recorded(tx, QUERIES["read_rewinds"], {"stream": stream, "item": CHECKPOINTS})
+    return min((e.event.position for e in rewinds if isinstance(e.event, RewindStarted)), default=None)
 
 
 def last_messages(tx: Transaction, stream: str, *, upto_seq: int, limit: int) -> list[Recorded]:

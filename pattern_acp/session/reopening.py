@@ -21,7 +21,7 @@ from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpene
 from pattern_acp.journal.interrupted import close_interrupted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import Recorded, read_jobs, read_stream, was_rewound
+from pattern_acp.journal.reader import Recorded, earliest_rewind, read_jobs, read_stream
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.journal.writer import append
@@ -109,10 +109,14 @@ async def reopen_session(
 
 
 def first_turns(tx: Transaction, session_id: str) -> list[Event]:
-    """The first whole turns of a session's conversation; none where only the whole stream tells which they are."""
-    if ancestors(tx, session_id) or was_rewound(tx, session_id):
-        return []
-    recorded = read_stream(tx, session_id, upto=FIRST_EVENTS)
+    """The first whole turns of a session's conversation, of a fork those of the session that it all began with.
+
+    Only those that count for certain, whatever the person went back to later.
+    """
+    lineage = ancestors(tx, session_id)
+    stream, shared = (lineage[-1].session_id, lineage[-1].session_seq) if lineage else (session_id, FIRST_EVENTS)
+    certain = earliest_rewind(tx, stream)
+    recorded = read_stream(tx, stream, upto=min(FIRST_EVENTS, shared, FIRST_EVENTS if certain is None else certain))
     ends = [place for place, entry in enumerate(recorded, start=1) if isinstance(entry.event, TurnEnded)]
     return [entry.event for entry in recorded[: ends[-1] if ends else 0]]
 

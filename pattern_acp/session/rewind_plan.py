@@ -18,9 +18,10 @@ from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.file_states import FileChange, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
+from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken
 from pattern_acp.journal.file_contents import read_content
-from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
 from pattern_acp.session.rewind_points import Target, turns_between
 from pattern_acp.workspace.paths import is_within
@@ -81,12 +82,12 @@ class RewindPlan:
 
 
 async def recorded_of(session: "Session") -> list[Recorded]:
-    """The session's whole stream.
+    """The session's whole stream, behind what it shares with the session that it was forked from.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    return await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    return await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
 
 
 async def plan_rewind(session: "Session", recorded: Sequence[Recorded], target: Target) -> RewindPlan:

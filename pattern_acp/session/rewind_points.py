@@ -2,7 +2,8 @@
 
 Owns: numbering turns, finding the moment that a number, name or id means. Must not know: what going back does. Every
 turn is such a moment, by its number, and means the state before its prompt; numbers count all prompts of the session,
-so that those of dropped turns stay theirs. Checkpoints have a name or an id.
+so that those of dropped turns stay theirs. Checkpoints have a name or an id. In a fork the turns that it shares are
+counted, too, but it cannot go back to one: their files and memory are another session's.
 """
 
 from collections.abc import Sequence
@@ -57,11 +58,14 @@ class Point:
 
 
 def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
-    """The moments of the conversation as it is, oldest first; `recorded` is the session's whole stream."""
+    """The moments of the conversation as it is, oldest first.
+
+    `recorded` is the session's whole stream, behind what it shares (`session_seq` 0).
+    """
     numbers = turn_numbers(recorded)
     points: list[Point] = []
     changed: dict[int, set[str]] = {}
-    for entry in kept_events(recorded):
+    for entry in kept_events(_own(recorded)):
         match entry.event:
             case TurnStarted(command="", message=message):
                 text = short(message.text)
@@ -89,13 +93,13 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
         UnknownPointError: there is none.
     """
     if named == UNDO:
-        return _before_last_rewind(recorded)
+        return _before_last_rewind(_own(recorded))
     numbers = turn_numbers(recorded)
     if named == LAST:
         kept = {entry.session_seq for entry in kept_events(recorded)}
         named = str(max((number for place, number in numbers.items() if place in kept), default=0))
     checkpoint: Target | None = None
-    for entry in recorded:
+    for entry in _own(recorded):
         match entry.event:
             case TurnStarted(command="", message=message):
                 number = str(numbers[entry.session_seq])
@@ -107,15 +111,29 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
                 checkpoint = Target(taken.position, entry.session_seq, entry.seq, words)
             case _:
                 pass
+    shared = _prompts(recorded) - len(numbers)
+    if checkpoint is None and named.isdecimal() and 0 < int(named[:9]) <= shared:
+        raise UnknownPointError(
+            f"Turn {named} belongs to the {shared} that this session shares with the one it was forked from; fork that "
+            "one behind an earlier turn instead."
+        )
     if checkpoint is None:
         raise UnknownPointError(f"There is no turn or checkpoint {named!r}; /rewind lists them.")
     return checkpoint
 
 
 def turn_numbers(recorded: Sequence[Recorded]) -> dict[int, int]:
-    """The number of each prompt, by the place of its event in the stream."""
+    """The number of each prompt of the session's own, by the place of its event in the stream."""
     places = [e.session_seq for e in recorded if isinstance(e.event, TurnStarted) and not e.event.command]
-    return {place: number for number, place in enumerate(places, 1)}
+    return {place: number for number, place in enumerate(places, 1) if place}
+
+
+def _prompts(recorded: Sequence[Recorded]) -> int:
+    return sum(isinstance(e.event, TurnStarted) and not e.event.command for e in recorded)
+
+
+def _own(recorded: Sequence[Recorded]) -> list[Recorded]:
+    return [entry for entry in recorded if entry.session_seq]
 
 
 def turns_between(recorded: Sequence[Recorded], position: int) -> tuple[list[str], list[str]]:

@@ -1,0 +1,76 @@
+"""Going back in a session that was forked from another, and loading and searching where the person went back."""
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.journal.events import TurnStarted
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.reopening import first_turns
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.heard import conversation
+from pattern_acp.testing.scripts import says
+
+AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+
+
+def opening(agent: RunningAgent, session: str, **more: object) -> JsonDict:
+    return {"sessionId": session, "cwd": str(agent.folder), "mcpServers": [], **more}
+
+
+async def answer(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    return agent.editor.said()
+
+
+async def first_prompts(agent: RunningAgent, session: str) -> list[str]:
+    events = await agent.database.read(lambda tx: first_turns(tx, session))
+    return [event.message.text for event in events if isinstance(event, TurnStarted)]
+
+
+async def forked(agent: RunningAgent, *prompts: str) -> tuple[str, str]:
+    session = await agent.editor.open_session(str(agent.folder))
+    for prompt in prompts:
+        await agent.editor.prompt(session, prompt)
+    return session, (await agent.editor.request("session/fork", opening(agent, session)))["sessionId"]
+
+
+async def test_turns_of_a_fork_are_counted_with_those_that_it_shares():
+    model = ScriptedProvider([says(text) for text in ("One.", "Two.", "Three.", "Four.", "Anew.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        _, fork = await forked(agent, "First", "Second")
+        await answer(agent, fork, "Third")
+        await answer(agent, fork, "Fourth")
+        listed = await answer(agent, fork, "/rewind")
+        assert "`/rewind 3`" in listed
+        assert "`/rewind 4`" in listed
+        assert "First" not in listed
+        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 2 yes")
+        assert "before turn 4" in await answer(agent, fork, "/rewind 4 yes")
+        await answer(agent, fork, "Fourth anew")
+        said = [message.text for message in conversation(model.requests[-1])]
+        assert said == ["First", "One.", "Second", "Two.", "Third", "Three.", "Fourth anew"]
+        assert await first_prompts(agent, fork) == ["First", "Second"]
+
+
+async def test_the_first_part_of_a_rewound_session_is_what_counts_for_certain():
+    model = ScriptedProvider([says(text) for text in ("One.", "Two.", "Three.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for prompt in ("First", "Second", "/rewind 2 yes", "Third"):
+            await agent.editor.prompt(session, prompt)
+        assert await first_prompts(agent, session) == ["First"]
+
+
+async def test_a_search_names_turns_as_a_fork_counts_them_where_the_person_went_back():
+    model = ScriptedProvider([says(text) for text in ("One.", "Two.", "The zebra.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for prompt in ("First", "Second", "/rewind 2 yes", "Third"):
+            await agent.editor.prompt(session, prompt)
+        asking = await agent.editor.open_session(str(agent.folder))
+        found = await answer(agent, asking, "/search zebra")
+        turn = int(found.partition(f"{session}?turn=")[2].partition(")")[0])
+        fork = (await agent.editor.request("session/fork", opening(agent, session, turn=turn)))["sessionId"]
+        agent.editor.updates.clear()
+        await agent.editor.request("session/load", opening(agent, fork))
+        assert agent.editor.said().endswith("The zebra.")
