@@ -76,6 +76,12 @@ def lost_notices(jobs: Sequence[Job]) -> list[str]:
     ]
 
 
+def ended_notices(jobs: "Jobs | None") -> list[str]:
+    """What the person is told of commands that ended by themselves since the last turn."""
+    ended = [job for job in (jobs.all() if jobs is not None else ()) if job.state is JobState.EXITED]
+    return [f"Background job {job_sentence(job)}" for job in ended if not job.end_told]
+
+
 async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
     """What the model is told of background commands: those that run, and once how each ended.
 

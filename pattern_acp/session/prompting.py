@@ -32,7 +32,7 @@ from pattern_acp.session.definitions import allowed_by_command, expand_command, 
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.history_scope import agent_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
-from pattern_acp.session.jobs import job_notes
+from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
 from pattern_acp.session.left_out import whole_text
 from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
@@ -88,7 +88,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     if more_commands(session) != commands:
         await session.view.show_commands(more_commands(session))
     fix_skills(session)
-    session.state.notices.extend(await session.mcp.get_ready())
+    session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs)]
     await show_notices(session, turn_id)
     refused = await before_prompt(session, turn_id)
     if refused is not None:

@@ -65,7 +65,7 @@ async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person(
 
 
 @posix
-async def test_an_end_between_turns_is_told_to_the_model_once():
+async def test_an_end_between_turns_is_told_to_the_model_and_the_person_once():
     model = ScriptedProvider(
         [
             calls("run_command", command="read -r line; echo got $line; exit 3", background=True),
@@ -82,9 +82,9 @@ async def test_an_end_between_turns_is_told_to_the_model_once():
         job = jobs.get("job1")
         await jobs.write(job, b"word\n")
         await job.done.wait()
-        await answer(agent, session, "And now?")
+        assert f"> Background job job1 (`{job.line}`) exited with code 3." in await answer(agent, session, "And now?")
         assert "exited with code 3. Its last output was not read yet.</note>" in notes(model)
-        await answer(agent, session, "And now?")
+        assert "job1" not in await answer(agent, session, "And now?")
         assert "job1" not in notes(model)
 
 
