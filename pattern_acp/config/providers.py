@@ -12,6 +12,7 @@ from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from pattern_acp.config.keys import describe_type
+from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
@@ -67,6 +68,9 @@ def read_providers(
     The environment beats the file key by key. A key that cannot be used is left at its default and reported.
     """
     collected = _Collected({provider.name: provider for provider in BUILT_IN})
+    for name, preset in PRESETS.items():
+        if name not in ONLY_BY_TABLE and environ.get(preset.api_key_env, "").strip():
+            collected.providers[name] = preset
     raw = user.table.get("providers", {})
     if is_table(raw):
         for name, table in raw.items():
@@ -80,7 +84,7 @@ def read_providers(
 
 def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str], name: str, table: object) -> None:
     key = f"providers.{name}"
-    known = collected.providers.get(name)
+    known = collected.providers.get(name) or PRESETS.get(name)
     if not _NAME.fullmatch(name) or not is_table(table):
         sentence = "a provider is a table [providers.NAME] with a NAME of letters, digits, - and _; it is left out."
         collected.problems.append(user.problem(key, sentence))
@@ -230,7 +234,8 @@ def _set_wire(provider: ProviderSettings, raw: object) -> ProviderSettings | Non
 
 def _set_base_url(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
     url = normal_base_url(raw)
-    return None if url is None else replace(provider, base_url=url)
+    # Another server than the preset's: whether it wants a key is for it to say.
+    return None if url is None else replace(provider, base_url=url, needs_key=False)
 
 
 def _set_api_key_env(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
@@ -247,7 +252,8 @@ def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | 
         if not isinstance(value, str) or not _HEADER_NAME.fullmatch(name) or not _is_header_value(value):
             return None
         headers[name] = value
-    return replace(provider, headers=headers)
+    # One of them may be what says who asks.
+    return replace(provider, headers=headers, needs_key=False)
 
 
 def _is_header_value(value: str) -> bool:
@@ -265,6 +271,16 @@ def _is_list(raw: object) -> TypeGuard[list[object]]:
     return isinstance(raw, list)
 
 
+def _set_answer_limit(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    if raw not in ("max_tokens", "max_completion_tokens"):
+        return None
+    return replace(provider, quirks=replace(provider.quirks, answer_limit=str(raw)))
+
+
+def _set_usage_on_request(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    return replace(provider, quirks=replace(provider.quirks, usage_on_request=raw)) if isinstance(raw, bool) else None
+
+
 def _show_headers(raw: object) -> str:
     return ", ".join(f"{name}: {MASK}" for name in raw) if is_table(raw) else ""
 
@@ -279,4 +295,6 @@ _FIELDS: Mapping[str, _Field] = {
     "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
     "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers),
     "models": _Field("a list of text", _set_models, _show_models),
+    "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
+    "usage_on_request": _Field("true or false", _set_usage_on_request),
 }

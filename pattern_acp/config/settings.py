@@ -28,6 +28,16 @@ HTTP_WIRES: frozenset[Wire] = frozenset({"anthropic", "openai", "responses", "ge
 
 
 @dataclass(frozen=True, slots=True)
+class Quirks:
+    """In what a server of the OpenAI wire differs from the others."""
+
+    answer_limit: str = "max_tokens"
+    """The name of the field that limits the answer; OpenAI itself is always told `max_completion_tokens`."""
+    usage_on_request: bool = True
+    """Whether `stream_options` is sent, by which servers are asked for token counts in a stream."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """One provider: built in (config/providers.py) or from `[providers.NAME]`."""
 
@@ -46,6 +56,9 @@ class ProviderSettings:
     """True when the person set it up (a key, a base URL or a table), so that it may be chosen by default."""
     script: str = ""
     """Path of the event script of the `scripted` wire."""
+    quirks: Quirks = field(default_factory=Quirks)
+    needs_key: bool = False
+    """Whether a request without a key is of no use, although the server is not its wire's vendor."""
 
 
 Mode = Literal["ask", "edit", "plan", "auto"]

@@ -102,7 +102,7 @@ def usable_providers(settings: Settings) -> Iterator[ProviderSettings]:
     first = [settings.providers[name] for name in ("anthropic", "openai") if name in settings.providers]
     others = [provider for name, provider in settings.providers.items() if name not in {"anthropic", "openai"}]
     for provider in (*first, *others):
-        can_ask = provider.api_key is not None or not is_official(provider)
+        can_ask = provider.api_key is not None or not (provider.needs_key or is_official(provider))
         if provider.configured and (can_ask or provider.wire in {"offline", "scripted"}):
             yield provider
 

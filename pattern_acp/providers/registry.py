@@ -99,7 +99,7 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is None or settings.wire not in HTTP_WIRES:
             return ""
-        if settings.api_key is not None or not is_official(settings):
+        if settings.api_key is not None or not (settings.needs_key or is_official(settings)):
             return ""
         from pattern_acp.providers.status import auth_error
 
@@ -183,7 +183,7 @@ class Providers:
             return self._models.describe(settings, model)
 
         wire = build_wire(settings, known)
-        needs_key = is_official(settings)
+        needs_key = settings.needs_key or is_official(settings)
         return WireProvider(settings, wire, self._ready_client, self._retry, self._buckets, needs_key=needs_key)
 
 

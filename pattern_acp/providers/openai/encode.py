@@ -10,6 +10,7 @@ message rather than sent as its own: chat templates of many local models refuse 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from pattern_acp.config.settings import Quirks
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -31,17 +32,20 @@ from pattern_acp.providers.wire_json import arguments_text, sort_keys, to_bytes
 WireMessage: TypeAlias = dict[str, Json]
 
 
-def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str, *, is_openai: bool) -> bytes:
+def encode_body(
+    request: ProviderRequest, facts: ModelFacts, provider: str, *, is_openai: bool, quirks: Quirks | None = None
+) -> bytes:
     """The body, always the same bytes for the same request."""
+    quirks = quirks or Quirks()
     effort = _effort(request, facts)
     traits = facts.traits
     limit = answer_limit(request, facts, reasons=traits.takes_effort, unasked=not traits.off_effort)
     body: dict[str, Json] = {
         "model": request.model,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        **({"stream_options": {"include_usage": True}} if quirks.usage_on_request else {}),
         # OpenAI refuses the old name for its newer models; most other servers know only the old one.
-        "max_completion_tokens" if is_openai else "max_tokens": limit,
+        "max_completion_tokens" if is_openai else quirks.answer_limit: limit,
         **({"reasoning_effort": effort} if effort else {}),
         **({"prompt_cache_key": request.cache_key} if is_openai and request.cache_key else {}),
     }

@@ -29,7 +29,7 @@ class OpenAIWire:
             self._settings.name,
             endpoint(self._settings, "chat/completions"),
             {"content-type": "application/json", "accept": "text/event-stream", **openai_headers(self._settings)},
-            encode_body(request, facts, self._settings.name, is_openai=self._is_openai),
+            encode_body(request, facts, self._settings.name, is_openai=self._is_openai, quirks=self._settings.quirks),
         )
 
     def new_decoder(self, request: ProviderRequest) -> OpenAIDecoder:
