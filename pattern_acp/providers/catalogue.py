@@ -17,6 +17,9 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 
+PRICES = "pattern-acp 2026-11-27"
+"""The version of the prices below; it changes with them, since costs are recorded with it."""
+
 _USD = 1_000_000
 """Micro-units of a dollar."""
 
@@ -207,6 +210,8 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
     short = model.rsplit("/", 1)[-1].lower()
     row = _row(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
+    if row is None or row.price is None:
+        facts = replace(facts, info=_with_data(facts.info, is_known=row is not None))
     if re.match(_WRITES_PATCHES, short):
         facts = replace(facts, info=replace(facts.info, writes_patches=True))
     if listed is not None:
@@ -259,6 +264,27 @@ def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
     return ModelFacts(_priced(info, row.price) if row.price else info, row.traits)
 
 
+def _with_data(info: ModelInfo, *, is_known: bool) -> ModelInfo:
+    """What the table of many models says, for a model that has no price here; `is_known`: its window is."""
+    from pattern_acp.providers.model_data import find_model
+
+    data = find_model(info.provider, info.name)
+    if data is None:
+        return info
+    return replace(
+        info,
+        context_window=info.context_window if is_known else data.window or info.context_window,
+        input_price=data.input_price,
+        output_price=data.output_price,
+        cache_read_price=data.cache_read_price,
+        cache_write_price=data.cache_write_price,
+        long_prompt_tokens=data.long_prompt_tokens,
+        long_input_percent=data.long_input_percent,
+        long_output_percent=data.long_output_percent,
+        prices=data.source if data.input_price or data.output_price else "",
+    )
+
+
 def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
     read = price.input / 10 if price.read is None else price.read
     write = price.input * 1.25 if price.write is None else price.write
@@ -271,6 +297,7 @@ def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
         long_prompt_tokens=price.long_from,
         long_input_percent=price.long_input,
         long_output_percent=price.long_output,
+        prices=PRICES,
     )
 
 

@@ -5,7 +5,9 @@ Owns: keeping that knowledge and refreshing it off the hot path. Must not know: 
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -15,7 +17,7 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, describe, is_chat_model
 from pattern_acp.providers.choose import usable_providers
-from pattern_acp.providers.endpoints import is_official, is_openai
+from pattern_acp.providers.endpoints import base_url, is_official, is_openai
 from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
 from pattern_acp.providers.model_lists import ModelLists
@@ -130,4 +132,13 @@ class KnownModels:
 
 
 def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
-    return describe(settings.name, model, listed, is_openai=is_openai(settings))
+    facts = describe(settings.name, model, listed, is_openai=is_openai(settings))
+    if facts.info.prices or not _is_on_this_machine(settings):
+        return facts
+    return replace(facts, info=replace(facts.info, is_free=True))
+
+
+def _is_on_this_machine(settings: ProviderSettings) -> bool:
+    return settings.wire == "offline" or (
+        settings.wire in HTTP_WIRES and urlsplit(base_url(settings)).hostname in {"127.0.0.1", "::1", "localhost"}
+    )

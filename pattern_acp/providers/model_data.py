@@ -1,0 +1,66 @@
+"""Context windows and prices of a thousand models, from a file that comes with the program.
+
+Owns: reading `model_data.json`, which scripts/model_data writes from genai-prices (docs/adr). Nothing is fetched. Must
+not know: what else is known of models (catalogue.py), which is laid over it.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+FILE = Path(__file__).parent / "model_data.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelData:
+    """What the file says of one model. Prices in micro-units a million tokens; `window` 0 where it is not known."""
+
+    window: int
+    input_price: int
+    output_price: int
+    cache_read_price: int
+    cache_write_price: int
+    long_prompt_tokens: int
+    long_input_percent: int
+    long_output_percent: int
+    source: str
+    """The table and its version."""
+
+
+_Row: TypeAlias = tuple[list[str], str, int, int, int, int, int, int, int, int]
+"""The names of a model, a pattern of more names or nothing, and the numbers of `ModelData` in their order."""
+
+
+class _File(msgspec.Struct, frozen=True):
+    source: str
+    providers: dict[str, list[_Row]]
+
+
+def find_model(provider: str, model: str) -> ModelData | None:
+    """What is known of a provider's model; a provider that we do not know is not guessed by its models' names."""
+    return _find(provider, model.lower())
+
+
+@cache
+def _file() -> _File:
+    return msgspec.json.decode(FILE.read_bytes(), type=_File)
+
+
+@cache
+def _by_name(provider: str) -> dict[str, _Row]:
+    return {name: row for row in _file().providers.get(provider, ()) for name in row[0]}
+
+
+@cache
+def _find(provider: str, model: str) -> ModelData | None:
+    # By its very name first: to compile the patterns of all the others takes a while.
+    row = _by_name(provider).get(model)
+    if row is None:
+        rows = _file().providers.get(provider, [])
+        row = next((row for row in rows if row[1] and re.fullmatch(row[1], model)), None)
+    return None if row is None else ModelData(*row[2:], source=_file().source)
