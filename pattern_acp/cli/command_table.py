@@ -108,9 +108,9 @@ COMMANDS = (
     ),
     Command(
         "journal",
-        "check, export, redact, follow or replay what sessions recorded",
+        "check, export, redact or follow what sessions recorded",
         "The journal of sessions: verify [SESSION|BUNDLE], export SESSION, anchor SESSION, redact SESSION, "
-        "replay SESSION, tail [SESSION].",
+        "tail [SESSION].",
         add_journal_arguments,
     ),
     Command(

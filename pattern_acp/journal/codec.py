@@ -88,6 +88,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.SubagentRecorded: ("subagent_recorded", 1),
     events.ContextCompacted: ("context_compacted", 1),
     events.MessagePinned: ("message_pinned", 1),
+    events.EventsRedacted: ("events_redacted", 1),
     events.BudgetChanged: ("budget_changed", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""

@@ -30,6 +30,7 @@ from pattern_acp.journal.memory_events import (
     EntryArchived,
     EntryVerified,
 )
+from pattern_acp.journal.redaction_events import EventsRedacted
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
 from pattern_acp.journal.window_events import ContextCompacted, HistoryCleared, MessagePinned, ModelRequested
 
@@ -388,5 +389,6 @@ Event: TypeAlias = (
     | SubagentRecorded
     | ContextCompacted
     | MessagePinned
+    | EventsRedacted
     | BudgetChanged
 )

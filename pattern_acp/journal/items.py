@@ -79,6 +79,7 @@ _Rest: TypeAlias = (
     | events.FolderTrustDecided
     | events.JobStarted
     | events.JobEnded
+    | events.EventsRedacted
     | events.BudgetChanged
 )
 

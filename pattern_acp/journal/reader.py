@@ -20,7 +20,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.events import BlockForgotten, Event, RewindStarted
+from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted
 from pattern_acp.journal.items import CHECKPOINTS
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -173,7 +173,7 @@ def _is_audited(tx: Transaction, audit_seq: int) -> bool:
     except (JournalError, TypeError):
         return False
     done = [(integer(seq), text(hashed)) for seq, hashed in tx.all(QUERIES["redactions_of"], {"last_seq": audit_seq})]
-    return isinstance(event, BlockForgotten) and event.redaction == redaction_digest(done)
+    return isinstance(event, BlockForgotten | EventsRedacted) and event.redaction == redaction_digest(done)
 
 
 @dataclass(frozen=True, slots=True)

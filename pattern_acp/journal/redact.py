@@ -99,11 +99,11 @@ def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:
     return after if row is None or row[0] is None else columns.integer(row[0])
 
 
-def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int) -> None:
-    """Take the words out of the titles of sessions."""
+def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int, only: str = "") -> None:
+    """Take the words out of the titles of sessions, or of one."""
     for session_id, title in tx.all(QUERIES["read_titles"]):
         masked = mask(columns.text(title))
-        if masked != title:
+        if masked != title and only in {"", session_id}:
             tx.execute(QUERIES["replace_title"], {"id": session_id, "title": masked, "seq": audit_seq})
 
 

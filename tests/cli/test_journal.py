@@ -16,6 +16,7 @@ from pattern_acp.cli.journal_arguments import LEVELS, Journal
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.raw import connect
 from pattern_acp.journal.bundle_masks import REDACTIONS
+from pattern_acp.journal.errors import RedactionError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.scripts import calls, says
@@ -198,3 +199,54 @@ def test_tail_shows_the_newest_events_without_what_they_say(
     assert json.loads(capsys.readouterr().out)["stream"] == session
     assert run_journal(Journal(action="tail", lines=0, follow=False), home) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_words_are_redacted_everywhere_and_the_chain_still_fits(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    anchor = anchor_of(home, session, capsys)
+    redact = Journal(action="redact", target=session, match=SECRET, reason=f"I pasted {SECRET}", assume_yes=True)
+    assert run_journal(redact, home) == 0
+    assert "Redacted: " in capsys.readouterr().out
+    left = b"".join(path.read_bytes() for path in database.parent.glob(f"{database.name}*"))
+    assert SECRET.encode() not in left
+    assert b"[forgotten]" in left
+    assert run_journal(Journal(target=session, anchor=anchor), home) == 0
+    assert " redacted, the anchor fits" in capsys.readouterr().out
+
+
+def test_a_redacted_session_is_exported_and_its_bundle_is_checked(
+    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    redact = Journal(action="redact", target=session, match="Where is it?", assume_yes=True, json=True)
+    assert run_journal(redact, home) == 0
+    assert json.loads(capsys.readouterr().out)["events"] >= 2
+    file = tmp_path / "b.zip"
+    assert run_journal(Journal(action="export", target=session, output=str(file), leave_out="none"), home) == 0
+    assert run_journal(Journal(target=str(file)), home) == 0
+    assert "redacted." in capsys.readouterr().out.replace("redacted;", "redacted.")
+    with zipfile.ZipFile(file) as bundle:
+        assert not any(b"Where is it?" in bundle.read(name) for name in bundle.namelist())
+
+
+def test_one_event_loses_all_of_its_words(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run_journal(Journal(action="tail", target=session, lines=99, follow=False, json=True), home) == 0
+    heads = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    prompt = next(head["session_seq"] for head in heads if head["kind"] == "turn_started")
+    assert run_journal(Journal(action="redact", target=session, event=prompt), home) == 1
+    assert "say --yes" in capsys.readouterr().err
+    assert run_journal(Journal(action="redact", target=session, event=prompt, assume_yes=True), home) == 0
+    left = b"".join(path.read_bytes() for path in database.parent.glob(f"{database.name}*"))
+    assert b"Where is it?" not in left
+    assert run_journal(Journal(target=session), home) == 0
+
+
+@pytest.mark.parametrize(
+    ("event", "match", "sentence"),
+    [(999, "", "has no event 999"), (0, "abc", "at least 4"), (0, "nowhere at all", "nothing left")],
+)
+def test_what_cannot_be_redacted_is_refused(home: Process, session: str, event: int, match: str, sentence: str):
+    with pytest.raises(RedactionError, match=sentence):
+        run_journal(Journal(action="redact", target=session, event=event, match=match, assume_yes=True), home)

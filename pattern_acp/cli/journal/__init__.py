@@ -1,1 +1,1 @@
-"""`pattern-acp journal`: checking, exporting, following, redacting and replaying what sessions recorded."""
+"""`pattern-acp journal`: checking, exporting, following and redacting what sessions recorded."""

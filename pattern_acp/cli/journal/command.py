@@ -11,6 +11,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
 from pattern_acp.cli.journal.exporting import export_session
+from pattern_acp.cli.journal.redacting import redact
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import OutputClosed, write_error, write_line
@@ -56,8 +57,8 @@ async def _act(database: Database, arguments: Journal, process: Process) -> int:
             return await export_session(database, arguments, known_secrets(process.loaded.settings))
         case "tail":
             return await tail(database, arguments)
-        case _:
-            return EXIT_ERROR
+        case "redact":
+            return await redact(database, arguments)
 
 
 def _is_file(target: str) -> bool:

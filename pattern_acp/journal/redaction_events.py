@@ -1,0 +1,20 @@
+"""The event about words that were taken out of other events.
+
+Owns: this kind; `journal.events` has them all.
+"""
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRedacted:
+    """The person had words of the session taken out of its journal, for good; they are not repeated here.
+
+    `events` counts the events that lost words, `files` the kept contents of files that are gone. `redaction` is
+    `journal.reader.redaction_digest` of the events, so that nobody can add one later.
+    """
+
+    reason: str
+    events: int
+    files: int
+    redaction: str

@@ -1,0 +1,142 @@
+"""Taking words out of the journal of one session, and out of everything that was made from it.
+
+Owns: which events lose what, and the one transaction that does it with the event that says so. Must not know: who is
+asked before. Words that memory blocks hold are `tools/memory_forgetting.py`'s.
+
+The file is written anew afterwards, since SQLite leaves deleted words in free pages and in the write-ahead log.
+"""
+
+from collections.abc import Callable
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.errors import RedactionError
+from pattern_acp.journal.events import BlockForgotten, EventsRedacted, MessageRecorded, SessionTitled, TurnStarted
+from pattern_acp.journal.file_contents import contents_with, drop_contents
+from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.redact import (
+    PlannedRedaction,
+    digest_of,
+    mask_titles,
+    partial_events,
+    plan_redaction,
+    redact,
+)
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.forget import clean_indexes, forget_message
+from pattern_acp.memory.forgotten import Forgotten, forget_passage
+
+REDACTED = "[redacted]"
+"""What stands in the place of every text of an event that was redacted as a whole."""
+
+SHORTEST = 4
+"""Characters of a text to look for: a shorter one is part of too many words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionWanted:
+    """What is to go: the event of this place in the session, or a text wherever the session recorded it."""
+
+    session_id: str
+    place: int = 0
+    match: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionPlan:
+    """What would lose words: events, and contents of files that were kept for going back."""
+
+    events: tuple[PlannedRedaction, ...]
+    kinds: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
+def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
+    """What the redaction would do, in words of events.
+
+    Raises:
+        RedactionError: there is nothing to redact, or an event could not be read afterwards.
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    recorded = read_stream(tx, wanted.session_id)
+    if wanted.match:
+        if len(wanted.match.strip()) < SHORTEST:
+            raise RedactionError(f"A text to redact has at least {SHORTEST} characters.")
+        words = forget_passage(wanted.match)
+        planned = _matching(tx, recorded, words)
+        files = contents_with(tx, words.is_in)
+    else:
+        planned, files = _whole(tx, recorded, wanted.place), ()
+    if not planned and not files:
+        raise RedactionError("There is nothing left to redact there; nothing was changed.")
+    names = {entry.seq: type(entry.event).__name__ for entry in recorded}
+    return RedactionPlan(planned, tuple(sorted({names.get(one.seq, "") for one in planned})), files)
+
+
+async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: int) -> tuple[RedactionPlan, bool]:
+    """Do it. False: other processes kept the file from being written anew, and something may be left in it.
+
+    Raises:
+        RedactionError: there is nothing to redact, or an event would break.
+        DatabaseError: the file cannot be written.
+    """
+    done = await database.write(lambda tx: _redact(tx, wanted, at_ms))
+    return done, await database.rewrite()
+
+
+def _redact(tx: Transaction, wanted: RedactionWanted, at_ms: int) -> RedactionPlan:
+    done = plan(tx, wanted)
+    mask: Callable[[str], str] = forget_passage(wanted.match).mask if wanted.match else str
+    event = EventsRedacted(mask(wanted.reason), len(done.events), len(done.files), digest_of(done.events))
+    audit = append(tx, wanted.session_id, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)
+    redact(tx, done.events, audit_seq=audit.seq, at_ms=at_ms)
+    drop_contents(tx, done.files)
+    titles = [one.event.title for one in done.events if isinstance(one.event, SessionTitled)]
+    if titles:
+        mask_titles(tx, lambda _: titles[-1], audit_seq=audit.seq, only=wanted.session_id)
+    for one in done.events:
+        if isinstance(one.event, TurnStarted | MessageRecorded):
+            message = one.event.message
+            forget_message(tx, one.stream, message.message_id, message.text, seq=audit.seq)
+    clean_indexes(tx)
+    return done
+
+
+def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tuple[PlannedRedaction, ...]:
+    planned = plan_redaction(tx, [entry.seq for entry in recorded], words.mask_json)
+    return _with_partials(tx, planned)
+
+
+def _whole(tx: Transaction, recorded: list[Recorded], place: int) -> tuple[PlannedRedaction, ...]:
+    entry = next((entry for entry in recorded if entry.session_seq == place), None)
+    if entry is None:
+        raise RedactionError(f"The session has no event {place}; it has {len(recorded)}. `journal tail` shows them.")
+    if isinstance(entry.event, EventsRedacted | BlockForgotten):
+        raise RedactionError(f"Event {place} says what was taken out of others, so it stays.")
+    seqs = [entry.seq]
+    if isinstance(entry.event, TurnStarted):
+        # A title is the beginning of a prompt.
+        said = " ".join(entry.event.message.text.split())
+        titled = ((one, one.event) for one in recorded)
+        seqs += [one.seq for one, event in titled if isinstance(event, SessionTitled) and _begins(said, event.title)]
+    return _with_partials(tx, plan_redaction(tx, seqs, _blank))
+
+
+def _begins(said: str, title: str) -> bool:
+    return bool(title) and said.startswith(" ".join(title.split()).removesuffix("…").rstrip())
+
+
+def _with_partials(tx: Transaction, planned: tuple[PlannedRedaction, ...]) -> tuple[PlannedRedaction, ...]:
+    """Unfinished forms of a message may end in the middle of the words, where nothing recognises them."""
+    messages = [one.event.message.message_id for one in planned if isinstance(one.event, MessageRecorded)]
+    partial = set(partial_events(tx, messages))
+    return (*(one for one in planned if one.seq not in partial), *plan_redaction(tx, tuple(partial), _blank))
+
+
+def _blank(payload: JsonObject) -> JsonObject:
+    return mask_texts(payload, lambda text: REDACTED if text else "")
