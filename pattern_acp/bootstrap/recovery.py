@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 STALE_PART_MS = HOUR_MS
 """A copy that is still not whole after this long belongs to a process that is gone: a gigabyte takes seconds."""
 
-_STAMP = "%Y%m%dT%H%M%SZ"
+STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(snapshot|backup)-([0-9]{8}T[0-9]{6}Z)\.db")
 _BEFORE_MIGRATION = re.compile(r".+\.v[0-9]+\.([0-9]+)\.backup\.db")
 
@@ -48,7 +48,7 @@ class Backup:
 
 def stamp(at_ms: int) -> str:
     """A moment as names have it."""
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime(_STAMP)
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime(STAMP)
 
 
 def list_backups(path: Path) -> tuple[Backup, ...]:
@@ -222,7 +222,7 @@ def _backup(path: Path) -> Backup | None:
     before = _BEFORE_MIGRATION.fullmatch(path.name)
     try:
         if named:
-            at = datetime.strptime(named[2], _STAMP).replace(tzinfo=UTC)
+            at = datetime.strptime(named[2], STAMP).replace(tzinfo=UTC)
             return Backup(path, named[1], int(at.timestamp() * 1000), path.stat().st_size)
         if before:
             return Backup(path, "migration", int(before[1]), path.stat().st_size)

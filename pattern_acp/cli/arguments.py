@@ -11,13 +11,7 @@ from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
-from pattern_acp.cli.backup_arguments import (
-    BackUp,
-    BackupUsageError,
-    Restore,
-    backup_arguments,
-    restore_arguments,
-)
+from pattern_acp.cli.backup_arguments import BACKUP_READERS, BackUp, BackupUsageError, Restore, Sweep
 from pattern_acp.cli.command_table import COMMANDS, add_common
 from pattern_acp.cli.journal_arguments import (
     JOURNAL_VALUED,
@@ -97,7 +91,7 @@ class BadUsage:
     sentence: str
 
 
-InTerminal: TypeAlias = Chat | Sessions | Memory | Journal | Trust | UsageWanted | BackUp | Restore | Doctor
+InTerminal: TypeAlias = Chat | Sessions | Memory | Journal | Trust | UsageWanted | BackUp | Restore | Sweep | Doctor
 """The commands that a person runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
@@ -189,8 +183,7 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "memory": memory_arguments,
     "journal": journal_arguments,
     "trust": trust_arguments,
-    "backup": backup_arguments,
-    "restore": restore_arguments,
+    **BACKUP_READERS,
     "usage": usage_arguments,
 }
 """What the arguments of some commands mean."""

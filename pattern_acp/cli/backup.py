@@ -1,15 +1,32 @@
-"""`pattern-acp backup` and `pattern-acp restore`: what bootstrap/recovery.py does, in the terminal."""
+"""`pattern-acp backup`, `restore` and `gc`: what bootstrap/recovery.py and recovery_sweep.py do, in the terminal."""
 
 from pathlib import Path
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore, stamp
+from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.backup_arguments import BackUp, Restore
+from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_json, write_line
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.tools.text_limits import one_line
+
+
+def run_backup_command(arguments: BackUp | Restore | Sweep, process: Process) -> int:
+    """Carry out one of the commands.
+
+    Raises:
+        DatabaseError: see each of them.
+    """
+    match arguments:
+        case BackUp():
+            return run_backup(arguments, process)
+        case Restore():
+            return run_restore(arguments, process)
+        case Sweep():
+            return run_sweep(arguments, process)
 
 
 def run_backup(arguments: BackUp, process: Process) -> int:
@@ -49,6 +66,35 @@ def run_restore(arguments: Restore, process: Process) -> int:
             write_line(printable(f"{path} is again what {one_line(used.name, 120)} holds."))
             if safety:
                 write_line(printable(f"What was there before is kept in {safety}."))
+    except OutputClosed:
+        pass
+    return EXIT_OK
+
+
+def run_sweep(arguments: Sweep, process: Process) -> int:
+    """Show what serves nothing any more, and take it away unless it is only to be shown.
+
+    Raises:
+        DatabaseError: the constellation cannot be read or written, or a file cannot be deleted.
+    """
+    path = _constellation(process)
+    found = find_sweepable(path, now_ms=SystemClock().now_ms())
+    if not arguments.dry_run:
+        try:
+            sweep(path, found)
+        except OSError as error:
+            raise DatabaseError(f"{error.filename} cannot be deleted ({error.strerror}).") from error
+    total = sum(one.size for one in found)
+    try:
+        if arguments.json:
+            entries: list[Json] = [{"path": one.path or None, "bytes": one.size, "reason": one.reason} for one in found]
+            write_json({"swept": not arguments.dry_run, "bytes": total, "found": entries})
+            return EXIT_OK
+        if found:
+            rows = [(size_text(one.size), one.reason, one.path or "inside the constellation") for one in found]
+            write_line(format_table(("SIZE", "WHY", "WHAT"), rows))
+        verb = "would be" if arguments.dry_run else "was"
+        write_line(f"{size_text(total)} {verb} taken away." if found else "There is nothing to take away.")
     except OutputClosed:
         pass
     return EXIT_OK

@@ -1,10 +1,10 @@
-"""What `pattern-acp backup` and `pattern-acp restore` take.
+"""What `pattern-acp backup`, `restore` and `gc` take.
 
 Owns: their arguments. Must not know: what they do. Imports nothing heavy, since the command line is read before
 anything else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,15 @@ class Restore:
     json: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Take away what serves nothing any more."""
+
+    flags: Flags = field(default_factory=Flags)
+    dry_run: bool = False
+    json: bool = False
+
+
 class BackupUsageError(ValueError):
     """The arguments cannot be used; the message is a sentence."""
 
@@ -52,6 +61,17 @@ def add_restore_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("file", nargs="?", default="", metavar="FILE", help="the backup to go back to")
     parser.add_argument("--latest", action="store_true", help="go back to the newest backup that is sound")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_sweep_arguments(parser: "argparse.ArgumentParser") -> None:
+    """Declare the arguments of `gc`."""
+    parser.add_argument("--dry-run", action="store_true", help="show what would go, and how much it is")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def sweep_arguments(flags: Flags, found: Mapping[str, object]) -> Sweep:
+    """What parsed arguments of `gc` mean."""
+    return Sweep(flags, dry_run=bool(found.get("dry_run")), json=bool(found.get("json")))
 
 
 def backup_arguments(flags: Flags, found: Mapping[str, object]) -> BackUp:
@@ -76,3 +96,36 @@ def restore_arguments(flags: Flags, found: Mapping[str, object]) -> Restore:
     if bool(file) == latest:
         raise BackupUsageError("restore needs the FILE of a backup, or --latest; backup --list shows what there is.")
     return Restore(flags, file, json=bool(found.get("json")))
+
+
+BACKUP_READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], BackUp | Restore | Sweep]]" = {
+    "backup": backup_arguments,
+    "restore": restore_arguments,
+    "gc": sweep_arguments,
+}
+"""What the arguments of each command mean."""
+
+BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser], None]], ...]" = (
+    (
+        "backup",
+        "copy the constellation while it is used",
+        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
+        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
+        add_backup_arguments,
+    ),
+    (
+        "restore",
+        "go back to a backup of the constellation",
+        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
+        "can be taken back. Every window that uses the constellation has to be closed first.",
+        add_restore_arguments,
+    ),
+    (
+        "gc",
+        "take away copies and contents that serve nothing any more",
+        "Delete snapshots and other copies that may hold words which were forgotten since, what restores and "
+        "migrations kept for more than 30 days, and large payloads of no event. Backups that you asked for stay.",
+        add_sweep_arguments,
+    ),
+)
+"""Name, summary, description and arguments of each command, for its help."""

@@ -7,7 +7,7 @@ Owns: the table of commands, and the flags that have no module of their own. Mus
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pattern_acp.cli.backup_arguments import add_backup_arguments, add_restore_arguments
+from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
 from pattern_acp.cli.journal_arguments import add_journal_arguments
 from pattern_acp.cli.memory_arguments import add_memory_arguments
 from pattern_acp.cli.session_arguments import add_session_arguments
@@ -127,20 +127,7 @@ COMMANDS = (
         "session; as a table in a pipe, JSON or CSV.",
         add_usage_arguments,
     ),
-    Command(
-        "backup",
-        "copy the constellation while it is used",
-        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
-        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
-        add_backup_arguments,
-    ),
-    Command(
-        "restore",
-        "go back to a backup of the constellation",
-        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
-        "can be taken back. Every window that uses the constellation has to be closed first.",
-        add_restore_arguments,
-    ),
+    *(Command(*each) for each in BACKUP_COMMANDS),
     Command(
         "doctor",
         "report what works and what does not",

@@ -22,7 +22,7 @@ from pattern_acp.cli.arguments import (
     ShowText,
     parse_arguments,
 )
-from pattern_acp.cli.backup_arguments import BackUp, Restore
+from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.trust_arguments import Trust
@@ -45,7 +45,18 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
-        case Chat() | Sessions() | Memory() | Journal() | Trust() | UsageWanted() | BackUp() | Restore() | Doctor():
+        case (
+            Chat()
+            | Sessions()
+            | Memory()
+            | Journal()
+            | Trust()
+            | UsageWanted()
+            | BackUp()
+            | Restore()
+            | Sweep()
+            | Doctor()
+        ):
             return _run_in_terminal(arguments)
 
 
@@ -73,7 +84,7 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         return EXIT_ERROR
 
 
-def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR0911  one for each command
+def _run_command(arguments: InTerminal, process: "Process") -> int:
     match arguments:
         case Doctor():
             from pattern_acp.cli.doctor import run_doctor
@@ -99,14 +110,10 @@ def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR
             from pattern_acp.cli.usage import run_usage
 
             return run_usage(arguments, process)
-        case BackUp():
-            from pattern_acp.cli.backup import run_backup
+        case BackUp() | Restore() | Sweep():
+            from pattern_acp.cli.backup import run_backup_command
 
-            return run_backup(arguments, process)
-        case Restore():
-            from pattern_acp.cli.backup import run_restore
-
-            return run_restore(arguments, process)
+            return run_backup_command(arguments, process)
         case Chat():
             from pattern_acp.cli.chat import run_chat
 

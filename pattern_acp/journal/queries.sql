@@ -363,6 +363,19 @@ ON CONFLICT (hash) DO NOTHING;
 -- The content of a file.
 SELECT encoding, content FROM file_contents WHERE hash = :hash;
 
+-- name: unused_blobs
+-- How many large payloads belong to no event, and their bytes.
+SELECT count(*), coalesce(sum(length(content)), 0) FROM blobs
+WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
+
+-- name: sweep_blobs
+-- Deletes large payloads that belong to no event.
+DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
+
+-- name: newest_forgetting
+-- When words were last taken out of events.
+SELECT coalesce(max(at_ms), 0) FROM redactions;
+
 -- name: all_streams
 -- Every stream that has an event, oldest first.
 SELECT stream FROM events WHERE session_seq = 1 ORDER BY seq;

@@ -1,0 +1,94 @@
+"""What may go, and that nothing else goes."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.recovery import list_backups, make_backup, stamp
+from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
+from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.testing.constellation import FakeClock
+
+NOW = FakeClock().now_ms()
+DAY_MS = 24 * 3_600_000
+
+
+async def _make(path: Path) -> None:
+    async with open_database(path, clock=FakeClock()):
+        pass
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "constellation.db"
+    anyio.run(_make, path)
+    return path
+
+
+def copy_to(path: Path, name: str) -> Path:
+    target = path.parent / "backups" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not name.endswith(".db"):
+        target.mkdir()
+        target = target / "constellation.db"
+    target.write_bytes(bytes(1000))
+    return target
+
+
+def forget(tx: Transaction) -> None:
+    seq = append(
+        tx, CONSTELLATION_STREAM, SessionTitled("a title"), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=NOW
+    ).seq
+    tx.execute("INSERT INTO redactions VALUES (?, ?, 'hash', ?)", (seq, seq, NOW))
+
+
+def test_old_safety_copies_go_and_what_was_asked_for_stays(path: Path):
+    make_backup(path, None, now_ms=NOW - 900 * DAY_MS)
+    snapshot = copy_to(path, f"snapshot-{stamp(NOW - 40 * DAY_MS)}.db")
+    old = copy_to(path, f"before-restore-{stamp(NOW - 40 * DAY_MS)}")
+    new = copy_to(path, f"before-restore-{stamp(NOW - DAY_MS)}")
+    migration = path.with_name(f"constellation.v3.{NOW - 40 * DAY_MS}.backup.db")
+    migration.write_bytes(b"12345")
+    found = find_sweepable(path, now_ms=NOW)
+    assert {(one.path, one.size, one.reason) for one in found} == {
+        (str(old.parent), 1000, "older than 30 days"),
+        (str(migration), 5, "older than 30 days"),
+    }
+    sweep(path, found)
+    assert find_sweepable(path, now_ms=NOW) == []
+    assert new.exists()
+    assert snapshot.exists()
+    assert [one.kind for one in list_backups(path)] == ["snapshot", "backup"]
+
+
+def test_copies_that_may_hold_forgotten_words_go(path: Path):
+    before = copy_to(path, f"snapshot-{stamp(NOW - DAY_MS)}.db")
+    after = copy_to(path, f"snapshot-{stamp(NOW + DAY_MS)}.db")
+    change_file(path, forget)
+    found = find_sweepable(path, now_ms=NOW)
+    assert [(one.path, "forgotten" in one.reason) for one in found] == [(str(before), True)]
+    sweep(path, found)
+    assert (before.exists(), after.exists()) == (False, True)
+
+
+def test_payloads_of_no_event_go_and_those_of_events_stay(path: Path):
+    def add(tx: Transaction) -> None:
+        long = SessionTitled("x" * 20_000)
+        append(tx, SessionId("s"), long, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=NOW)
+        tx.execute("INSERT INTO blobs (hash, size, encoding, content) VALUES ('lost', 3, 'raw', x'010203')")
+
+    change_file(path, add)
+    found = find_sweepable(path, now_ms=NOW)
+    assert [(one.path, one.size, one.reason) for one in found] == [("", 3, "1 large payload of no event")]
+    sweep(path, found)
+    assert find_sweepable(path, now_ms=NOW) == []
+    assert read_file(path, lambda tx: tx.one("SELECT count(*) FROM blobs")) == (1,)
+
+
+def test_without_a_constellation_there_is_nothing(tmp_path: Path):
+    assert find_sweepable(tmp_path / "none.db", now_ms=NOW) == []
