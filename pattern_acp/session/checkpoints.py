@@ -123,8 +123,12 @@ class Checkpoints:
         return not self._open and not self._left_out
 
     @asynccontextmanager
-    async def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AsyncGenerator[None, None]:
+    async def around(
+        self, turn_id: TurnId, accesses: Sequence[Access], *, found: dict[str, None] | None = None
+    ) -> AsyncGenerator[None, None]:
         """Around the effect of a tool call: a checkpoint before a risky one, and a look for what a command changed.
+
+        `found` is given the paths of what a command changed.
 
         Raises:
             DatabaseError: the state before could not be kept; the call must not run.
@@ -139,20 +143,22 @@ class Checkpoints:
         before = await changes.look(self._session.state.policy.roots)
         try:
             yield
-            await self._find(turn_id, changes, before)
+            await self._find(turn_id, changes, before, found)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS) as scope:
-                await self._find(turn_id, changes, before)
+                await self._find(turn_id, changes, before, found)
             if scope.cancelled_caught:
                 self._left_out.setdefault(self._session.state.policy.roots[0], CANCELLED)
             raise
         except DatabaseError:
             raise
         except Exception:
-            await self._find(turn_id, changes, before)
+            await self._find(turn_id, changes, before, found)
             raise
 
-    async def _find(self, turn_id: TurnId, changes: FolderChanges, looks: Sequence[FolderLook]) -> None:
+    async def _find(
+        self, turn_id: TurnId, changes: FolderChanges, looks: Sequence[FolderLook], told: dict[str, None] | None
+    ) -> None:
         found = await changes.compare(looks)
         for path, why in found.problems:
             self._left_out.setdefault(path, why)
@@ -165,6 +171,8 @@ class Checkpoints:
             if known is not None and known.after == after.state:
                 # A file tool, or a command beside this one, was seen to leave it so.
                 continue
+            if told is not None:
+                told[place] = None
             if known is not None and known.after == before.state:
                 known.after = self._kept(after)
                 continue

@@ -1,5 +1,6 @@
 """Subagents, driven through `session/prompt` over the wire."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -547,3 +548,17 @@ async def test_a_long_task_is_read_on_by_the_subagent_itself():
             held.opened.set()
             assert await prompt.stop_reason() == "end_turn"
         assert "PLUM" in last_result(requests_of(agent.model, "finder")[2]).text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the command line is written for a POSIX shell")
+async def test_files_that_its_commands_changed_are_named_too():
+    worker = [
+        calls("write_file", path="a.txt", content="x\n"),
+        calls("run_command", command="echo y > made.txt"),
+        says("Made both."),
+    ]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=worker)
+    async with running_agent(model, settings=settings("auto"), permission=choose("allow_once")) as agent:
+        await run(agent)
+        told = last_result(model.requests[-1]).text
+        assert told == "Made both.\n\nFiles changed: a.txt.\nChanged by its commands: made.txt."

@@ -17,12 +17,17 @@ from pattern_acp.workspace.paths import display_path
 FILES_SHOWN = 50
 """Most changed files whose diffs the call shows; `/diff` shows all."""
 
+FILES_NAMED = 50
+"""Most files that commands changed and that are named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one changed, as far as its edits tell: what its commands changed cannot be known. `cwd` is for names."""
+    """What one changed, by its edits and by its commands. `cwd` is for names."""
 
     files: tuple[ChangedFile, ...]
+    by_commands: tuple[str, ...]
+    """Other files that changed while its commands ran, as the session's checkpoints saw it: absolute paths."""
     blocks: tuple[str, ...]
     """Labels of memory blocks."""
     cwd: str
@@ -33,6 +38,9 @@ class Work:
         """The changes in words for the model; empty for one that could make none."""
         names = [display_path(file.path, self.cwd) for file in self.files]
         told = [f"Files changed: {', '.join(names)}."] if names else []
+        others = [display_path(path, self.cwd) for path in self.by_commands]
+        more = f" and {len(others) - FILES_NAMED} more" if len(others) > FILES_NAMED else ""
+        told += [f"Changed by its commands: {', '.join(others[:FILES_NAMED])}{more}."] if others else []
         told += [f"Memory changed: {one_line(', '.join(self.blocks))}."] if self.blocks else []
         return "\n".join(told) or ("" if self.only_reads else "It changed no files and no memory.")
 
@@ -62,7 +70,7 @@ def outcome_of(
         cut.text,
         is_error=failed or not report,
         content=(TextContent(said), *diffs),
-        locations=tuple(Location(file.path) for file in work.files),
+        locations=tuple(Location(path) for path in (*(file.path for file in work.files), *work.by_commands)),
         full_output=said if cut.text != said else "",
         origin=Origin.AGENT,
         title=title,

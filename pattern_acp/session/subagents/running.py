@@ -37,6 +37,7 @@ from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.approving import NamedApprover
 from pattern_acp.session.subagents.delegation import TurnParts
+from pattern_acp.session.subagents.effects import NotedEffects
 from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.report import Work, outcome_of
@@ -108,6 +109,7 @@ class Subagent:
         self._tools = tuple(
             tool for tool in tools_for(task.kind, parts.tools) if not task.tools or tool.spec.name in task.tools
         )
+        self._effects = NotedEffects(session.checkpoints)
         self._checks = checks_of(session, gate, context, self._sink)
         self._runner = ToolRunner(
             self._tools,
@@ -117,7 +119,7 @@ class Subagent:
             clock=shared.clock,
             after_edits=self,
             hooks=self.hooks,
-            effects=session.checkpoints,
+            effects=self._effects,
         )
         self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
 
@@ -266,4 +268,6 @@ class Subagent:
 
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
-        return Work(changed_files(self._sink.events), tuple(self._memory.changed), cwd, only_reads)
+        files = changed_files(self._sink.events)
+        by_commands = tuple(path for path in self._effects.changed if path not in {file.path for file in files})
+        return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
