@@ -20,6 +20,7 @@ from pattern_acp.cli.journal_arguments import (
     journal_arguments,
 )
 from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, memory_arguments
+from pattern_acp.cli.models_arguments import ModelsWanted, models_arguments
 from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
 from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
@@ -91,7 +92,9 @@ class BadUsage:
     sentence: str
 
 
-InTerminal: TypeAlias = Chat | Sessions | Memory | Journal | Trust | UsageWanted | BackUp | Restore | Sweep | Doctor
+InTerminal: TypeAlias = (
+    Chat | Sessions | Memory | Journal | Trust | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
+)
 """The commands that a person runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
@@ -185,6 +188,7 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "trust": trust_arguments,
     **BACKUP_READERS,
     "usage": usage_arguments,
+    "models": models_arguments,
 }
 """What the arguments of some commands mean."""
 

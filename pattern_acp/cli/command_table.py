@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
 from pattern_acp.cli.journal_arguments import add_journal_arguments
 from pattern_acp.cli.memory_arguments import add_memory_arguments
+from pattern_acp.cli.models_arguments import add_models_arguments
 from pattern_acp.cli.session_arguments import add_session_arguments
 from pattern_acp.cli.trust_arguments import add_trust_arguments
 from pattern_acp.cli.usage_arguments import add_usage_arguments
@@ -126,6 +127,13 @@ COMMANDS = (
         "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
         "session; as a table in a pipe, JSON or CSV.",
         add_usage_arguments,
+    ),
+    Command(
+        "models",
+        "the models that can be used, and what is known of each",
+        "List the models of every provider that is set up: window, longest answer, prices in US dollars a million "
+        "tokens, images and thinking levels.",
+        add_models_arguments,
     ),
     *(Command(*each) for each in BACKUP_COMMANDS),
     Command(

@@ -25,6 +25,7 @@ from pattern_acp.cli.arguments import (
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.config.settings import Flags
@@ -52,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
             | Journal()
             | Trust()
             | UsageWanted()
+            | ModelsWanted()
             | BackUp()
             | Restore()
             | Sweep()
@@ -84,7 +86,7 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         return EXIT_ERROR
 
 
-def _run_command(arguments: InTerminal, process: "Process") -> int:
+def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR0911  one for each command
     match arguments:
         case Doctor():
             from pattern_acp.cli.doctor import run_doctor
@@ -110,6 +112,10 @@ def _run_command(arguments: InTerminal, process: "Process") -> int:
             from pattern_acp.cli.usage import run_usage
 
             return run_usage(arguments, process)
+        case ModelsWanted():
+            from pattern_acp.cli.models import run_models
+
+            return run_models(arguments, process)
         case BackUp() | Restore() | Sweep():
             from pattern_acp.cli.backup import run_backup_command
 

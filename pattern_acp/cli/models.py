@@ -1,0 +1,74 @@
+"""`pattern-acp models`: the models that can be used, with what is known of each, as a table or as JSON."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
+
+import anyio
+
+from pattern_acp.bootstrap.constellation import open_providers
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_OK
+from pattern_acp.cli.models_arguments import ModelsWanted
+from pattern_acp.cli.output import OutputClosed, format_table, write_line
+from pattern_acp.domain.usage import MICRO
+from pattern_acp.providers.base import ModelInfo
+
+
+def run_models(arguments: ModelsWanted, process: Process) -> int:
+    """Print the models of every provider that is set up; lists that are older than a day are fetched first."""
+    models = anyio.run(_models, process)
+    with suppress(OutputClosed):
+        print_models(models, as_json=arguments.json)
+    return EXIT_OK
+
+
+async def _models(process: Process) -> Sequence[ModelInfo]:
+    async with open_providers(process) as providers:
+        await providers.refresh()
+        return providers.available()
+
+
+def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
+    """JSON, or a table whose prices are US dollars a million tokens; a question mark where nothing is known."""
+    if as_json:
+        write_line(json.dumps([_facts(info) for info in models], indent=2))
+        return
+    headings = ("MODEL", "WINDOW", "ANSWER", "IN", "CACHED", "OUT", "IMAGES", "THINKING", "PRICES FROM")
+    write_line(format_table(headings, [_cells(info) for info in models]))
+
+
+def _cells(info: ModelInfo) -> tuple[str, ...]:
+    return (
+        info.qualified,
+        f"{info.context_window:,}",
+        f"{info.max_output_tokens:,}",
+        *(_price(info, price) or "?" for price in (info.input_price, info.cache_read_price, info.output_price)),
+        "yes" if info.sees_images else "no",
+        ", ".join(info.thought_levels) or "no",
+        info.prices or ("this machine" if info.is_free else "not known"),
+    )
+
+
+def _price(info: ModelInfo, price: int) -> str:
+    return "" if not info.prices and not info.is_free else f"{Decimal(price) / MICRO:f}"
+
+
+def _facts(info: ModelInfo) -> dict[str, object]:
+    return {
+        "model": info.qualified,
+        "context_window": info.context_window,
+        "max_output_tokens": info.max_output_tokens,
+        "sees_images": info.sees_images,
+        "calls_tools": info.calls_tools,
+        "thinking": list(info.thought_levels),
+        "usd_per_million": {
+            "input": _price(info, info.input_price) or None,
+            "cached": _price(info, info.cache_read_price) or None,
+            "cache_write": _price(info, info.cache_write_price) or None,
+            "output": _price(info, info.output_price) or None,
+        },
+        "prices": info.prices,
+        "is_free": info.is_free,
+    }

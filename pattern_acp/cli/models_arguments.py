@@ -1,0 +1,32 @@
+"""What `pattern-acp models` takes.
+
+Owns: its arguments. Must not know: what they do. Imports nothing heavy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import argparse
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsWanted:
+    """List the models that can be used."""
+
+    flags: Flags = field(default_factory=Flags)
+    json: bool = False
+
+
+def add_models_arguments(parser: "argparse.ArgumentParser") -> None:
+    """Declare the arguments."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def models_arguments(flags: Flags, found: Mapping[str, object]) -> ModelsWanted:
+    """What parsed arguments mean."""
+    return ModelsWanted(flags, json=bool(found.get("json")))

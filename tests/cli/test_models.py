@@ -1,0 +1,37 @@
+"""`pattern-acp models` says what is known of each model, and what is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.cli.arguments import parse_arguments
+from pattern_acp.cli.models import print_models, run_models
+from pattern_acp.cli.models_arguments import ModelsWanted
+from pattern_acp.config.settings import Flags
+from pattern_acp.providers.catalogue import describe
+
+
+def test_models_of_providers_that_are_set_up_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    home = tmp_path / "home"
+    home.mkdir()
+    table = '[providers.lab]\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["llama"]\n'
+    (home / "config.toml").write_text(table, encoding="utf-8")
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(home)})
+    assert run_models(ModelsWanted(json=True), process) == 0
+    lab, offline = json.loads(capsys.readouterr().out)
+    assert (lab["model"], lab["is_free"], lab["usd_per_million"]["input"]) == ("lab/llama", True, "0")
+    assert offline["model"] == "offline/offline"
+
+
+def test_what_is_not_known_is_a_question_mark(capsys: pytest.CaptureFixture[str]):
+    print_models([describe("p", "new").info, describe("deepseek", "deepseek-v4-pro").info], as_json=False)
+    _, new, known = capsys.readouterr().out.splitlines()
+    assert new.split()[:6] == ["p/new", "128,000", "8,192", "?", "?", "?"]
+    assert new.endswith("not known")
+    assert known.endswith("genai-prices 0.2.3")
+
+
+def test_the_command_line_is_understood():
+    assert parse_arguments(["models", "--json"]) == ModelsWanted(Flags(), json=True)
