@@ -109,9 +109,9 @@ COMMANDS = (
     ),
     Command(
         "journal",
-        "check, export, redact or follow what sessions recorded",
+        "check, export, redact, replay or follow what sessions recorded",
         "The journal of sessions: verify [SESSION|BUNDLE], export SESSION, anchor SESSION, redact SESSION, "
-        "tail [SESSION].",
+        "replay SESSION, tail [SESSION].",
         add_journal_arguments,
     ),
     Command(

@@ -14,7 +14,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     import argparse
 
-JournalAction: TypeAlias = Literal["verify", "export", "anchor", "redact", "tail"]
+JournalAction: TypeAlias = Literal["verify", "export", "anchor", "redact", "replay", "tail"]
 
 ACTIONS: tuple[str, ...] = get_args(JournalAction)
 

@@ -53,7 +53,11 @@ def session(database: Path, tmp_path: Path) -> str:
 
 def forge(database: Path, *statements: str) -> None:
     forger = connect(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
-    for statement in ("DROP TRIGGER events_are_not_updated", "DROP TRIGGER events_are_not_deleted", *statements):
+    for statement in (
+        "DROP TRIGGER IF EXISTS events_are_not_updated",
+        "DROP TRIGGER IF EXISTS events_are_not_deleted",
+        *statements,
+    ):
         forger.execute(statement).fetchall()
     forger.close()
 
@@ -250,3 +254,26 @@ def test_one_event_loses_all_of_its_words(
 def test_what_cannot_be_redacted_is_refused(home: Process, session: str, event: int, match: str, sentence: str):
     with pytest.raises(RedactionError, match=sentence):
         run_journal(Journal(action="redact", target=session, event=event, match=match, assume_yes=True), home)
+
+
+def test_a_session_replays_the_same(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_journal(Journal(action="replay", target=session), home) == 0
+    assert "replayed the same: " in capsys.readouterr().out
+    assert run_journal(Journal(action="replay", target=session, json=True), home) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["requests"], report["difference"]) == (2, None)
+
+
+def test_a_replay_names_the_first_difference(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    forge(database, "UPDATE sessions SET mode = 'auto'")
+    assert run_journal(Journal(action="replay", target=session), home) == 1
+    assert "the mode of the session was auto, replayed it is ask" in capsys.readouterr().out
+    forge(
+        database,
+        "UPDATE events SET payload = replace(payload, '\"message_count\":', '\"message_count\":1')"
+        " WHERE kind = 'model_requested'",
+    )
+    assert run_journal(Journal(action="replay", target=session), home) == 1
+    assert "the number of messages in the request was" in capsys.readouterr().out

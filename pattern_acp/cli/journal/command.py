@@ -12,6 +12,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
 from pattern_acp.cli.journal.exporting import export_session
 from pattern_acp.cli.journal.redacting import redact
+from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import OutputClosed, write_error, write_line
@@ -57,6 +58,8 @@ async def _act(database: Database, arguments: Journal, process: Process) -> int:
             return await export_session(database, arguments, known_secrets(process.loaded.settings))
         case "tail":
             return await tail(database, arguments)
+        case "replay":
+            return await replay_session(database, arguments)
         case "redact":
             return await redact(database, arguments)
 

@@ -1,0 +1,109 @@
+"""Replaying a session: everything that follows from its events is worked out anew and compared. It calls nobody.
+
+Owns: what is compared. Must not know: how it is shown. Compared are the chain's hash at each checkpoint, the number of
+messages of each model request with the conversation that the events before it make, and the session's row.
+"""
+
+from collections.abc import Iterator
+
+from pattern_acp.context.history import history_of
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import (
+    CheckpointTaken,
+    ModelRequested,
+    SessionConfigured,
+    SessionCreated,
+    SessionTitled,
+    TurnEnded,
+)
+from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.sessions import get_session
+from pattern_acp.journal.streams import event_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the replay is not what was recorded: the event, 0 for the session's row, and what of it."""
+
+    index: int
+    what: str
+    recorded: str
+    replayed: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What was replayed, and the first difference."""
+
+    events: int
+    checkpoints: int
+    requests: int
+    difference: Difference | None = None
+
+
+def replay(tx: Transaction, session_id: str) -> ReplayReport:
+    """Replay a session from its events.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    recorded = read_history(tx, session_id)
+    own = [entry for entry in recorded if entry.session_seq]
+    checkpoints = sum(isinstance(entry.event, CheckpointTaken) for entry in own)
+    requests = sum(isinstance(entry.event, ModelRequested) and entry.event.number > 0 for entry in own)
+    found = sorted([*_checkpoints(tx, session_id, own), *_requests(recorded)], key=lambda one: one.index)
+    first = next(iter([*found, *_row(tx, session_id, own)]), None)
+    return ReplayReport(len(own), checkpoints, requests, first)
+
+
+def _checkpoints(tx: Transaction, session_id: str, own: list[Recorded]) -> Iterator[Difference]:
+    for entry in own:
+        if isinstance(entry.event, CheckpointTaken) and entry.event.position:
+            found = event_hash(tx, session_id, entry.event.position) or "no event"
+            if found != entry.event.state_hash:
+                yield Difference(entry.session_seq, "the state hash of the checkpoint", entry.event.state_hash, found)
+
+
+def _requests(recorded: list[Recorded]) -> Iterator[Difference]:
+    settled: list[Message] = []
+    since: list[Recorded] = []
+    for place, entry in enumerate(recorded):
+        event = entry.event
+        if went_back([entry]):
+            settled, since = [], kept_events(recorded[: place + 1])
+            continue
+        if isinstance(event, ModelRequested) and event.number > 0 and entry.session_seq:
+            count = len(history_of([each.event for each in since], settled))
+            if count != event.message_count:
+                what = "the number of messages in the request"
+                yield Difference(entry.session_seq, what, str(event.message_count), str(count))
+        since.append(entry)
+        if isinstance(event, TurnEnded):
+            settled, since = history_of([each.event for each in since], settled), []
+
+
+def _row(tx: Transaction, session_id: str, own: list[Recorded]) -> Iterator[Difference]:
+    row = get_session(tx, SessionId(session_id))
+    if row is None:
+        return
+    replayed: dict[str, str] = {}
+    for entry in own:
+        match entry.event:
+            case SessionCreated() as created:
+                replayed |= {"model": created.model, "mode": created.mode}
+            case SessionConfigured(option=option, value=value):
+                replayed[option] = value
+            case SessionTitled(title):
+                replayed["title"] = title
+            case _:
+                pass
+    stored = {"title": row.title, "mode": row.mode, "model": row.model, "thought_level": row.thought_level}
+    for name, value in stored.items():
+        if name in replayed and replayed[name] != value:
+            yield Difference(0, f"the {name.replace('_', ' ')} of the session", value, replayed[name])
