@@ -164,19 +164,24 @@ def _replacement(lines: _Lines, hunk: Hunk, place: _Place) -> list[str]:
     found = lines.texts[place.start : place.end]
     indents = indent_map(hunk.old, found) if place.tolerance == 2 else {}
     result: list[str] = []
+    removed: list[int] = []
     at = place.start
     for sign, text in hunk.lines:
         if sign == "+":
-            result.append((indented(text, indents) if indents else text) + _newline_near(lines, at))
-        else:
-            if sign == " ":
-                result.append(lines.raw[at])
-            at += 1
+            # A line that takes the place of another one ends as that one did.
+            near = removed[0] if removed else at
+            removed = removed[1:] or removed
+            result.append((indented(text, indents) if indents else text) + _newline_near(lines, near))
+            continue
+        if sign == " ":
+            result.append(lines.raw[at])
+        removed = [*removed, at] if sign == "-" else []
+        at += 1
     return result
 
 
 def _newline_near(lines: _Lines, at: int) -> str:
-    """The ending for a line that is added before line `at`: that of its neighbour, since files may mix them."""
+    """The ending of line `at`, or of the last line, for one that is added there: files may mix them."""
     near = lines.raw[min(at, len(lines.raw) - 1)] if lines.raw else ""
     if near.endswith("\n"):
         return "\r\n" if near.endswith("\r\n") else "\n"

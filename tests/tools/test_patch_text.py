@@ -81,6 +81,12 @@ def test_mixed_line_endings_stay_and_added_lines_take_their_neighbours():
     assert applied("a\r\nb\nc\r\n", "@@", " a", "+x", " b").text == "a\r\nx\nb\nc\r\n"
 
 
+def test_a_line_in_the_place_of_another_ends_as_that_one_did():
+    assert applied("a\r\nb\nc\r\n", "@@", "-a", "+x", " b").text == "x\r\nb\nc\r\n"
+    assert applied("a\r\nb\nc\r\n", "@@", "-a", "-b", "+x", "+y", "+z", " c").text == "x\r\ny\nz\nc\r\n"
+    assert applied("a\nb\r\nc\n", "@@", "-a", "+x", " b", "+y", " c").text == "x\nb\r\ny\nc\n"
+
+
 def test_an_anchor_says_which_of_several_places_is_meant():
     text = "class A:\n    def f():\n        x\nclass B:\n    def f():\n        x\n"
     with pytest.raises(PassageError, match="fits in 2 places, at lines 3, 6; nothing was changed"):
