@@ -55,7 +55,9 @@ async def run_compact(session: "Session", argument: str) -> str:
 
     outcome = await compact(session, session.memory.turn_id or TurnId(""), model, wanted, spend)
     if outcome is None:
-        return "There is nothing to compact: the model sees only your last message and what belongs to it."
+        return (
+            "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."
+        )
     # What the model does not know any more it must read again before it edits.
     state.fingerprints.clear()
     short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]

@@ -145,6 +145,8 @@ async def compact(
         return session.state.window.calibration.tokens(model.info.name, estimate)
 
     choice = choose_for(session.state.history, known.rules, wanted, tokens_of)
+    if wanted.trigger == "person" and not _gains(choice, known, tokens_of):
+        return None
     is_needed = wanted.tokens > wanted.limits.usable or wanted.trigger != "threshold"
     if not choice.freed or (not is_needed and choice.freed < wanted.limits.usable // LEAST_GAIN):
         return None
@@ -169,6 +171,18 @@ async def compact(
             text = "Cancelled; the conversation is as it was."
             await session.sink.record(_ended(turn_id, call_id, text, failed=True))
         raise
+
+
+def _gains(choice: Choice, known: _Known, tokens_of: TokensOf) -> bool:
+    """Whether something leaves beside notes of earlier compactions, and is longer than a note that it is gone."""
+    leaves = choice.shortened or any(not compacted.is_note(unit.first) for unit in choice.removed)
+    return bool(leaves) and choice.freed > tokens_of([_note(_gap(choice, known))])
+
+
+def _gap(choice: Choice, known: _Known) -> str:
+    """What stands for messages that are left out without a summary: the shortest that can."""
+    gone = compacted.left_out(message for unit in choice.removed for message in unit.messages)
+    return compacted.gap_text(gone, compacted.open_steps(known.plan))
 
 
 async def _known(session: "Session") -> _Known:
@@ -314,7 +328,7 @@ def _words(plan: _Plan) -> tuple[str, str, str]:
         if messages_tokens([_note(text)], plan.model.info.name) < replaced:
             return text, strategy, ""
         problem = "the summary was larger than what it would replace"
-    return compacted.gap_text(gone, steps), "truncate" if strategy == "summarise" else strategy, problem
+    return _gap(plan.choice, plan.known), "truncate" if strategy == "summarise" else strategy, problem
 
 
 def _note(text: str) -> Message:

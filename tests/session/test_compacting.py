@@ -173,6 +173,21 @@ async def test_compact_sums_up_all_but_the_last_exchange_with_the_wish_of_the_pe
         assert "There is nothing to compact" in agent.editor.said()
 
 
+async def test_a_conversation_that_a_compaction_would_make_longer_is_left_as_it_is():
+    model = WindowModel(WINDOW, lambda _request: says("Yes."))
+    async with agent_with(model) as (agent, session):
+        for number in range(3):
+            await agent.editor.prompt(session, f"Number {number}?")
+            await agent.editor.prompt(session, "/compact")
+        said = await recorded(agent, session)
+        assert [event for event in said if event.tokens_after >= event.tokens_before] == []
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/compact")
+        assert "There is nothing to compact" in agent.editor.said()
+        assert agent.editor.of_kind("tool_call") == []
+        assert await recorded(agent, session) == said
+
+
 async def test_after_compaction_memory_is_told_in_whole():
     model = WindowModel(WINDOW, talks)
     async with agent_with(model) as (agent, session):
