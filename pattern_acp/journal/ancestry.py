@@ -12,9 +12,8 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.journal.reader import Recorded, earliest_rewind, read_stream
+from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
 from pattern_acp.journal.redact import newest_redaction
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -79,23 +78,22 @@ def end_of_turn(tx: Transaction, session_id: str, turn_id: str) -> int | None:
 
 
 def turn_number(tx: Transaction, session_id: str, seq: int) -> int:
-    """Which turn of the session an event belongs to, from 1, counted with the turns that the session shares.
+    """Which turn of the session an event belongs to, from 1, counted as everywhere (see `turn_ids`).
 
-    The event stands within a turn. Ends are counted, as /fork does, without those of turns that the person had gone
-    back behind when it was recorded.
+    Slash commands belong to the turn before them.
     """
-    turns = 1 + _ends_upto(tx, session_id, seq)
-    for ancestor in ancestors(tx, session_id):
-        turns += _ends_upto(tx, ancestor.session_id, min(seq, ancestor.seq))
-    return turns
+    shared = _shared(tx, ancestors(tx, session_id))
+    before = sum(is_prompt(entry.event) for entry in shared if entry.seq <= seq)
+    return max(before + count_prompts(tx, session_id, upto_seq=seq), 1)
 
 
-def _ends_upto(tx: Transaction, stream: str, seq: int) -> int:
-    if earliest_rewind(tx, stream) is not None:
-        recorded = [entry for entry in read_stream(tx, stream) if entry.seq <= seq]
-        return sum(isinstance(entry.event, TurnEnded) for entry in kept_events(recorded))
-    row = tx.one(QUERIES["count_ends"], {"stream": stream, "seq": seq})
-    return 0 if row is None else integer(row[0])
+def turn_ids(tx: Transaction, session_id: str) -> list[str]:
+    """The ids of the session's turns, of which the first has the number 1.
+
+    Counted are prompts, not slash commands: those that the session shares with what it was forked from, then its own,
+    also those that the person went back behind.
+    """
+    return [entry.item for entry in read_history(tx, session_id) if is_prompt(entry.event)]
 
 
 def _shared(tx: Transaction, lineage: tuple[Ancestor, ...]) -> list[Recorded]:

@@ -161,9 +161,19 @@ WHERE sessions.id = :id;
 -- Where an event is: its stream, its hash.
 SELECT stream, hash FROM events WHERE seq = :seq;
 
--- name: count_ends
--- How many turns of a stream ended up to an event.
-SELECT count(*) FROM events WHERE stream = :stream AND seq <= :seq AND kind = 'turn_ended';
+-- name: count_prompts
+-- How many prompts of a stream began a turn up to an event; slash commands, and payloads in blobs, are not counted.
+SELECT count(*) FROM events
+WHERE stream = :stream AND seq <= :seq AND kind = 'turn_started' AND blob IS NULL
+    AND coalesce(payload ->> 'command', '') = '';
+
+-- name: read_large_turns
+-- The beginnings of turns of a stream up to an event whose payloads are blobs, in order.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND events.seq <= :seq AND kind = 'turn_started'
+ORDER BY session_seq;
 
 -- name: turn_end
 -- The end of one turn of a stream, also of one that the person went back behind.

@@ -20,7 +20,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted
+from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
 from pattern_acp.journal.items import CHECKPOINTS
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -89,6 +89,24 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
         DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
+
+
+def count_prompts(tx: Transaction, stream: str, *, upto_seq: int) -> int:
+    """How many prompts of a stream began a turn up to an event; slash commands are not counted.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    params: Params = {"stream": stream, "seq": upto_seq}
+    row = tx.one(QUERIES["count_prompts"], params)
+    large = _recorded(tx, QUERIES["read_large_turns"], params)
+    return (0 if row is None else integer(row[0])) + sum(is_prompt(entry.event) for entry in large)
+
+
+def is_prompt(event: Event) -> bool:
+    """Whether a prompt for the model begins a turn here."""
+    return isinstance(event, TurnStarted) and not event.command
 
 
 def earliest_rewind(tx: Transaction, stream: str) -> int | None:

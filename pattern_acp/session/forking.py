@@ -13,7 +13,7 @@ from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
-from pattern_acp.journal.ancestry import EventPlace, end_of_turn, place_of_event, read_history
+from pattern_acp.journal.ancestry import EventPlace, end_of_turn, place_of_event, read_history, turn_ids
 from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.kept import kept_events
@@ -40,8 +40,8 @@ class Fork:
 async def fork_session(database: Database, session_id: str, turn: str, *, clock: Clock, ids: IdFactory) -> Fork:
     """Fork a session behind one of its turns, behind its last complete one without a `turn`.
 
-    `turn` is a number from 1, counted over the conversation as it is shown, or a turn's id, which may be one that the
-    person went back behind. The parent may be in use elsewhere; nothing of it changes.
+    `turn` is a number from 1, the one that `/rewind` lists, or a turn's id; it may be one that the person went back
+    behind. The parent may be in use elsewhere; nothing of it changes.
 
     Raises:
         InvalidRequestError: there is no such turn, or it has not ended.
@@ -68,7 +68,8 @@ def _fork(tx: Transaction, session_id: str, turn: str, new_id: SessionId, now: i
     titled = append(tx, new_id, SessionTitled(title), actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=now)
     sessions.set_title(tx, new_id, title, seq=titled.seq, at_ms=now)
     sessions.set_inherited(tx, new_id, prompts=turns, messages=turns + answers, seq=titled.seq)
-    return Fork(new_id, title, row.cwd, row.additional_directories, turns)
+    prompts = sum(isinstance(event, TurnStarted) and not event.command for event in shared)
+    return Fork(new_id, title, row.cwd, row.additional_directories, prompts)
 
 
 def _new_session(row: SessionRow, new_id: SessionId, point: EventPlace) -> NewSession:
@@ -109,15 +110,14 @@ def _end_by_id(tx: Transaction, session_id: str, turn_id: str) -> int:
 
 def _end_by_number(tx: Transaction, session_id: str, turn: str) -> int:
     """The number of the last event that a fork shares."""
-    history = kept_events(read_history(tx, session_id))
     if not turn:
-        return _behind_whole_turns(history)
-    ends = [entry.seq for entry in history if isinstance(entry.event, TurnEnded)]
+        return _behind_whole_turns(kept_events(read_history(tx, session_id)))
+    turns = turn_ids(tx, session_id)
     # More digits than any count has are no number for `int`, which refuses thousands of them.
-    number = int(turn) if len(turn) <= len(str(len(ends))) else 0
-    if not 1 <= number <= len(ends):
-        raise InvalidRequestError(f"There is no turn {turn[:20]}; the session has {len(ends)} that ended.")
-    return ends[number - 1]
+    number = int(turn) if len(turn) <= len(str(len(turns))) else 0
+    if not 1 <= number <= len(turns):
+        raise InvalidRequestError(f"There is no turn {turn[:20]}; the session has {len(turns)}.")
+    return _end_by_id(tx, session_id, turns[number - 1])
 
 
 def _behind_whole_turns(history: Sequence[Recorded]) -> int:

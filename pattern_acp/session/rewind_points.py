@@ -65,7 +65,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
     numbers = turn_numbers(recorded)
     points: list[Point] = []
     changed: dict[int, set[str]] = {}
-    for entry in kept_events(_own(recorded)):
+    for entry in _with_named(_own(recorded)):
         match entry.event:
             case TurnStarted(command="", message=message):
                 text = short(message.text)
@@ -86,6 +86,25 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
     )
 
 
+def _with_named(recorded: Sequence[Recorded]) -> list[Recorded]:
+    """The kept events, and what a person named, where it still is a moment of them.
+
+    Going back to a checkpoint drops its own event, which stands behind the moment.
+    """
+    kept = kept_events(recorded)
+    places = {entry.session_seq for entry in kept}
+    named = [
+        (entry.event.position, entry)
+        for entry in recorded
+        if isinstance(entry.event, CheckpointTaken)
+        and entry.event.cause == "person"
+        and entry.session_seq not in places
+        and (entry.event.position in places or not entry.event.position)
+    ]
+    ordered = sorted([*((entry.session_seq, entry) for entry in kept), *named], key=lambda one: one[0])
+    return [entry for _, entry in ordered]
+
+
 def find_target(recorded: Sequence[Recorded], named: str) -> Target:
     """The moment that `named` means: a turn's number, `last`, `undo`, a checkpoint's name or id, or a prompt's id.
 
@@ -97,7 +116,9 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
     numbers = turn_numbers(recorded)
     if named == LAST:
         kept = {entry.session_seq for entry in kept_events(recorded)}
-        named = str(max((number for place, number in numbers.items() if place in kept), default=0))
+        named = str(max((number for place, number in numbers.items() if place in kept), default=""))
+        if not named:
+            raise UnknownPointError("There is no turn to go back behind.")
     checkpoint: Target | None = None
     for entry in _own(recorded):
         match entry.event:

@@ -181,6 +181,24 @@ async def test_a_named_checkpoint_is_a_moment_of_its_own_and_unknown_ones_are_na
         )
 
 
+async def test_a_named_checkpoint_stays_listed_when_the_session_went_back_to_it():
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/checkpoint the beginning")
+        await answer(agent, session, "First.")
+        await answer(agent, session, "/checkpoint middle")
+        await answer(agent, session, "Second.")
+        await answer(agent, session, "/rewind middle yes")
+        listed = await answer(agent, session, "/checkpoints")
+        assert listed.index("`/rewind the beginning`") < listed.index("`/rewind 1`") < listed.index("`/rewind middle`")
+        assert listed.count("checkpoint: ") == 2
+        await answer(agent, session, "/rewind 1 yes")
+        listed = await answer(agent, session, "/checkpoints")
+        assert "`/rewind the beginning`" in listed
+        assert "`/rewind middle`" not in listed
+
+
 async def test_nothing_is_written_outside_through_a_link_that_came_between():
     model = ScriptedProvider([write("sub/a.txt", "one\n"), write("sub/a.txt", "two\n"), says("Done.")])
     async with running_agent(model, settings=AUTO) as agent:

@@ -165,6 +165,35 @@ async def test_what_was_said_is_found_also_in_a_fork_whose_parent_is_gone_and_af
         assert "begins with" in texts(agent, asking)
 
 
+async def test_a_turn_has_one_number_for_rewind_fork_and_search_also_in_a_fork_of_it():
+    answers = [says(f"Answer {word}.") for word in ("anise", "basil", "cumin", "dill", "elder")]
+    async with running_agent(ScriptedProvider(answers)) as agent:
+        session = await talked(agent, "First", "/status", "/remember " + "long " * 2000, "Second")
+
+        async def said(opened: str, text: str) -> str:
+            agent.editor.updates.clear()
+            await agent.editor.prompt(opened, text)
+            return texts(agent, opened)
+
+        assert "?turn=2)" in await said(session, "/search basil")
+        assert "| `/rewind 2` | before “Second” |" in await said(session, "/rewind")
+        assert "There is no turn 3; the session has 2." in await said(session, "/fork 3")
+        assert "begins with 1 turn of" in await said(session, "/fork 1")
+        await said(session, "/rewind 2 yes")
+        await said(session, "Third")
+        assert "| `/rewind 3` | before “Third” |" in await said(session, "/rewind")
+        assert "begins with 2 turns of" in await said(session, "/fork 2")
+        answer = await agent.editor.request("session/fork", opening(agent, session, turn=3))
+        fork = str(answer["sessionId"])
+        assert "There is no turn to go back behind." in await said(fork, "/rewind last")
+        await said(fork, "Fourth")
+        assert "| `/rewind 3` | before “Fourth” |" in await said(fork, "/rewind")
+        assert "Turn 2 belongs to the 2 that this session shares" in await said(fork, "/rewind 2")
+        assert "?turn=3)" in await said(fork, "/search dill")
+        assert "begins with 3 turns of" in await said(fork, "/fork 3")
+        assert "**Back to before turn 3 (“Fourth”).**" in await said(fork, "/rewind last yes")
+
+
 async def test_the_model_finds_in_which_session_and_turn_of_the_project_something_was_said(tmp_path: Path):
     asked = calls("session_search", query="zebra")
     model = ScriptedProvider([says("Hello."), says("The zebra is striped."), says("A zebra elsewhere."), asked])
@@ -173,9 +202,9 @@ async def test_the_model_finds_in_which_session_and_turn_of_the_project_somethin
         elsewhere = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(elsewhere, "Which one?")
         asking = await talked(agent, "Where did we speak of the zebra?")
-        uri = f"pattern-acp://session/{session}?turn=3"
+        uri = f"pattern-acp://session/{session}?turn=2"
         told = str(model.requests[-1].messages)
-        assert "[Of animals, turn 3, " in told
+        assert "[Of animals, turn 2, " in told
         assert uri in told
         assert "A zebra elsewhere." not in told
         agent.editor.updates.clear()
@@ -188,7 +217,7 @@ async def test_the_model_finds_in_which_session_and_turn_of_the_project_somethin
             if update["sessionUpdate"].startswith("tool_call")
         ]
         links = {(c["uri"], c["name"], c["description"][12:]) for c in contents if c["type"] == "resource_link"}
-        assert (uri, "Of animals, turn 3", "assistant: The zebra is striped.") in links
+        assert (uri, "Of animals, turn 2", "assistant: The zebra is striped.") in links
 
 
 async def test_a_search_of_sessions_that_finds_nothing_says_so():

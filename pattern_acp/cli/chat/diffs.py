@@ -63,7 +63,12 @@ def diff_text(diff: schema.Diff, cwd: str, marks: Marks, *, limit: int, whole_li
     added, removed = (sum(row.sign == sign for row in rows) for sign in "+-")
     text = Text(no_wrap=not whole_lines, overflow="fold" if whole_lines else "ellipsis")
     text.append(printable(shown_path(diff.path, cwd)).replace("\n", " "), style="bold")
-    text.append(f"  +{added} -{removed}" if diff.old_text is not None else f"  new file, {added} lines", "dim")
+    text.append(
+        f"  +{added} -{removed}"
+        if diff.old_text is not None
+        else f"  new file, {added} line{'' if added == 1 else 's'}",
+        "dim",
+    )
     width = len(str(max((row.number for row in rows), default=0)))
     for row in rows[:limit]:
         text.append("\n")

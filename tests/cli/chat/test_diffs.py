@@ -57,7 +57,7 @@ def test_a_diff_is_cut_with_the_number_of_rows_that_are_left():
 
 def test_a_new_file_says_so():
     diff = schema.Diff(path="/other/a.py", new_text="x\n")
-    assert diff_text(diff, "/project", ASCII, limit=5).plain == "/other/a.py  new file, 1 lines\n1 + x"
+    assert diff_text(diff, "/project", ASCII, limit=5).plain == "/other/a.py  new file, 1 line\n1 + x"
 
 
 def test_a_file_cannot_steer_the_terminal():
