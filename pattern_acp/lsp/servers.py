@@ -52,7 +52,8 @@ class LanguageServers:
         self._is_trusted = is_trusted
         self._load = load
         self._kinds = kinds([configured_kind(each) for each in settings.servers])
-        self._running: dict[str, LanguageServer] = {}
+        self.running: dict[str, LanguageServer] = {}
+        """The servers that were started, also those that ended since."""
         self._is_closed = False
         self._told: dict[str, bool] = {}
         """Sentences for the person, and whether they were told."""
@@ -71,7 +72,7 @@ class LanguageServers:
 
         Waits at most as long as the settings say.
         """
-        for server in self._running.values():
+        for server in self.running.values():
             for path, text in changed.items():
                 if server.told.files.named(path) is not None:
                     server.told.files.note_after(path, text)
@@ -79,7 +80,7 @@ class LanguageServers:
 
     async def later(self) -> Introduced:
         """What became wrong by edits that were noted before and not compared in time; waits as `introduced` does."""
-        servers = [server for server in self._running.values() if server.told.files.by_path]
+        servers = [server for server in self.running.values() if server.told.files.by_path]
         if any(server.told.files.incomplete(anyio.current_time()) for server in servers):
             with anyio.move_on_after(self._settings.wait_seconds):
                 async with anyio.create_task_group() as tasks:
@@ -122,12 +123,12 @@ class LanguageServers:
 
     def note_gone(self, path: str) -> None:
         """Note that a file was deleted or got another name."""
-        for server in self._running.values():
+        for server in self.running.values():
             server.told.close((path,))
 
     def take_notices(self) -> tuple[str, ...]:
         """Sentences for the person about servers that are not used, each once."""
-        for server in self._running.values():
+        for server in self.running.values():
             if server.state is State.FAILED:
                 sentence = f"The language server {server.name} is not used any more: {server.problem}. See the log."
                 self._told.setdefault(sentence, False)
@@ -138,13 +139,13 @@ class LanguageServers:
     def close(self) -> None:
         """End all servers with what they started. Idempotent, and does not wait."""
         self._is_closed = True
-        for server in self._running.values():
+        for server in self.running.values():
             server.stop()
 
     async def wait_closed(self) -> None:
         """Wait, a bounded time, until the servers are gone."""
         with anyio.move_on_after(CLOSE_SECONDS):
-            for server in self._running.values():
+            for server in self.running.values():
                 await server.gone.wait()
 
     async def _ask(self, path: str, text: str, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
@@ -171,7 +172,7 @@ class LanguageServers:
                 self._told.setdefault(refused_sentence(refused), False)
         if found is None or self._is_closed:
             return None
-        running = self._running.get(found.kind.name)
+        running = self.running.get(found.kind.name)
         if running is not None and running.found != found:
             # The folder is trusted since, or no longer.
             running.stop()
@@ -182,9 +183,14 @@ class LanguageServers:
     def _start(self, found: FoundServer, *, trusted: bool) -> LanguageServer:
         configuration: Mapping[str, object] = python_settings(self._roots[0]) if trusted else {}
         place = Place(self._roots, self._means, self._settings.idle_minutes * 60.0, configuration)
-        server = self._running[found.kind.name] = LanguageServer(found, place, self._load)
+        server = self.running[found.kind.name] = LanguageServer(found, place, self._load)
         self._tasks.start_soon(server.run, name=f"language server {server.name}")
         return server
+
+
+def states_of(servers: LanguageServers) -> tuple[str, ...]:
+    """The servers that were started, each with what it is doing."""
+    return tuple(f"{server.name} ({server.state.value})" for server in servers.running.values())
 
 
 def refused_sentence(found: FoundServer) -> str:

@@ -140,6 +140,12 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
         rows.append(("Cached prefix", session.state.window.breaks.summary()))
     if git is not None:
         rows.append(("Git", git.sentence()))
+    if session.languages is not None:
+        # Only here: most sessions start none.
+        from pattern_acp.lsp.servers import states_of
+
+        states = ", ".join(states_of(session.languages))
+        rows += [("Language servers", states)] if states else []
     return tuple(rows)
 
 

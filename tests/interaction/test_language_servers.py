@@ -42,6 +42,8 @@ async def test_new_errors_stand_behind_the_last_edit_and_are_shown_and_replayed(
         await agent.sessions.get(session).reload_history()
         await agent.editor.prompt(session, "More.")
         assert results_of(model.requests[3])[:2] == told
+        await agent.editor.prompt(session, "/status")
+        assert "fake (ready)" in agent.editor.said()
 
 
 async def test_errors_that_come_too_late_let_the_model_go_on():
