@@ -134,9 +134,6 @@ class SessionMethods:
             raise unknown_session(request.session_id)
         session, ticket = registered
         try:
-            if session.state.client_id not in self._announced:
-                await self._client.view(session.state.client_id).show_commands(more_commands(session))
-                self._announced.add(session.state.client_id)
             parts = await checked_parts(request.prompt)
             held = await hold(self._sessions, session, ticket)
         except BaseException:
@@ -146,7 +143,14 @@ class SessionMethods:
         if not isinstance(held, Held):
             return schema.PromptResponse(stop_reason=held.stop_reason)
         context.on_cancel(held.ticket.cancel)
-        end = await held.session.prompt(held.ticket, parts)
+
+        async def announce() -> None:
+            if session.state.client_id not in self._announced:
+                await self._client.view(session.state.client_id).show_commands(more_commands(session))
+                self._announced.add(session.state.client_id)
+
+        # Within the prompt, so that a cancel also ends the wait for a client that does not read.
+        end = await held.session.prompt(held.ticket, parts, announce)
         return schema.PromptResponse(stop_reason=end.stop_reason)
 
     def cancel(self, request: schema.SessionRequest) -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import anyio
 
@@ -49,10 +50,8 @@ async def serve_transport(process: Process, transport: Transport, *, last_resort
             owner.set()
 
         tasks.start_soon(own_services, name="services")
-        connection = anyio.CancelScope()
-        tasks.start_soon(_stop_on_signal, connection, last_resort, name="signals")
-        with connection:
-            await agent.run()
+        tasks.start_soon(_stop_on_signal, agent.dispatcher.end, last_resort, name="signals")
+        await agent.run()
         with anyio.move_on_after(SHUTDOWN_SECONDS):
             services.stop()
             await owner.wait()
@@ -87,17 +86,19 @@ def translate(error: Exception) -> RpcError | None:
     return to_rpc_error(error)
 
 
-async def _stop_on_signal(connection: anyio.CancelScope, last_resort: bool) -> None:  # noqa: FBT001  start_soon passes positionally
+async def _stop_on_signal(end: Callable[[], None], last_resort: bool) -> None:  # noqa: FBT001  start_soon passes positionally
     if not last_resort or threading.current_thread() is not threading.main_thread():
         return
     try:
         with anyio.open_signal_receiver(*_ending_signals()) as signals:
             # To the end, since a second signal would otherwise end the process before its children.
+            is_ending = False
             async for _ in signals:
-                if not connection.cancel_called:
+                if not is_ending:
+                    is_ending = True
                     logger.info("Told to end.")
                     _end_at_last()
-                    connection.cancel()
+                    end()
     except NotImplementedError:
         # Windows has no signal receiver on this loop; there the end of stdin is the only way.
         return

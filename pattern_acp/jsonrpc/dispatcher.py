@@ -87,14 +87,20 @@ class Dispatcher:
         self._outgoing = Outgoing(transport)
         self._in_flight: dict[RequestId, RequestContext] = {}
         self._idle = anyio.Event()
+        self._receiving = anyio.CancelScope()
+
+    def end(self) -> None:
+        """Take nothing more, as if the peer had closed its side: requests in flight still get their answers."""
+        self._receiving.cancel()
 
     async def run(self) -> None:
-        """Serve until the peer is gone; then end every request in flight and return."""
+        """Serve until the peer is gone or `end` is called; then end every request in flight and return."""
         try:
             async with anyio.create_task_group() as tasks:
-                while (item := await self._transport.receive()) is not None:
-                    await self._take(item, tasks)
-                    await anyio.lowlevel.checkpoint()
+                with self._receiving:
+                    while (item := await self._transport.receive()) is not None:
+                        await self._take(item, tasks)
+                        await anyio.lowlevel.checkpoint()
                 self._outgoing.close()
                 await self._wait_until_idle()
                 tasks.cancel_scope.cancel()
@@ -188,7 +194,7 @@ class Dispatcher:
             if not self._in_flight:
                 self._idle.set()
         for act in context.follow_ups:
-            tasks.start_soon(self._follow_up, act, request.method)
+            tasks.start_soon(_follow_up, act, request.method)
 
     async def _outcome(self, request: Request, handler: RequestHandler, context: RequestContext) -> bytes:
         try:
@@ -239,13 +245,14 @@ class Dispatcher:
                 self._idle = anyio.Event()
                 await self._idle.wait()
 
-    async def _follow_up(self, act: Callable[[], Awaitable[None]], method: str) -> None:
-        try:
-            await act()
-        except ConnectionClosedError:
-            logger.debug("The peer left before what follows %s.", method)
-        except Exception:
-            logger.exception("What follows the answer to %s failed.", method)
+
+async def _follow_up(act: Callable[[], Awaitable[None]], method: str) -> None:
+    try:
+        await act()
+    except ConnectionClosedError:
+        logger.debug("The peer left before what follows %s.", method)
+    except Exception:
+        logger.exception("What follows the answer to %s failed.", method)
 
 
 def _internal_error() -> RpcError:

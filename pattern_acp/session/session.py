@@ -1,7 +1,7 @@
 """One session: its state, and the single active turn."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -223,8 +223,10 @@ class Session:
         while self._ticket is not None:
             await self._ticket.done.wait()
 
-    async def prompt(self, ticket: PromptTicket, parts: Sequence[Part]) -> TurnEnd:
-        """Run the prompt of `ticket` once the one before has ended.
+    async def prompt(
+        self, ticket: PromptTicket, parts: Sequence[Part], first: Callable[[], Awaitable[None]] | None = None
+    ) -> TurnEnd:
+        """Run the prompt of `ticket` once the one before has ended; `first` is what comes before all else.
 
         Raises:
             CredentialsError: the provider's key is missing or was refused.
@@ -234,6 +236,8 @@ class Session:
         try:
             with ticket.scope:
                 await ticket.wait_for_earlier()
+                if first is not None:
+                    await first()
                 end = await self._turn(turn)
             if ticket.scope.cancel_called:
                 # Also when the cancel came too late to change anything: the client must hear `cancelled`.
@@ -271,6 +275,8 @@ class Session:
             else:
                 self.state.history.append(turn.message)
                 end = await prompting.run_model_turn(self, turn_id)
+            if end.was_cut:
+                await self.reload_history()
             if end.sentence:
                 await show_sentence(self.sink, turn_id, self.constellation.ids, end.sentence)
             await exchange_files(self)

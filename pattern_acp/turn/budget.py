@@ -92,6 +92,11 @@ class Budget:
         return 0.0 if self.began is None else self.clock.monotonic() - self.began - self.waits.seconds
 
     @property
+    def seconds_left(self) -> float:
+        """Seconds until its limit of time; one that is less than a second is a second."""
+        return max(self.limits.seconds, 1) - self.seconds
+
+    @property
     def cost_so_far(self) -> Cost | None:
         """What the session has cost so far."""
         return self.cost if self.outer is None else self.outer.cost_so_far

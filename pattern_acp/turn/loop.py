@@ -19,6 +19,7 @@ from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.limits import REPEATS_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
@@ -28,12 +29,20 @@ from pattern_acp.turn.window import TurnWindow
 logger = logging.getLogger(__name__)
 
 
+MIN_LOOK_SECONDS = 0.2
+"""How often the time is looked at when the limit is near and the person is being asked."""
+
+OUT_OF_TIME = "The turn reached its limit of time before this call ended."
+
+
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
     """How a turn ended; `sentence` says why when that is not plain."""
 
     stop_reason: StopReason
     sentence: str = ""
+    was_cut: bool = False
+    """Whether something was ended in its middle, so that only the journal knows what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,28 @@ class TurnLoop:
             DatabaseError: the journal could not be written; nothing more was shown.
         """
         self._budget.begin()
+        end: TurnEnd | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._end_in_time, tasks.cancel_scope)
+                end = await self._requests(turn_id, history)
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group_error:
+            raise single_error(group_error) from group_error
+        if end is None:
+            reached = f"its limit of {self._budget.limits.seconds} seconds"
+            sentence = f"This turn reached {reached} and was ended in the middle; send another prompt to go on."
+            return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, was_cut=True)
+        return end
+
+    async def _end_in_time(self, scope: anyio.CancelScope) -> None:
+        # What the person takes to answer does not count, so the end moves; it is looked at again when it was due.
+        while (left := self._budget.seconds_left) >= 0:  # noqa: ASYNC110
+            await anyio.sleep(max(left, MIN_LOOK_SECONDS))
+        self._runner.cancel_reason = OUT_OF_TIME
+        scope.cancel()
+
+    async def _requests(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         while not (reached := self._budget.used_up()):
             end = await self._one_request(turn_id, history)
             if end is not None:

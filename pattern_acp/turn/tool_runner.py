@@ -71,9 +71,9 @@ class CallProgress:
         """See `Progress.note`."""
         self._noted = text
 
-    def cancelled(self, view: ToolCallView) -> ToolOutcome:
+    def cancelled(self, view: ToolCallView, reason: str) -> ToolOutcome:
         """The result of a call that is cancelled now."""
-        text = "\n\n".join(part for part in (CANCELLED_SENTENCE, self._noted) if part)
+        text = "\n\n".join(part for part in (reason, self._noted) if part)
         title = view.title if self.is_retitled else ""
         return ToolOutcome(text, is_error=True, content=self.content or view.content, title=title)
 
@@ -128,6 +128,8 @@ class ToolRunner:
         effects: AroundEffects | None = None,
     ) -> None:
         self.repeats = RepeatGuard()
+        self.cancel_reason = CANCELLED_SENTENCE
+        """What the model is told of calls that are cancelled."""
         self._hooks = hooks
         self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -259,7 +261,8 @@ class ToolRunner:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                await self._finish(turn_id, view, progress.cancelled(view), started, interrupted=True)
+                cancelled = progress.cancelled(view, self.cancel_reason)
+                await self._finish(turn_id, view, cancelled, started, interrupted=True)
             raise
         outcome = replace(outcome, title=progress.final_title(outcome, view))
         return await self._finish(turn_id, view, outcome, started)

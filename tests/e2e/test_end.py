@@ -81,6 +81,24 @@ async def test_a_process_with_an_idle_session_ends_in_time_and_gives_up_its_leas
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
 
 
+@ways
+async def test_a_prompt_that_the_end_meets_is_answered_cancelled(tmp_path: Path, leave: Leave):
+    answers: list[JsonDict] = []
+    script = write_script(tmp_path, [[{"text": "One"}, {"wait_for": "cancel"}]])
+    async with running_process(Launch(tmp_path, environment=script)) as agent, anyio.create_task_group() as tasks:
+        session = await agent.editor.open_session(str(tmp_path))
+
+        async def prompt() -> None:
+            answers.append(await agent.editor.prompt(session, "go"))
+
+        tasks.start_soon(prompt)
+        with anyio.fail_after(10):
+            await agent.editor.wait_until(lambda: bool(agent.editor.said()))
+        await leave(agent)
+        assert await agent.wait() == 0
+    assert answers == [{"stopReason": "cancelled"}]
+
+
 @on_posix
 async def test_a_second_signal_does_not_keep_the_process_from_ending_its_command(tmp_path: Path):
     async with watched_command(tmp_path, "stubborn") as command:

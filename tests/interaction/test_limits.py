@@ -1,16 +1,19 @@
 """When a turn stops by itself, and what is said about it."""
 
+from dataclasses import replace
+
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.events import TurnEnded
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.agent import FULL_CLIENT, running_agent
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
+from pattern_acp.testing.editor_terminals import hang
+from pattern_acp.testing.scripts import calls, gate, says
+from pattern_acp.testing.turns import events_of, last_result, of_type, results_of, statuses, unpaired_calls
 
 
-def limited(**limits: int) -> Settings:
-    return Settings(editor_deadline_seconds=5, turn=TurnSettings(**limits))
+def limited(*, max_model_requests: int = 100, max_wall_seconds: int = 3600) -> Settings:
+    return Settings(editor_deadline_seconds=5, turn=TurnSettings(max_model_requests, max_wall_seconds))
 
 
 async def test_the_number_of_model_requests_is_limited():
@@ -40,6 +43,31 @@ async def test_the_time_of_a_turn_is_limited():
         assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
         assert len(model.requests) == 1
         assert "limit of 0 seconds" in agent.editor.said()
+
+
+async def test_the_time_is_limited_within_an_answer_and_what_came_is_kept():
+    model = ScriptedProvider([(*says("One, two"), gate(), *says("three")), says("Here again.")])
+    async with running_agent(model, settings=limited(max_wall_seconds=1)) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert "One, two" in agent.editor.said()
+        assert "limit of 1 seconds and was ended in the middle" in agent.editor.said()
+        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert "One, two" in [message.text for message in model.requests[-1].messages]
+
+
+async def test_the_time_is_limited_within_a_call_and_the_model_is_told_why_it_ended():
+    model = ScriptedProvider([calls("run_command", command="x"), says("Here again.")])
+    settings = replace(limited(max_wall_seconds=1), mode="auto")
+    async with running_agent(model, settings=settings, capabilities=FULL_CLIENT) as agent:
+        agent.editor.terminals.run = hang
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert [shown[-1] for shown in statuses(agent.editor).values()] == ["failed"]
+        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert unpaired_calls(model.requests[-1]) == []
+        assert "The turn reached its limit of time" in last_result(model.requests[-1]).text
 
 
 async def test_an_identical_failing_call_is_told_at_three_and_stopped_at_five():
