@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
-from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.ancestry import newest_redaction_of_history
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.interrupted import close_interrupted
@@ -35,10 +34,11 @@ from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, afte
 from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
 from pattern_acp.session.left_out import whole_text
-from pattern_acp.session.memory_context import memory_changes, memory_view, show_memory
+from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_files import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
+from pattern_acp.session.request_memory import current_memory, memory_of_request
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
@@ -142,19 +142,20 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
     runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
     recalled = await _before_turn(session, turn_id)
-
+    memory: Sequence[MemoryView] = ()
     gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
 
     async def build(window: SessionWindow, _history: Sequence[Message]) -> ProviderRequest:
-        nonlocal recalled
-        if await drop_forgotten(session):
+        nonlocal memory, recalled
+        forgotten, memory = await memory_of_request(session, turn_id)
+        if forgotten:
             # It was found before the words were forgotten, and may hold them.
             recalled = ()
         await add_waiting(session, turn_id)
         return await window.fitted()
 
     def compose() -> Awaitable[ProviderRequest]:
-        return _build(session, turn_id, session.state.history, recalled)
+        return _build(session, turn_id, memory, recalled)
 
     try:
         while True:
@@ -248,7 +249,7 @@ async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     views = await current_memory(session, turn_id)
     await show_memory(session, turn_id, views)
     went_on = await catch_up_at_start(session, turn_id, views) if is_first else ""
-    recalled = await recall_for(session, turn_id, prompt)
+    recalled = await recall_for(session, turn_id, prompt, views)
     repeats = await tell_repeats(session, turn_id)
     git = await git_note(session)
     return tuple(text for text in (git, went_on, recalled, repeats) if text)
@@ -261,24 +262,10 @@ async def git_note(session: "Session") -> str:
     return f"<note>Git when this turn began: {status.sentence()}.</note>" if status is not None else ""
 
 
-async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:
-    """The memory that this request shows. Damaged memory never stops a turn: the person is told once a session."""
-    try:
-        blocks = await session.memory.blocks()
-    except BlockError as error:
-        logger.warning("memory could not be read: %s", type(error).__name__)
-        if not session.state.told_of_memory:
-            session.state.told_of_memory = True
-            sentence = f"> This session goes on without memory: {error.sentence}\n\n"
-            await show_sentence(session.sink, turn_id, session.constellation.ids, sentence)
-        return []
-    return [memory_view(block) for block in blocks]
-
-
 async def _build(
-    session: "Session", turn_id: TurnId, history: Sequence[Message], recalled: Sequence[str]
+    session: "Session", turn_id: TurnId, memory: Sequence[MemoryView], recalled: Sequence[str]
 ) -> ProviderRequest:
-    memory = await current_memory(session, turn_id)
+    history = session.state.history
     shown = known_memory(session.state.shown, history)
     changes = await memory_changes(session, shown, memory) if shown is not None else ()
     return build_request(
@@ -345,27 +332,6 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session, text_id),
     )
-
-
-async def drop_forgotten(session: "Session") -> bool:
-    """Take the conversation afresh when another session, or another process, had words of it forgotten.
-
-    Says whether that was so. The list stays the same one, since a turn that runs goes on with it.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
-    known = session.state.redacted_seq
-    newest = await session.constellation.database.read(
-        lambda tx: newest_redaction_of_history(tx, session.session_id, after=known)
-    )
-    if newest == known:
-        return False
-    conversation = session.state.history
-    await session.reload_history()
-    conversation[:] = session.state.history
-    session.state.history = conversation
-    return True
 
 
 async def nothing_saved(session: "Session", error: PatternError) -> TurnEnd:

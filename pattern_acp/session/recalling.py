@@ -5,11 +5,13 @@ not know: how things are found, or which of them are relevant (`context/recall_b
 """
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 
 from pattern_acp.context import recall_budget
+from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.recall_budget import Recallable
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -43,8 +45,8 @@ _RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "ta
 """Not skills, which the model has a list of."""
 
 
-async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> str:
-    """What the model is told of memory for this prompt; empty when nothing is relevant.
+async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> str:
+    """What the model is told of memory for this prompt, beside the blocks that it is shown; empty without anything.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
@@ -53,7 +55,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message) -> s
     # `offline` searches memory itself and shows it; it reads nothing of this.
     if tokens == 0 or session.state.model.provider == "offline":
         return ""
-    recalled = await _find(session, message.text[:QUERY_CHARACTERS], tokens)
+    recalled = await _find(session, message.text[:QUERY_CHARACTERS], tokens, memory)
     if not recalled:
         return ""
     session.memory.recalled([one.entry for one in recalled])
@@ -95,13 +97,13 @@ async def show_search(session: "Session", turn_id: TurnId, name: str, title: str
     )
 
 
-async def _find(session: "Session", query: str, tokens: int) -> tuple[Recallable, ...]:
+async def _find(session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]) -> tuple[Recallable, ...]:
     telling = recall_budget.telling_words(query_terms(query))
     if not telling:
         return ()
     try:
         with anyio.move_on_after(RECALL_SECONDS):
-            shown = {f"memory block {block.label}" for block in await session.memory.blocks() if block.in_context}
+            shown = {f"memory block {block.label}" for block in memory if block.is_shown}
             hits = await session.memory.search(query, CANDIDATES, _RECALLED)
             found = [
                 Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place, hit.entry)

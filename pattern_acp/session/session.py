@@ -37,6 +37,7 @@ from pattern_acp.session.memory_files import exchange_files, write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
+from pattern_acp.session.request_memory import drop_forgotten
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.session.window import WindowState, seen_messages
@@ -257,7 +258,7 @@ class Session:
         self.memory.turn_id = self.person_memory.turn_id = turn_id
         try:
             await prompting.close_unfinished(self)
-            await prompting.drop_forgotten(self)
+            await drop_forgotten(self)
             # What a turn changed that was cut off belongs to it and not to this one.
             if self.checkpoints.rewinding:
                 from pattern_acp.session.rewind import finish_left_over

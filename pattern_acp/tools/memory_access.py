@@ -7,6 +7,7 @@ decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -33,6 +34,8 @@ from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, 
 from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.tools.memory_views import view_of
+
+T = TypeVar("T")
 
 __all__ = ["PERSON", "PERSONA", "ConstellationMemory", "MemoryOwner", "MemoryRules", "Writer", "block_event"]
 
@@ -86,7 +89,16 @@ class ConstellationMemory:
             BlockCorruptError: a block's text is damaged and nothing is left to rebuild it from.
             DatabaseError: the constellation cannot be read or written.
         """
-        seen, touched = await self._database.read(self._look)
+        return (await self.blocks_beside(lambda _: None))[1]
+
+    async def blocks_beside(self, look: Callable[[Transaction], T]) -> tuple[T, tuple[MemoryBlockView, ...]]:
+        """What `look` reads, and what `blocks` gives, of the same moment: a request costs one read and not two.
+
+        Raises:
+            BlockCorruptError: as `blocks`; what `look` found is lost then.
+            DatabaseError: the constellation cannot be read or written.
+        """
+        found, (seen, touched) = await self._database.read(lambda tx: (look(tx), self._look(tx)))
         if not {spec.key for spec in self._rules.defaults(self._owner)} <= {one.block.key for one in seen}:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
@@ -95,7 +107,7 @@ class ConstellationMemory:
         self._seen = {one.label: one.block.text for one in seen}
         now_ms = self._clock.now_ms()
         isolation = self._rules.isolation if self._writer.actor is not Actor.HUMAN else Isolation.NONE
-        return tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
+        return found, tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
 
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""

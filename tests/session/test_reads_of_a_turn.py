@@ -1,0 +1,42 @@
+"""How often a plain turn asks the database: each time is a hop to another thread and back."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import calls, says
+
+T = TypeVar("T")
+
+
+class CountedDatabase(Database):
+    """Another database, whose reads are counted."""
+
+    def __init__(self, inner: Database) -> None:
+        self.inner = inner
+        self.facts = inner.facts
+        self.reads = 0
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        self.reads += 1
+        return await self.inner.read(function)
+
+    async def write(self, function: Callable[[Transaction], T]) -> T:
+        return await self.inner.write(function)
+
+
+async def test_a_later_turn_of_two_requests_reads_the_database_seven_times():
+    read = calls("read_file", path="notes.txt")
+    model = ScriptedProvider([says("Hello."), read, says("It says hello.")])
+    async with running_agent(model, files={"notes.txt": "hello\n"}) as agent:
+        shared = agent.sessions.constellation
+        counted = shared.database = CountedDatabase(shared.database)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello there.")
+        before = counted.reads
+        await agent.editor.prompt(session, "Read the notes about the staging database.")
+        assert len(model.requests) == 3
+        # The lease, forgotten words, memory, what is recalled, repeated facts, and one for each request.
+        assert counted.reads - before == 7
