@@ -98,11 +98,13 @@ class ConstellationMemory:
             BlockCorruptError: as `blocks`; what `look` found is lost then.
             DatabaseError: the constellation cannot be read or written.
         """
-        found, (seen, touched) = await self._database.read(lambda tx: (look(tx), self._look(tx)))
+        found, (seen, touched) = await self._database.read(
+            lambda tx: (look(tx), _visible(tx, self._owner, self._rules.isolation))
+        )
         if not {spec.key for spec in self._rules.defaults(self._owner)} <= {one.block.key for one in seen}:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
-            seen, touched = await self._database.read(self._look)
+            seen, touched = await self._database.read(lambda tx: _visible(tx, self._owner, self._rules.isolation))
         touched |= {one.block.id for one in seen if one.label in self._touched}
         self._seen = {one.label: one.block.text for one in seen}
         now_ms = self._clock.now_ms()
@@ -222,10 +224,6 @@ class ConstellationMemory:
             changed.add(edit.label)
         return tuple(based)
 
-    def _look(self, tx: Transaction) -> tuple[tuple[VisibleBlock, ...], set[str]]:
-        seen = visible_blocks(tx, self._owner.owners, isolation=self._rules.isolation)
-        return seen, touched_by(tx, self._owner.session_id, [one.block for one in seen])
-
     def _writing(
         self,
         call_id: ToolCallId | None,
@@ -260,3 +258,8 @@ class _DoneError(Exception):
     def __init__(self, applied: tuple[Applied, ...]) -> None:
         super().__init__("tried")
         self.applied = applied
+
+
+def _visible(tx: Transaction, owner: MemoryOwner, isolation: Isolation) -> tuple[tuple[VisibleBlock, ...], set[str]]:
+    seen = visible_blocks(tx, owner.owners, isolation=isolation)
+    return seen, touched_by(tx, owner.session_id, [one.block for one in seen])
