@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -17,7 +17,9 @@ from pattern_acp.tools.targets import Target, confirm_target, find_target, missi
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.paths import display_path
-from pattern_acp.workspace.search import Found, find_files
+
+if TYPE_CHECKING:
+    from pattern_acp.workspace.search import Found
 
 FILES_SHOWN = 200
 """Files of one result; the newest are the likeliest to matter."""
@@ -57,6 +59,9 @@ class FindFiles:
 
 
 async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    # Late: a start needs nothing of how files are searched.
+    from pattern_acp.workspace.search import find_files
+
     await confirm_target(target)
     try:
         found = await find_files(target.path, asked.pattern, limit=FILES_SHOWN)
@@ -73,7 +78,7 @@ async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, 
     )
 
 
-def _counted(found: Found) -> str:
+def _counted(found: "Found") -> str:
     if not found.files:
         return "No file matches."
     more = "" if found.complete else "more than "

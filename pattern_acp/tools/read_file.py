@@ -13,7 +13,6 @@ from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, T
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.tools.read_pdf import pdf_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, one_line, plural
@@ -79,6 +78,8 @@ async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _
     if facts.kind == "image":
         return await _image(target, facts)
     if facts.media_type == "application/pdf":
+        from pattern_acp.tools.read_pdf import pdf_outcome
+
         return await pdf_outcome(target, asked.pages, context)
     if facts.kind == "binary":
         return _binary(target, facts)

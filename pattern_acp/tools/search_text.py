@@ -19,7 +19,6 @@ from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.matches import MatchedLine, Matches
 from pattern_acp.workspace.paths import display_path
-from pattern_acp.workspace.search import search_text
 
 MATCHES_SHOWN = 200
 """Matching lines of one result."""
@@ -63,6 +62,9 @@ class SearchText:
 
 
 async def _run(asked: SearchTextArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    # Late: a start needs nothing of how files are searched.
+    from pattern_acp.workspace.search import search_text
+
     await confirm_target(target)
     try:
         matches = await search_text(

@@ -34,6 +34,8 @@ LATE_FEATURES = {
     "pattern_acp.session.rewind_points", "pattern_acp.session.rewind_requests", "pattern_acp.session.rewind_text",
     "pattern_acp.session.budget_commands", "pattern_acp.session.session_commands",
     "pattern_acp.session.subagents.running", "pattern_acp.session.trust_commands", "pattern_acp.session.usage_commands",
+    "pattern_acp.tools.read_pdf", "pattern_acp.workspace.line_search", "pattern_acp.workspace.ripgrep",
+    "pattern_acp.workspace.search",
 }  # fmt: skip
 """What only a command, a compaction, a subagent or an edit needs: imported when it is first used."""
 
