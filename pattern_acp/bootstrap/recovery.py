@@ -110,7 +110,8 @@ def restore(path: Path, copy: Path | None, *, now_ms: int) -> tuple[Path, Path |
         put_in_place(copy, path, safety=safety)
         return copy, safety if safety.exists() else None
     problem = f"There is no backup of {path} in {path.parent / FOLDER}; name a file."
-    for backup in list_backups(path):
+    # A snapshot is named by its hour, so that a backup of the same hour may be older.
+    for backup in sorted(list_backups(path), key=lambda one: _modified_ms(one.path), reverse=True):
         try:
             check_copy(backup.path)
         except DatabaseError as error:

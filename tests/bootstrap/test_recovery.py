@@ -147,6 +147,14 @@ def test_going_back_uses_the_newest_copy_that_is_sound(path: Path, tmp_path: Pat
     assert blobs(path) == ["a", "b"]
 
 
+def test_a_snapshot_is_newer_than_a_backup_of_the_same_hour_that_was_made_before(path: Path):
+    backup = make_backup(path, None, now_ms=NOW)
+    touch(backup.path, 1000)
+    snapshot = take_snapshot(path, SETTINGS, now_ms=NOW + 1000)
+    assert snapshot is not None
+    assert restore(path, None, now_ms=NOW + 2000)[0] == snapshot.path
+
+
 def test_going_back_to_nothing_is_refused(path: Path, tmp_path: Path):
     with pytest.raises(DatabaseError, match="There is no backup of"):
         restore(path, None, now_ms=NOW)
