@@ -76,6 +76,17 @@ def lost_notices(jobs: Sequence[Job]) -> list[str]:
     ]
 
 
+def running_warnings(jobs: "Jobs | None") -> str:
+    """What the person is told of running commands when files go back, as paragraphs; empty when none runs."""
+    running = [job for job in (jobs.all() if jobs is not None else ()) if job.is_running]
+    lines = (
+        f"\n\n> {job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
+        f"`/jobs stop {job.job_id}` ends it."
+        for job in running
+    )
+    return "".join(lines)
+
+
 def ended_notices(jobs: "Jobs | None") -> list[str]:
     """What the person is told of commands that ended by themselves since the last turn."""
     ended = [job for job in (jobs.all() if jobs is not None else ()) if job.state is JobState.EXITED]

@@ -28,6 +28,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
@@ -113,7 +114,8 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
 
     def told(done: Rewound) -> str:
-        return answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
+        text = answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
+        return text + (running_warnings(session.jobs) if "files" in parts else "")
 
     async def after_files(done: Rewound) -> None:
         await _finish(session, view, told(done), ToolCallStatus.COMPLETED, done)
@@ -133,7 +135,8 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
             diff = await diff_of(session, change)
             if diff is not None:
                 content.append(diff)
-    content.append(TextContent(preview_text(plan, parts, session.state.cwd)))
+    warnings = running_warnings(session.jobs) if "files" in parts else ""
+    content.append(TextContent(preview_text(plan, parts, session.state.cwd) + warnings))
     return ToolCallView(
         ToolCallId(session.constellation.ids.new("call")),
         TOOL_NAME,

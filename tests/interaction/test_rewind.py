@@ -181,6 +181,18 @@ async def test_a_named_checkpoint_is_a_moment_of_its_own_and_unknown_ones_are_na
         )
 
 
+async def test_a_rewind_of_files_warns_of_a_background_command_that_still_runs():
+    start = calls("run_command", command="echo x > made; sleep 300", background=True)
+    async with running_agent(ScriptedProvider([start, says("Runs.")]), settings=AUTO) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Start it.")
+        warning = "job1 (`echo x > made; sleep 300`) still runs and may change files again; `/jobs stop job1` ends it."
+        assert warning in await answer(agent, session, "/rewind 1")
+        [asked] = agent.editor.asked
+        assert warning in str(asked["toolCall"]["content"])
+        assert warning not in await answer(agent, session, "/rewind undo conversation yes")
+
+
 async def test_a_named_checkpoint_stays_listed_when_the_session_went_back_to_it():
     model = ScriptedProvider([says("One."), says("Two.")])
     async with running_agent(model, settings=AUTO) as agent:
