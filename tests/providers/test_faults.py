@@ -1,0 +1,196 @@
+"""What becomes of each fault of a server, on every wire: the table in docs/providers.md."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import anyio
+import pytest
+
+from pattern_acp.config.settings import ProviderSettings, Wire
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers import errors
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ToolCallBegun,
+    ToolCallFragment,
+)
+from pattern_acp.providers.buckets import AllBuckets
+from pattern_acp.providers.catalogue import describe
+from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.scripted import Pause, ScriptStep
+from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.providers.wires import build_wire
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.testing.conversations import request, user
+from pattern_acp.testing.fault_server import FaultServer, Piece, http_answer, serve_faults
+from pattern_acp.testing.wires import MODELS, WIRES, stream_of
+
+STEPS = [ScriptStep(text="Grüße."), ScriptStep(tool="read_file", arguments={"path": "a"}, id="call_a")]
+wires = pytest.mark.parametrize("wire", WIRES)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a request came to; `asked` are its attempts."""
+
+    events: list[ProviderEvent]
+    error: ProviderError | None
+    asked: int
+
+    @property
+    def text(self) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, TextDelta))
+
+    @property
+    def stop(self) -> ProviderStop | None:
+        last = self.events[-1] if self.events else None
+        return last.reason if isinstance(last, Stopped) else None
+
+
+@dataclass(slots=True)
+class Line:
+    """A provider before a faulty server."""
+
+    server: FaultServer
+    provider: WireProvider
+    wire: Wire
+
+    async def ask(self, *pieces: Piece) -> Outcome:
+        self.server.pieces, before = pieces, self.server.asked
+        events: list[ProviderEvent] = []
+        error: ProviderError | None = None
+        try:
+            async with self.provider.stream(request(user("Hi"), model=MODELS[self.wire])) as stream:
+                # One by one, so that those before an error are kept.
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401
+        except ProviderError as caught:
+            error = caught
+        return Outcome(events, error, self.server.asked - before)
+
+
+@asynccontextmanager
+async def line(wire: Wire, *, address: str = "", limits: Deadlines | None = None) -> AsyncGenerator[Line, None]:
+    clock = FakeClock()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(round(seconds * 1000))
+
+    with anyio.fail_after(30):
+        async with serve_faults() as server:
+            url = address.replace("PORT", str(server.port)) or server.url
+            settings = ProviderSettings("mine", wire, url, configured=True)
+            http = HttpClient(limits or Deadlines(), clock)
+
+            async def client() -> HttpClient:
+                return http
+
+            provider = WireProvider(
+                settings,
+                build_wire(settings, partial(describe, "mine")),
+                client,
+                RetryPolicy(sleep=sleep, jitter=lambda: 0.0),
+                AllBuckets(clock),
+                needs_key=False,
+            )
+            try:
+                yield Line(server, provider, wire)
+            finally:
+                await http.aclose()
+
+
+@wires
+async def test_a_stream_that_is_cut_anywhere_is_tried_again_or_ends_as_interrupted_with_what_came(wire: Wire):
+    whole = stream_of(wire, STEPS)
+    async with line(wire) as it:
+        complete = await it.ask(http_answer(whole))
+        assert (complete.text, complete.stop, complete.error) == ("Grüße.", ProviderStop.TOOL_CALLS, None)
+        # Every byte near the ends and about each twentieth between, which falls into every part of every event.
+        for cut in sorted({*range(40), *range(40, len(whole), 19), *range(len(whole) - 8, len(whole))}):
+            got = await it.ask(http_answer(whole[:cut]))
+            assert complete.text.startswith(got.text)
+            if got.error is not None:
+                assert got.text == "", cut
+                assert isinstance(got.error, errors.ProviderConnectionError | errors.ProviderProtocolError), cut
+                assert isinstance(got.error, errors.ProviderProtocolError) or got.asked == 5, cut
+            else:
+                assert got.stop in {ProviderStop.INTERRUPTED, ProviderStop.TOOL_CALLS}, cut
+                assert got.asked == 1 or not got.text, cut
+
+
+STATUSES: Sequence[tuple[bytes, type[ProviderError], int]] = (
+    (http_answer(b"{}", status=429, content_type="application/json"), errors.ProviderOverloadedError, 5),
+    (http_answer(b"{}", status=429, more="retry-after: 3\r\n"), errors.ProviderOverloadedError, 5),
+    (http_answer(b"{}", status=429, more="retry-after: 900\r\n"), errors.ProviderOverloadedError, 1),
+    (http_answer(b"<html>", status=500, content_type="text/html"), errors.ProviderOverloadedError, 5),
+    (http_answer(b"", status=529), errors.ProviderOverloadedError, 5),
+    (http_answer(b"<html>Sign in</html>", content_type="text/html"), errors.ProviderProtocolError, 1),
+    (http_answer(b"{}", content_type="application/json"), errors.ProviderProtocolError, 1),
+    (http_answer(b"", status=302, more="location: http://127.0.0.1:1/\r\n"), errors.ProviderRequestError, 1),
+    (http_answer(b"data: " + b"x" * (9 * 1024 * 1024)), errors.ProviderProtocolError, 1),
+    (http_answer(b"data: \xff\xfe\n\n"), errors.ProviderProtocolError, 1),
+    (http_answer(b""), errors.ProviderConnectionError, 5),
+    (b"", errors.ProviderConnectionError, 5),
+    (b"SSH-2.0-OpenSSH_9.6\r\n", errors.ProviderConnectionError, 5),
+)
+
+
+@wires
+@pytest.mark.parametrize(("answer", "kind", "asked"), STATUSES)
+async def test_each_wrong_answer_has_its_error_and_its_number_of_attempts(
+    wire: Wire, answer: bytes, kind: type[ProviderError], asked: int
+):
+    async with line(wire) as it:
+        got = await it.ask(answer)
+    assert (type(got.error), got.asked) == (kind, asked)
+    assert len([event for event in got.events if isinstance(event, Retrying)]) == asked - 1
+    assert "mine" in str(got.error)
+
+
+@wires
+async def test_silence_is_ended_by_its_limit_before_and_after_the_first_byte(wire: Wire):
+    limits = replace(Deadlines(), first_byte=0.1, idle=0.1)
+    async with line(wire, limits=limits) as it:
+        for pieces in ((Pause(None),), (http_answer(b""), Pause(None)), (http_answer(b": hold on\n\n"), Pause(None))):
+            got = await it.ask(*pieces)
+            assert (type(got.error), got.asked) == (errors.ProviderStalledError, 2)
+
+
+@wires
+async def test_an_answer_that_comes_byte_by_byte_is_whole(wire: Wire):
+    whole = http_answer(stream_of(wire, STEPS))
+    async with line(wire) as it:
+        got = await it.ask(*(piece for byte in whole for piece in (bytes([byte]), Pause(0))))
+    assert (got.text, got.stop) == ("Grüße.", ProviderStop.TOOL_CALLS)
+
+
+@wires
+async def test_two_calls_with_one_id_stay_two_calls(wire: Wire):
+    steps = [replace_id(STEPS[1]), replace_id(STEPS[1])]
+    async with line(wire) as it:
+        got = await it.ask(http_answer(stream_of(wire, steps)))
+    begun = [event.index for event in got.events if isinstance(event, ToolCallBegun)]
+    assert len(set(begun)) == 2
+    for index in begun:
+        text = "".join(e.text for e in got.events if isinstance(e, ToolCallFragment) and e.index == index)
+        assert text == '{"path":"a"}'
+
+
+def replace_id(step: ScriptStep) -> ScriptStep:
+    return ScriptStep(tool=step.tool, arguments=step.arguments, id="call_same")
+
+
+@wires
+@pytest.mark.parametrize("address", ["https://127.0.0.1:PORT", "http://nowhere.invalid"])
+async def test_a_server_that_speaks_no_tls_and_a_name_that_is_none_cannot_be_reached(wire: Wire, address: str):
+    async with line(wire, address=address, limits=Deadlines(connect=0.2)) as it:
+        got = await it.ask(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert isinstance(got.error, errors.ProviderConnectionError)
+    assert "cannot be reached" in str(got.error)
