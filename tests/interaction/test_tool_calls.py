@@ -316,4 +316,4 @@ async def test_an_id_from_before_a_clear_or_a_restart_is_not_given_to_another_ca
         await agent.editor.request("session/resume", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
         await agent.editor.prompt(session, "And again.")
         second = [call["toolCallId"] for call in agent.editor.of_kind("tool_call")]
-        assert len({*first, *second}) == len(first) + len(second) == 3
+        assert len({*first, *second}) == len(first) + len(second) >= 3

@@ -151,12 +151,14 @@ async def test_a_second_process_sees_what_the_first_remembered(place: Place, all
         assert "four cores" in await other.ask("recall build")
 
 
-async def test_a_session_that_is_open_elsewhere_is_refused_there(place: Place, allows: Person):
+async def test_a_session_that_is_open_elsewhere_is_read_there_and_goes_on_in_a_fork(place: Place, allows: Person):
     async with agent_of(place, allows) as one:
-        await one.ask("read greeting.txt")
+        said = await one.ask("read greeting.txt")
         async with agent_of(place, allows, one.session) as other:
             await other.start()
-            assert other.session != one.session
+            assert other.session == one.session
+            assert await other.ask("read greeting.txt")
+        assert await one.ask("read greeting.txt") == said
 
 
 async def test_a_client_that_leaves_ends_the_agent(place: Place, allows: Person):
