@@ -146,6 +146,18 @@ class Services(Protocol):
         """The session methods, or None while they are not built."""
         ...
 
+    async def forget_keys(self) -> None:
+        """Forget the keys that were kept at a sign-in.
+
+        Raises:
+            PatternError: they cannot be forgotten.
+        """
+        ...
+
+    async def has_kept_keys(self) -> bool:
+        """Whether keys are kept now."""
+        ...
+
 
 class Agent:
     """One ACP connection."""
@@ -225,11 +237,15 @@ class Agent:
 
     async def _logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
         del raw, context
-        # Keys live in the environment and in config.toml, which are the person's; we only stop using them.
+        # What `auth login` kept is forgotten. Keys in the environment are the person's; we only stop using them.
         self._signed_out = True
+        await self._services.forget_keys()
         return schema.EmptyResponse()
 
     async def _sessions(self) -> SessionMethodsPort:
+        if self._signed_out and await self._services.has_kept_keys():
+            # Signed in again in a terminal, of which the client need not tell.
+            self._signed_out = False
         if self._signed_out:
             raise RpcError(AUTH_REQUIRED, "Signed out; authenticate to go on.")
         if not self._initialized:

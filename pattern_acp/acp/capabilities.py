@@ -9,6 +9,7 @@ from pattern_acp.acp import schema
 AUTH_METHOD = "environment"
 """Harmless and instant: CodeCompanion calls authenticate with the first method that is listed."""
 
+LOGIN_METHOD = "login"
 TERMINAL_AUTH_METHOD = "doctor"
 
 EXTENSIONS: dict[str, object] = {
@@ -46,22 +47,33 @@ def auth_methods(client: schema.ClientCapabilities) -> tuple[schema.AuthMethod, 
     methods = [
         schema.AuthMethod(
             id=AUTH_METHOD,
-            name="Key from the environment or config.toml",
+            name="Key from the environment, the keyring or config.toml",
             description=(
-                "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY in the agent's env, or name a provider in "
-                "config.toml. "
+                "Run `pattern-acp auth login PROVIDER` in a terminal, set ANTHROPIC_API_KEY, OPENAI_API_KEY or "
+                "GEMINI_API_KEY in the agent's env, or name a provider in config.toml. "
                 "A local server (Ollama, LM Studio, llama-server) needs no key."
             ),
         )
     ]
     if client.auth.terminal or client.has_meta("terminal-auth"):
         methods.append(
-            schema.AuthMethod(
-                id=TERMINAL_AUTH_METHOD,
-                name="Check the set-up in a terminal",
-                description="Runs `pattern-acp doctor`, which says what is missing and how to mend it.",
-                type="terminal",
-                args=("doctor",),
+            _terminal_method(
+                LOGIN_METHOD,
+                "Sign in in a terminal",
+                "Runs `pattern-acp auth login`, which asks for the provider and its key, or opens a browser.",
+                ("auth", "login"),
+            )
+        )
+        methods.append(
+            _terminal_method(
+                TERMINAL_AUTH_METHOD,
+                "Check the set-up in a terminal",
+                "Runs `pattern-acp doctor`, which says what is missing and how to mend it.",
+                ("doctor",),
             )
         )
     return tuple(methods)
+
+
+def _terminal_method(name: str, title: str, description: str, args: tuple[str, ...]) -> schema.AuthMethod:
+    return schema.AuthMethod(id=name, name=title, description=description, type="terminal", args=args)

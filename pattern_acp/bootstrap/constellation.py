@@ -7,6 +7,7 @@ from functools import partial
 
 import anyio
 
+from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
@@ -95,7 +96,7 @@ def read_persona(process: Process) -> Persona:
 @asynccontextmanager
 async def open_providers(process: Process) -> AsyncGenerator[Providers, None]:
     """All providers of the process; their connections are closed, within a bounded time, when the context ends."""
-    providers = Providers(process.loaded.settings, process.loaded.paths.cache)
+    providers = Providers(process.loaded.settings, process.loaded.paths.cache, keys=KeysOfPerson(process))
     try:
         yield providers
     finally:

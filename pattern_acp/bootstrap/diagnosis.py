@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,8 +19,10 @@ import anyio
 
 from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
+from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
+from pattern_acp.bootstrap.key_checks import key_findings
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
@@ -294,16 +297,19 @@ async def _opened(path: Path, database: Database | None) -> AsyncGenerator[Datab
 
 async def _provider_findings(process: Process) -> list[Finding]:
     settings = process.loaded.settings
-    usable = [provider for provider in usable_providers(settings) if provider.wire in HTTP_WIRES]
+    keys = KeysOfPerson(process)
+    held = replace(settings, providers={name: keys.held(each) for name, each in settings.providers.items()})
+    usable = [provider for provider in usable_providers(held) if provider.wire in HTTP_WIRES]
     return [
-        await _model(settings),
-        *[await _reach(provider) for provider in usable],
+        await _model(settings, keys),
+        *key_findings(settings, keys),
+        *[await _reach(provider, settings, keys) for provider in usable],
     ]
 
 
-async def _model(settings: Settings) -> Finding:
+async def _model(settings: Settings, keys: KeysOfPerson) -> Finding:
     """What a new session would start with, found as it finds it, yet without a list that is kept."""
-    providers = Providers(settings)
+    providers = Providers(settings, keys=keys)
     try:
         choice = await providers.choose()
     finally:
@@ -315,13 +321,14 @@ async def _model(settings: Settings) -> Finding:
         return Finding("Model", Health.NOTE, choice.problem, "Do what the sentence says.")
     if choice.provider == "offline" and not settings.model:
         remedy = (
-            "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or name a provider in config.toml."
+            "Run `pattern-acp auth login`, set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or "
+            "name a provider in config.toml."
         )
         return Finding("Model", Health.NOTE, f"{choice.reason} offline answers with plain commands.", remedy)
     return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}")
 
 
-async def _reach(provider: ProviderSettings) -> Finding:
+async def _reach(provider: ProviderSettings, settings: Settings, keys: KeysOfPerson) -> Finding:
     from pattern_acp.providers.discovery import fetch_models
     from pattern_acp.providers.http import Deadlines, HttpClient
 
@@ -329,7 +336,7 @@ async def _reach(provider: ProviderSettings) -> Finding:
     name = f"Provider {provider.name}"
     try:
         with anyio.fail_after(PROBE_SECONDS):
-            models = await fetch_models(http, provider)
+            models = await fetch_models(http, await keys.signed(settings.providers[provider.name]))
         return Finding(name, Health.OK, f"reachable, {len(models)} {'model' if len(models) == 1 else 'models'}")
     except ProviderError as error:
         return Finding(name, Health.BROKEN, error.sentence, "Correct the key or the address, or check the network.")

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -14,6 +15,9 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
+
+if TYPE_CHECKING:
+    from pattern_acp.bootstrap.credentials import KeysOfPerson
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +76,16 @@ class LazyServices:
         """See `Services.methods_if_ready`."""
         return self._attempt.methods
 
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+        keys = await anyio.to_thread.run_sync(_keys_of, self._process)
+        await keys.forget_all()
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        keys = await anyio.to_thread.run_sync(_keys_of, self._process)
+        return bool(keys.store.entries())
+
     def stop(self) -> None:
         """Let the owning task close everything and return."""
         self._stop.set()
@@ -126,3 +140,9 @@ def _import_the_rest() -> None:
     from pattern_acp.bootstrap import sessions
 
     del sessions
+
+
+def _keys_of(process: Process) -> "KeysOfPerson":
+    from pattern_acp.bootstrap.credentials import KeysOfPerson
+
+    return KeysOfPerson(process)

@@ -6,11 +6,12 @@ nothing: whoever calls it shows the text that comes back.
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 
+from pattern_acp.cli.auth_arguments import Auth, AuthUsageError, auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_READERS, BackUp, BackupUsageError, Restore, Sweep
 from pattern_acp.cli.command_table import COMMANDS, add_common
 from pattern_acp.cli.journal_arguments import (
@@ -93,7 +94,7 @@ class BadUsage:
 
 
 InTerminal: TypeAlias = (
-    Chat | Sessions | Memory | Journal | Trust | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
+    Chat | Sessions | Memory | Journal | Trust | Auth | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
 )
 """The commands that a person runs, and that end by themselves."""
 
@@ -177,6 +178,7 @@ _MISUSE = (
     MemoryUsageError,
     JournalUsageError,
     TrustUsageError,
+    AuthUsageError,
     UsageArgumentsError,
     BackupUsageError,
 )
@@ -186,13 +188,14 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "memory": memory_arguments,
     "journal": journal_arguments,
     "trust": trust_arguments,
+    "auth": auth_arguments,
     **BACKUP_READERS,
     "usage": usage_arguments,
     "models": models_arguments,
 }
 """What the arguments of some commands mean."""
 
-_VALUED = {"memory": VALUED, "journal": JOURNAL_VALUED}
+_VALUED: "Mapping[str, Collection[str]]" = {"memory": VALUED, "journal": JOURNAL_VALUED, "auth": ()}
 """Commands whose options may stand anywhere, with those that take a value."""
 
 

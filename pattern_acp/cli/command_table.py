@@ -7,6 +7,7 @@ Owns: the table of commands, and the flags that have no module of their own. Mus
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pattern_acp.cli.auth_arguments import add_auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
 from pattern_acp.cli.journal_arguments import add_journal_arguments
 from pattern_acp.cli.memory_arguments import add_memory_arguments
@@ -120,6 +121,13 @@ COMMANDS = (
         "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
         "list the folders that are trusted; revoke takes it back.",
         add_trust_arguments,
+    ),
+    Command(
+        "auth",
+        "sign in at a provider, show where keys come from, sign out",
+        "login PROVIDER keeps a key (from a hidden prompt or from stdin) or signs in with OAuth where the provider has "
+        "it; status shows which key of each provider is used, never the key; logout PROVIDER forgets it.",
+        add_auth_arguments,
     ),
     Command(
         "usage",

@@ -22,6 +22,7 @@ from pattern_acp.cli.arguments import (
     ShowText,
     parse_arguments,
 )
+from pattern_acp.cli.auth_arguments import Auth
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
@@ -52,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
             | Memory()
             | Journal()
             | Trust()
+            | Auth()
             | UsageWanted()
             | ModelsWanted()
             | BackUp()
@@ -86,7 +88,7 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         return EXIT_ERROR
 
 
-def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR0911  one for each command
+def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: C901, PLR0911  one for each command
     match arguments:
         case Doctor():
             from pattern_acp.cli.doctor import run_doctor
@@ -108,6 +110,10 @@ def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: PLR
             from pattern_acp.cli.trust import run_trust
 
             return run_trust(arguments, process)
+        case Auth():
+            from pattern_acp.cli.auth import run_auth
+
+            return run_auth(arguments, process)
         case UsageWanted():
             from pattern_acp.cli.usage import run_usage
 

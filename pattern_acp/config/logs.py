@@ -48,9 +48,18 @@ class Redactor:
     """Masks known secrets and whatever looks like a key."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets: frozenset[str] = frozenset()
+        self._known: re.Pattern[str] | None = None
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Mask these from now on, too."""
+        found = self._secrets | {each for each in secrets if len(each) >= _SHORTEST_SECRET}
+        if found == self._secrets:
+            return
+        self._secrets = found
         # The longest first: a secret may contain another one.
-        known = sorted({each for each in secrets if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self._known = re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True))))
 
     def mask(self, text: str) -> str:
         """`text` with every secret replaced."""
@@ -68,14 +77,14 @@ class _FileFormatter(logging.Formatter):
         super().__init__(
             "%(asctime)s.%(msecs)03dZ %(process)d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
         )
-        self._redactor = redactor
+        self.redactor = redactor
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.message = _cut(record.message, MAX_MESSAGE_CHARS)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.mask(super().format(record))
+        return self.redactor.mask(super().format(record))
 
 
 class _LineFormatter(logging.Formatter):
@@ -83,10 +92,10 @@ class _LineFormatter(logging.Formatter):
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self._redactor = redactor
+        self.redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        line = " ".join(self._redactor.mask(record.getMessage()).split())
+        line = " ".join(self.redactor.mask(record.getMessage()).split())
         shown = "".join(each if each.isprintable() else "?" for each in _cut(line, MAX_STDERR_CHARS))
         return f"pattern-acp: {record.levelname.lower()}: {shown}"
 
@@ -192,6 +201,13 @@ def start_logging(state: Path, level: LogLevel, secrets: Iterable[str] = (), *, 
     if problem:
         ours.warning("%s", problem)
     return RunningLogs(path, problem, tuple(handlers), previous)
+
+
+def mask_also(secret: str) -> None:
+    """Mask a secret that became known after the start, in every log of this process."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _FileFormatter | _LineFormatter):
+            handler.formatter.redactor.add([secret])
 
 
 def _prepare_file(state: Path) -> tuple[Path | None, str]:

@@ -12,6 +12,9 @@ from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from pattern_acp.config.keys import describe_type
+from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
+from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
+from pattern_acp.config.oauth import read_oauth
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
@@ -28,6 +31,9 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings("openai", "openai", "https://api.openai.com/v1", api_key_env="OPENAI_API_KEY"),
     ProviderSettings(
         "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", api_key_env="GEMINI_API_KEY"
+    ),
+    ProviderSettings(
+        "openrouter", "openai", "https://openrouter.ai/api/v1", api_key_env="OPENROUTER_API_KEY", needs_key=True
     ),
     ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
     ProviderSettings("offline", "offline"),
@@ -67,10 +73,10 @@ def read_providers(
 
     The environment beats the file key by key. A key that cannot be used is left at its default and reported.
     """
-    collected = _Collected({provider.name: provider for provider in BUILT_IN})
+    collected = _Collected({each.name: _with_sign_in(each) for each in BUILT_IN})
     for name, preset in PRESETS.items():
         if name not in ONLY_BY_TABLE and environ.get(preset.api_key_env, "").strip():
-            collected.providers[name] = preset
+            collected.providers[name] = _with_sign_in(preset)
     raw = user.table.get("providers", {})
     if is_table(raw):
         for name, table in raw.items():
@@ -80,6 +86,11 @@ def read_providers(
     for provider in tuple(collected.providers.values()):
         collected.providers[provider.name] = _with_environment(collected, provider, environ)
     return collected.providers, tuple(collected.problems), tuple(collected.values.values())
+
+
+def _with_sign_in(provider: ProviderSettings) -> ProviderSettings:
+    """`provider` with the sign-in that is built in for it, if there is one."""
+    return replace(provider, oauth=BUILT_IN_OAUTH.get(provider.name))
 
 
 def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str], name: str, table: object) -> None:
@@ -92,7 +103,7 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
     if known is not None and known.wire not in _TABLE_WIRES:
         collected.problems.append(user.problem(key, f"the provider {name} has no settings; the table is not used."))
         return
-    provider = replace(known or ProviderSettings(name, "openai"), configured=True)
+    provider = replace(known or ProviderSettings(name, "openai", oauth=BUILT_IN_OAUTH.get(name)), configured=True)
     for field_name, raw in table.items():
         provider = _read_field(collected, user, provider, field_name, raw)
     if "base_url" in table and normal_base_url(table["base_url"]) is None:
@@ -241,7 +252,18 @@ def _set_base_url(provider: ProviderSettings, raw: object) -> ProviderSettings |
 def _set_api_key_env(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
     # A key pasted here by mistake is no variable's name in most forms, and is refused without being shown.
     is_variable = isinstance(raw, str) and _VARIABLE.fullmatch(raw) is not None
-    return replace(provider, api_key_env=raw) if is_variable and isinstance(raw, str) else None
+    if not is_variable or not isinstance(raw, str):
+        return None
+    return replace(provider, api_key_env=raw, key_variable_named=True)
+
+
+def _set_oauth(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    oauth = read_oauth(raw, provider.oauth)
+    return None if oauth is None else replace(provider, oauth=oauth)
+
+
+def _show_oauth(raw: object) -> str:
+    return str(raw.get("authorization_url") or raw.get("device_url") or "set") if is_table(raw) else ""
 
 
 def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
@@ -297,4 +319,5 @@ _FIELDS: Mapping[str, _Field] = {
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),
+    "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth),
 }

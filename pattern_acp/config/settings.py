@@ -38,6 +38,24 @@ class Quirks:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """How to sign in at a provider: addresses and a client id of the person's own, from `[providers.NAME.oauth]`."""
+
+    authorization_url: str = ""
+    """Where the browser goes; empty: only device codes are possible."""
+    token_url: str = ""
+    device_url: str = ""
+    """Where device codes come from (RFC 8628); empty: there are none."""
+    client_id: str = ""
+    scope: str = ""
+    """Scopes, with blanks between them."""
+    redirect_port: int = 0
+    """The port of 127.0.0.1 that the browser comes back to; another one when it is taken. 0: any."""
+    gives_key: bool = False
+    """OpenRouter's way: the code is exchanged for an API key instead of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """One provider: built in (config/providers.py) or from `[providers.NAME]`."""
 
@@ -54,6 +72,9 @@ class ProviderSettings:
     """Models offered without asking the server; empty: ask its model list."""
     configured: bool = False
     """True when the person set it up (a key, a base URL or a table), so that it may be chosen by default."""
+    key_variable_named: bool = False
+    """True when the person's file names the variable of the key, which then beats a stored key."""
+    oauth: OAuthSettings | None = None
     script: str = ""
     """Path of the event script of the `scripted` wire."""
     quirks: Quirks = field(default_factory=Quirks)

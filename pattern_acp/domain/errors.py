@@ -7,6 +7,7 @@
     ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
+    ├── SignInError            keys and sign-ins (credentials/errors.py refines it)
     ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
     ├── WebError               a page of the web (web/errors.py refines it)
     ├── SessionError           a request that a session cannot serve
@@ -48,6 +49,10 @@ class PolicyError(PatternError):
 
 class ProviderError(PatternError):
     """A model request failed."""
+
+
+class SignInError(PatternError):
+    """A key or a sign-in cannot be had, kept or renewed."""
 
 
 class WorkspaceError(PatternError):

@@ -33,19 +33,24 @@ can still be named."""
 
 
 class KnownModels:
-    """The models of `configured` providers. `http` gives the shared client."""
+    """The models of `configured` providers.
+
+    `settings` gives those of now, `http` the shared client, and `sign` a provider with the key to send.
+    """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Callable[[], Settings],
         configured: Mapping[str, ProviderSettings],
         lists: ModelLists,
         http: "Callable[[], Awaitable[HttpClient]]",
+        sign: Callable[[ProviderSettings], Awaitable[ProviderSettings]],
     ) -> None:
         self._settings = settings
         self._configured = configured
         self._lists = lists
         self._http = http
+        self._sign = sign
         self.local: tuple[LocalServer, ...] = ()
         """The servers found on this machine so far."""
 
@@ -53,7 +58,7 @@ class KnownModels:
         """See `Providers.available`."""
         found: dict[str, ModelInfo] = {}
         local = [server.settings for server in self.local]
-        for provider in (*usable_providers(self._settings), *local, self._configured["offline"]):
+        for provider in (*usable_providers(self._settings()), *local, self._configured["offline"]):
             listed = {model.name: model for model in self._listed(provider)}
             for name in self._names(provider):
                 info = _describe(provider, name, listed.get(name)).info
@@ -75,7 +80,7 @@ class KnownModels:
         """Fetch the lists that are older than a day, or only those that are not known at all."""
         wanted = [
             provider
-            for provider in usable_providers(self._settings)
+            for provider in usable_providers(self._settings())
             if provider.wire in HTTP_WIRES
             and not provider.models
             and not self._lists.is_fresh(provider)
@@ -108,7 +113,7 @@ class KnownModels:
 
         with anyio.move_on_after(LIST_SECONDS):
             try:
-                self._lists.put(provider, await fetch_models(http, provider))
+                self._lists.put(provider, await fetch_models(http, await self._sign(provider)))
             except ProviderError as error:
                 # The list of yesterday, or the default model, serves as well; `doctor` reports reachability.
                 logger.info("No model list: %s", error.sentence)

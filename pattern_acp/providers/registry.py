@@ -7,6 +7,7 @@ first answer. Must not know: sessions.
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import base_url, is_official
 from pattern_acp.providers.errors import ProviderRequestError
+from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
 from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from pattern_acp.providers.model_lists import ModelLists
@@ -36,7 +38,10 @@ OFFLINE = ProviderSettings("offline", "offline")
 
 
 class Providers:
-    """Resolves `PROVIDER/MODEL`. `cache_dir` holds the model lists; None keeps them in memory only."""
+    """Resolves `PROVIDER/MODEL`.
+
+    `cache_dir` holds the model lists; None keeps them in memory only. `keys` has the keys that are not in the settings.
+    """
 
     def __init__(
         self,
@@ -44,8 +49,11 @@ class Providers:
         cache_dir: Path | None = None,
         clock: Clock | None = None,
         retry: RetryPolicy | None = None,
+        keys: KeySource | None = None,
     ) -> None:
         self._settings = settings
+        self._keys = keys or SettingsKeys()
+        self._held = partial(with_held_keys, settings, self._keys)
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
         self._buckets = AllBuckets(self._clock)
@@ -58,7 +66,7 @@ class Providers:
             "offline": settings.providers.get("offline", OFFLINE),
         }
         lists = ModelLists(cache_dir, self._clock)
-        self._models = KnownModels(settings, self._configured, lists, self._ready_client)
+        self._models = KnownModels(self._held, self._configured, lists, self._ready_client, self._keys.signed)
 
     def available(self) -> tuple[ModelInfo, ...]:
         """The models that can be offered now: of every provider that is set up, of local servers found, and `offline`.
@@ -99,15 +107,20 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is None or settings.wire not in HTTP_WIRES:
             return ""
-        if settings.api_key is not None or not (settings.needs_key or is_official(settings)):
+        if self._keys.held(settings).api_key is not None or not (settings.needs_key or is_official(settings)):
             return ""
         from pattern_acp.providers.status import auth_error
 
         return auth_error(settings, None).sentence
 
+    def key_in_use(self, qualified: str) -> str:
+        """Where the key of the model's provider comes from, with its last four characters; empty without a key."""
+        settings = self._configured.get(qualified.partition("/")[0])
+        return "" if settings is None or settings.wire not in HTTP_WIRES else self._keys.used(settings)
+
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""
-        return choose_model(self._settings, self._models.names(), self._models.local)
+        return choose_model(self._held(), self._models.names(), self._models.local)
 
     async def choose(self) -> ModelChoice:
         """The model to start with; asks local servers (at most 0.3 s) or one list when nothing else is known.
@@ -130,7 +143,7 @@ class Providers:
         """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._models.refresh_lists)
-            if not any(usable_providers(self._settings)):
+            if not any(usable_providers(self._held())):
                 tasks.start_soon(self._models.find_local)
 
     def warm(self, qualified: str) -> None:
@@ -173,7 +186,7 @@ class Providers:
             return OfflineProvider()
         if settings.wire == "scripted":
             return _scripted(settings)
-        return self._build_wire(settings)
+        return SignedProvider(settings, self._keys, self._build_wire)
 
     def _build_wire(self, settings: ProviderSettings) -> Provider:
         from pattern_acp.providers.streaming import WireProvider

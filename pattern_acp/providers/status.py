@@ -137,7 +137,10 @@ def auth_error(settings: ProviderSettings, status: int | None) -> ProviderAuthEr
     variable = settings.api_key_env
     if settings.api_key is None:
         where = f"set {variable}" if variable else f"set api_key_env in [providers.{settings.name}] of config.toml"
-        return ProviderAuthError(f"{settings.name} needs a key and none is configured; {where}.")
+        return ProviderAuthError(
+            f"{settings.name} needs a key and none is configured; {where}, or run `pattern-acp auth login "
+            f"{settings.name}`."
+        )
     source = settings.api_key.source or variable or "the configuration"
     answered = f" (status {status})" if status else ""
     return ProviderAuthError(f"{settings.name} refused the key from {source}{answered}; put a valid key there.")

@@ -109,6 +109,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Session", f"`{state.session_id}`"),
         ("Title", state.title or "(none yet)"),
         ("Model", f"`{state.model.qualified}`" + (f", {shared.model_reason}" if shared.model_reason else "")),
+        *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),

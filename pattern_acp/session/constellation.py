@@ -52,6 +52,10 @@ class Models(Protocol):
         """A sentence that names what is missing when the model's provider has no key and needs one; else empty."""
         ...
 
+    def key_in_use(self, qualified: str) -> str:
+        """Where the key of the model's provider comes from, with its last four characters; empty without one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:

@@ -60,6 +60,8 @@ class ReadyServices:
     def __init__(self, sessions: Sessions, client: EditorClient) -> None:
         self._methods = SessionMethods(sessions, client)
         self._client = client
+        self.keys_kept = False
+        """Whether somebody is signed in."""
 
     async def watch_memory(self) -> None:
         """Serve `_pattern/memory/*` until cancelled."""
@@ -75,6 +77,14 @@ class ReadyServices:
     async def methods(self) -> SessionMethodsPort:
         """See `Services.methods`."""
         return self._methods
+
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+        self.keys_kept = False
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        return self.keys_kept
 
     def methods_if_ready(self) -> SessionMethodsPort | None:
         """See `Services.methods_if_ready`."""
@@ -99,6 +109,15 @@ class LateServices:
         if self.ready is None:
             raise ConnectionClosedError("The services are not built.")
         return await self.ready.methods()
+
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+        if self.ready is not None:
+            await self.ready.forget_keys()
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        return self.ready is not None and await self.ready.has_kept_keys()
 
     def methods_if_ready(self) -> SessionMethodsPort | None:
         """See `Services.methods_if_ready`."""

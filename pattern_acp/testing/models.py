@@ -16,6 +16,8 @@ class FakeModels:
         """Sentences of `missing_key`, by provider."""
         self.fallback: tuple[str, ...] = ()
         """What stands in for a provider that is out."""
+        self.keys: dict[str, str] = {}
+        """What `key_in_use` says, by provider."""
         self.infos = {name: fake_model(name) for name in providers}
         """What is known of each provider's model."""
 
@@ -38,6 +40,10 @@ class FakeModels:
     def missing_key(self, qualified: str) -> str:
         """See `Models.missing_key`."""
         return self.without_key.get(qualified.partition("/")[0], "")
+
+    def key_in_use(self, qualified: str) -> str:
+        """See `Models.key_in_use`."""
+        return self.keys.get(qualified.partition("/")[0], "")
 
 
 def fake_model(name: str) -> ModelInfo:

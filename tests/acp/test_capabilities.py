@@ -37,7 +37,7 @@ def test_the_promises_are_exactly_what_works():
         "authMethods": [
             {
                 "id": AUTH_METHOD,
-                "name": "Key from the environment or config.toml",
+                "name": "Key from the environment, the keyring or config.toml",
                 "description": response["authMethods"][0]["description"],
             }
         ],

@@ -82,6 +82,7 @@ models = ["large", "org/small:8b"]
         base_url="http://localhost:8080",
         api_key=Secret("key-3", "$LAB_KEY"),
         api_key_env="LAB_KEY",
+        key_variable_named=True,
         headers={"X-Team": "blue"},
         models=("large", "org/small:8b"),
         configured=True,
@@ -139,7 +140,15 @@ def test_a_bad_key_of_a_table_is_reported_and_the_provider_stays(tmp_path: Path,
 def test_a_table_that_cannot_be_a_provider_is_left_out_and_reported(tmp_path: Path, text: str):
     loaded = load_with(tmp_path, text)
     assert loaded.problems
-    assert set(loaded.settings.providers) == {"anthropic", "openai", "gemini", "ollama", "offline", "scripted"}
+    assert set(loaded.settings.providers) == {
+        "anthropic",
+        "openai",
+        "gemini",
+        "openrouter",
+        "ollama",
+        "offline",
+        "scripted",
+    }
     assert loaded.settings.providers["offline"] == ProviderSettings("offline", "offline")
 
 
@@ -191,3 +200,36 @@ def test_any_text_is_a_url_or_refused(raw: str):
     assert url is None or normal_base_url(url) == url
     again = normal_base_url(raw)
     assert again is None or normal_base_url(again) == again
+
+
+@pytest.mark.parametrize(
+    ("table", "is_used"),
+    [
+        ('token_url = "https://a/t"\nauthorization_url = "https://a/a"\nclient_id = "me"\nredirect_port = 4000', True),
+        (
+            'token_url = "http://localhost:1/t"\ndevice_url = "http://127.0.0.1:1/d"\nclient_id = "me"\nscope = "a b"',
+            True,
+        ),
+        ('token_url = "http://a/t"\nauthorization_url = "https://a/a"\nclient_id = "me"', False),
+        ('token_url = "https://a/t"\nauthorization_url = "https://a/a"', False),
+        ('token_url = "https://a/t"\nclient_id = "me"', False),
+        ('token_url = "https://a/t"\ndevice_url = "https://a/a"\nclient_id = "me"\nredirect_port = 70000', False),
+        ('token_url = "https://a/t"\ndevice_url = "https://a/a"\nclient_id = "me"\nclient_secret = "no"', False),
+    ],
+)
+def test_a_sign_in_is_used_when_it_is_whole_and_its_addresses_are_safe(tmp_path: Path, table: str, is_used: bool):  # noqa: FBT001 - a parameter
+    loaded = load_with(
+        tmp_path, f'[providers.lab]\nbase_url = "http://localhost:1/v1"\n[providers.lab.oauth]\n{table}\n'
+    )
+    assert (loaded.settings.providers["lab"].oauth is not None) == is_used
+    assert bool(loaded.problems) != is_used
+
+
+def test_the_public_sign_in_of_openrouter_is_built_in_and_its_addresses_can_be_changed(tmp_path: Path):
+    built_in = load_with(tmp_path, "").settings.providers["openrouter"]
+    assert built_in.oauth is not None
+    assert built_in.oauth.gives_key
+    changed = load_with(tmp_path, '[providers.openrouter.oauth]\ntoken_url = "http://localhost:1/keys"\n')
+    oauth = changed.settings.providers["openrouter"].oauth
+    assert oauth is not None
+    assert (oauth.token_url, oauth.authorization_url) == ("http://localhost:1/keys", built_in.oauth.authorization_url)

@@ -1,0 +1,102 @@
+"""Connects stored keys with providers: the keyring and the file of this person, and HTTP for renewals.
+
+Owns: the translation of sign-in errors into those of providers, and telling the log what to mask.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.logs import mask_also
+from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.credentials.errors import SignInTransientError
+from pattern_acp.credentials.keyring_access import SystemKeyring
+from pattern_acp.credentials.keys import StoredKeys, with_held_key
+from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import ProviderError, SignInError
+from pattern_acp.providers.endpoints import HttpRequest
+from pattern_acp.providers.errors import ProviderAuthError, ProviderConnectionError
+
+if TYPE_CHECKING:
+    from pattern_acp.providers.http import HttpClient
+
+POST_SECONDS = 30.0
+"""Longest wait for an authorization server; a person is waiting behind it."""
+
+CLOSE_SECONDS = 0.3
+
+
+class KeysOfPerson:
+    """`providers.keys.KeySource` over what is kept for this person."""
+
+    def __init__(self, process: Process) -> None:
+        directory = process.loaded.paths.data
+        self.store = CredentialStore(directory, SystemKeyring())
+        self.stored = StoredKeys(self.store, directory, post_once, SystemClock())
+
+    def held(self, settings: ProviderSettings) -> ProviderSettings:
+        """See `KeySource.held`."""
+        return with_held_key(settings, self.store.entries())
+
+    def used(self, settings: ProviderSettings) -> str:
+        """See `KeySource.used`."""
+        sources = self.stored.sources(settings)
+        return sources[0].sentence if sources else ""
+
+    async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
+        """See `KeySource.signed`."""
+        try:
+            key = await self.stored.key(settings, refused.value if refused is not None else "")
+        except SignInTransientError as error:
+            raise ProviderConnectionError(error.sentence) from error
+        except SignInError as error:
+            raise ProviderAuthError(error.sentence) from error
+        if key is not None:
+            mask_also(key.value)
+        return _with_key(settings, key)
+
+    async def forget_all(self) -> None:
+        """Forget everything that is kept.
+
+        Raises:
+            SignInError: something of it cannot be forgotten.
+        """
+        for provider in self.store.entries():
+            await anyio.to_thread.run_sync(self.store.delete, provider)
+
+
+def _with_key(settings: ProviderSettings, key: Secret | None) -> ProviderSettings:
+    return settings if key is settings.api_key else replace(settings, api_key=key, configured=True)
+
+
+async def post_once(url: str, headers: Mapping[str, str], body: bytes, /) -> tuple[int, bytes]:
+    """See `credentials.model.Post`. A connection of its own: sign-ins and renewals are rare."""
+    try:
+        # In a worker thread, as everywhere: importing httpx takes 0.1 s, and certificates as much.
+        http = await anyio.to_thread.run_sync(_new_client, url)
+    except ProviderError as error:
+        raise SignInTransientError(error.sentence) from error
+    try:
+        with anyio.fail_after(POST_SECONDS):
+            async with http.post(HttpRequest("The authorization server", url, headers, body)) as response:
+                return response.status, await response.read()
+    except TimeoutError:
+        raise SignInTransientError(f"The authorization server did not answer within {POST_SECONDS:.0f} s.") from None
+    except ProviderError as error:
+        raise SignInTransientError(error.sentence) from error
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+            await http.aclose()
+
+
+def _new_client(url: str) -> "HttpClient":
+    from pattern_acp.providers.http import Deadlines, HttpClient
+
+    http = HttpClient(Deadlines(), SystemClock())
+    http.warm(url)
+    return http

@@ -1,0 +1,22 @@
+"""What doctor says of keys: where each provider's comes from."""
+
+from pattern_acp.bootstrap.credentials import KeysOfPerson
+from pattern_acp.bootstrap.findings import Finding, Health
+from pattern_acp.config.settings import Settings
+from pattern_acp.domain.errors import SignInError
+
+
+def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
+    """Where each provider's key comes from, and which others are there and not used."""
+    try:
+        keys.store.check()
+    except SignInError as error:
+        return [Finding("Credentials", Health.NOTE, error.sentence, "The sentence above says what to do.")]
+    findings: list[Finding] = []
+    for provider in settings.providers.values():
+        sources = keys.stored.sources(provider)
+        if sources:
+            others = ", ".join(each.where for each in sources[1:])
+            unused = f"; not used: {others}" if others else ""
+            findings.append(Finding(f"Key of {provider.name}", Health.OK, f"{sources[0].sentence}{unused}"))
+    return findings

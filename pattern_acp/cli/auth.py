@@ -1,0 +1,202 @@
+"""`pattern-acp auth`: sign in at a provider, show where keys come from, forget one. It never shows a key."""
+
+import getpass
+import sys
+import webbrowser
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.auth_arguments import Auth
+from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_json, write_line
+from pattern_acp.config.logs import mask_also
+from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
+from pattern_acp.credentials.errors import SignInRefusedError
+from pattern_acp.credentials.model import Credential, KeySource
+from pattern_acp.credentials.oauth import DeviceCode
+from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import ProviderError
+
+CHECK_SECONDS = 5.0
+"""Longest wait for the provider that is asked whether it takes the new key."""
+
+
+def run_auth(arguments: Auth, process: Process) -> int:
+    """Carry it out; 1 when it did not work.
+
+    Raises:
+        PatternError: the credentials cannot be used, or the sign-in failed.
+    """
+    try:
+        return anyio.run(_run, arguments, process)
+    except OutputClosed:
+        return EXIT_OK
+    except (KeyboardInterrupt, EOFError):
+        return EXIT_CANCELLED
+
+
+async def _run(arguments: Auth, process: Process) -> int:
+    keys = KeysOfPerson(process)
+    known = {
+        name: provider for name, provider in process.loaded.settings.providers.items() if provider.wire in HTTP_WIRES
+    }
+    if arguments.action == "status":
+        keys.store.check()
+        return _status(arguments, known, keys)
+    name = arguments.provider or await anyio.to_thread.run_sync(_ask_provider, sorted(known))
+    if arguments.action == "logout":
+        return await _logout(name, known, keys)
+    provider = known.get(name)
+    if provider is None:
+        write_error(
+            f"pattern-acp: there is no provider {name!r}; providers are {', '.join(sorted(known))}. Add others as "
+            "[providers.NAME] to config.toml."
+        )
+        return EXIT_ERROR
+    return await _login(arguments, provider, keys)
+
+
+def _ask_provider(names: Sequence[str]) -> str:
+    if not sys.stdin.isatty():
+        return ""
+    sys.stdout.write(f"Sign in at which provider? ({', '.join(names)}) ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip()
+
+
+async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson) -> int:
+    if arguments.device and provider.oauth is None:
+        raise SignInRefusedError(
+            f"{provider.name} has no sign-in with a code; set device_url in [providers.{provider.name}.oauth]."
+        )
+    if provider.oauth is None or arguments.api_key:
+        credential = Credential(await anyio.to_thread.run_sync(_read_key, provider.name))
+    else:
+        credential = await _sign_in(arguments, provider.name, provider.oauth)
+    mask_also(credential.secret)
+    place = await anyio.to_thread.run_sync(
+        lambda: keys.store.save(provider.name, credential, in_file=arguments.in_file)
+    )
+    where = "the system's keyring" if place == "keyring" else str(keys.store.path)
+    write_line(f"Signed in at {provider.name}; it is kept in {where}.")
+    used = keys.stored.sources(provider)[0]
+    if used.tier.value == "config":
+        write_line(f"Yet {used.where}, which config.toml names, is used first; take it out to use this one.")
+    return await _check(provider, keys)
+
+
+async def _sign_in(arguments: Auth, name: str, oauth: OAuthSettings) -> Credential:
+    if arguments.device:
+        if not oauth.device_url:
+            raise SignInRefusedError(f"{name} has no sign-in with a code; set device_url in [providers.{name}.oauth].")
+        return await sign_in_with_device(oauth, post_once, SystemClock(), _show_device)
+    if not oauth.authorization_url:
+        raise SignInRefusedError(f"{name} has no sign-in in a browser; use --device.")
+
+    async def show(url: str) -> None:
+        write_line(f"Sign in at {name} in your browser:\n\n  {url}\n")
+        if arguments.browser:
+            await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+
+    return await sign_in_with_browser(oauth, post_once, SystemClock(), show)
+
+
+async def _show_device(device: DeviceCode) -> None:
+    write_line(f"Open {device.verification_url} on any device and enter this code:\n\n  {device.user_code}\n")
+    if device.complete_url:
+        write_line(f"Or open {device.complete_url}, which has it in it.")
+
+
+def _read_key(name: str) -> str:
+    """A key from a hidden prompt, or from stdin when that is no terminal.
+
+    Raises:
+        SignInRefusedError: it is none.
+    """
+    hidden = sys.stdin.isatty()
+    line = getpass.getpass(f"Key for {name} (it is not shown): ") if hidden else sys.stdin.readline()
+    key = line.strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise SignInRefusedError("This is no key: it must be one word of ASCII characters. Nothing was changed.")
+    return key
+
+
+async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
+    """Ask the provider for its models; an answer that refuses the key is told, anything else is no fault of it."""
+    from pattern_acp.providers.discovery import fetch_models
+    from pattern_acp.providers.errors import ProviderAuthError
+    from pattern_acp.providers.http import Deadlines, HttpClient
+
+    http = HttpClient(Deadlines(), SystemClock())
+    try:
+        with anyio.fail_after(CHECK_SECONDS):
+            models = await fetch_models(http, await keys.signed(provider))
+        write_line(f"{provider.name} takes it and offers {len(models)} models.")
+    except ProviderAuthError as error:
+        write_error(f"pattern-acp: {error.sentence}")
+        return EXIT_ERROR
+    except (ProviderError, TimeoutError):
+        write_line(f"{provider.name} could not be asked for its models now, so it is kept unchecked.")
+    finally:
+        await http.aclose()
+    return EXIT_OK
+
+
+async def _logout(name: str, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
+    was_there = await anyio.to_thread.run_sync(keys.store.delete, name)
+    write_line(f"Signed out of {name}." if was_there else f"Nothing is kept for {name or 'no provider'}.")
+    left = keys.stored.sources(known[name]) if name in known else ()
+    if left:
+        write_line(f"{left[0].where} still holds a key for it, which is used now.")
+    return EXIT_OK
+
+
+def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
+    if arguments.provider and arguments.provider not in known:
+        names = ", ".join(sorted(known))
+        write_error(f"pattern-acp: there is no provider {arguments.provider!r}; providers are {names}.")
+        return EXIT_ERROR
+    chosen = {name: each for name, each in known.items() if arguments.provider in {"", name}}
+    found = [
+        (name, number == 0, source)
+        for name, provider in chosen.items()
+        for number, source in enumerate(keys.stored.sources(provider))
+    ]
+    if arguments.json:
+        write_json([_as_json(*row) for row in found])
+    elif found:
+        rows = [_as_row(*row) for row in found]
+        write_line(format_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows))
+    else:
+        names = arguments.provider or "any provider"
+        write_line(f"There is no key for {names}; run `pattern-acp auth login PROVIDER`.")
+    return EXIT_OK
+
+
+def _as_row(name: str, used: bool, source: KeySource) -> tuple[str, ...]:  # noqa: FBT001 - a column
+    ending = f"…{source.last_four}" if source.last_four else "…"
+    return (name, "yes" if used else "no", source.tier.value, source.where, ending, _expiry(source.expires_at_ms))
+
+
+def _as_json(name: str, used: bool, source: KeySource) -> Json:  # noqa: FBT001 - a column
+    return {
+        "provider": name,
+        "used": used,
+        "tier": source.tier.value,
+        "from": source.where,
+        "lastFour": source.last_four,
+        "expiresAt": _expiry(source.expires_at_ms) or None,
+    }
+
+
+def _expiry(at_ms: int | None) -> str:
+    if at_ms is None:
+        return ""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,185 @@
+"""Which key a provider gets, and renewing it.
+
+Owns: the order of the places (what the person did explicitly beats what is merely there), and refreshing OAuth tokens
+once for everybody who asks, also across processes. Must not know: wires and sessions.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.credentials.errors import CredentialFileError, SignInRevokedError, SignInTransientError
+from pattern_acp.credentials.model import Credential, Entry, KeySource, Post, Tier, last_four
+from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.domain.clock import Clock
+
+REFRESH_BEFORE_MS = 60_000
+"""A token is renewed this long before its end, so that a request that streams for a while still has a valid one."""
+
+REFRESH_LOCK_SECONDS = 45.0
+"""Longest wait for another process that renews the same token; its request has a deadline of its own."""
+
+LOCK_POLL_SECONDS = 0.05
+
+_NAMES = {Tier.KEYRING: "the keyring", Tier.FILE: "the credentials file", Tier.OAUTH: "the sign-in (OAuth)"}
+
+
+class StoredKeys:
+    """Keys of providers, over what the settings hold and what is kept. `directory` is for the locks of renewals."""
+
+    def __init__(self, store: CredentialStore, directory: Path, post: Post, clock: Clock) -> None:
+        self._store = store
+        self._directory = directory
+        self._post = post
+        self._clock = clock
+        self._renewing: dict[str, anyio.Lock] = {}
+        self._loaded: dict[str, tuple[Entry, Credential]] = {}
+
+    def sources(self, settings: ProviderSettings) -> tuple[KeySource, ...]:
+        """Every place that has a key for a provider, the one that is used first. Cheap; asks no keyring."""
+        return key_sources(settings, self._store.entries().get(settings.name))
+
+    async def key(self, settings: ProviderSettings, refused: str = "") -> Secret | None:
+        """The key to use now; renewed when it ends within 60 s, or when it is `refused` and can be renewed.
+
+        Raises:
+            SignInError: the stored one cannot be had or renewed; the class says why.
+        """
+        own = settings.api_key if settings.api_key is not None and settings.api_key.value else None
+        sources = self.sources(settings)
+        if not sources or sources[0].tier in {Tier.CONFIG, Tier.ENVIRONMENT}:
+            return own
+        credential = await self._load(settings.name)
+        if credential is None:
+            return own
+        if self._is_over(credential, refused):
+            credential = await self._renew(settings, refused)
+        return Secret(credential.secret, _NAMES[sources[0].tier])
+
+    async def _load(self, provider: str) -> Credential | None:
+        """The kept credential; what came from the keyring is remembered until the file says otherwise."""
+        entry = self._store.entries().get(provider)
+        known = self._loaded.get(provider)
+        if entry is not None and known is not None and known[0] == entry and entry.kind == "api_key":
+            return known[1]
+        credential = await anyio.to_thread.run_sync(self._store.load, provider)
+        if entry is not None and credential is not None:
+            self._loaded[provider] = (entry, credential)
+        return credential
+
+    def _is_over(self, credential: Credential, refused: str) -> bool:
+        if credential.kind != "oauth":
+            return False
+        if refused and credential.secret == refused:
+            return True
+        expires = credential.expires_at_ms
+        return expires is not None and expires - self._clock.now_ms() <= REFRESH_BEFORE_MS
+
+    async def _renew(self, settings: ProviderSettings, refused: str) -> Credential:
+        async with self._renewing.setdefault(settings.name, anyio.Lock()), self._locked(settings.name):
+            # Whoever held the lock may have renewed it: what it saved counts, and the network is not asked again.
+            found = await anyio.to_thread.run_sync(self._store.load, settings.name)
+            if found is None:
+                raise SignInRevokedError(f"{settings.name} was signed out meanwhile; sign in again.")
+            if not self._is_over(found, refused):
+                return found
+            # A server that rotates tokens voids the old one when it answers: a cancellation must not lose the new one.
+            return await self._refreshed(settings, found, refused)
+
+    async def _refreshed(self, settings: ProviderSettings, found: Credential, refused: str) -> Credential:
+        kept = found
+        with anyio.CancelScope(shield=True):
+            try:
+                kept = await self._refresh(settings, found)
+            except SignInTransientError:
+                if not self._is_usable_still(found, refused):
+                    raise
+            else:
+                await anyio.to_thread.run_sync(self._save, settings.name, kept)
+        return kept
+
+    async def _refresh(self, settings: ProviderSettings, found: Credential) -> Credential:
+        from pattern_acp.credentials.oauth import DevicePending, read_token, refresh_form
+
+        advice = f"run `pattern-acp auth login {settings.name}`"
+        if settings.oauth is None:
+            raise SignInRevokedError(
+                f"The sign-in at {settings.name} needs renewal and [providers.{settings.name}.oauth] is gone; put it "
+                f"back, or {advice}."
+            )
+        if not found.refresh_token:
+            raise SignInRevokedError(f"The sign-in at {settings.name} is over and cannot be renewed; {advice}.")
+        form = refresh_form(settings.oauth, found.refresh_token)
+        answer = await self._post(form.url, form.headers, form.body)
+        try:
+            return read_token(*answer, self._clock.now_ms(), found)
+        except SignInRevokedError:
+            raise SignInRevokedError(
+                f"The sign-in at {settings.name} is over (it expired, or was taken back); {advice}."
+            ) from None
+        except DevicePending:
+            raise SignInTransientError(f"{settings.name} answered a renewal with nothing; try again.") from None
+
+    def _is_usable_still(self, found: Credential, refused: str) -> bool:
+        """A token that is about to end serves once more when the server that renews it is away."""
+        expires = found.expires_at_ms
+        return found.secret != refused and expires is not None and expires > self._clock.now_ms()
+
+    def _save(self, provider: str, credential: Credential) -> None:
+        entry = self._store.entries().get(provider)
+        self._store.save(provider, credential, in_file=entry is not None and entry.place == "file")
+
+    @asynccontextmanager
+    async def _locked(self, provider: str) -> AsyncGenerator[None]:
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._directory / f"renew-{provider}.lock", thread_local=False, mode=0o600)
+        try:
+            with anyio.fail_after(REFRESH_LOCK_SECONDS):
+                while True:
+                    try:
+                        # One system call that does not wait, so that a cancellation never leaves a lock behind.
+                        lock.acquire(blocking=False)
+                        break
+                    except Timeout:
+                        await anyio.sleep(LOCK_POLL_SECONDS)
+        except TimeoutError:
+            raise SignInTransientError(
+                f"Another process has been renewing the sign-in at {provider} for {REFRESH_LOCK_SECONDS:.0f} s; "
+                "try again."
+            ) from None
+        except OSError as error:
+            raise CredentialFileError(f"{self._directory} cannot be written ({error.strerror}).") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def key_sources(settings: ProviderSettings, entry: Entry | None) -> tuple[KeySource, ...]:
+    """Every place that has a key, in the order of preference.
+
+    A variable that config.toml names comes first, then what `auth login` kept, then the provider's usual variable: that
+    one is often set for another program, and would be billed without anybody having said so.
+    """
+    found: list[KeySource] = []
+    if settings.api_key is not None and settings.api_key.value:
+        tier = Tier.CONFIG if settings.key_variable_named else Tier.ENVIRONMENT
+        found.append(KeySource(tier, settings.api_key.source or tier.value, last_four(settings.api_key.value)))
+    if entry is not None:
+        kept = KeySource(entry.tier, _NAMES[entry.tier], entry.last_four, entry.expires_at_ms)
+        found.insert(1 if settings.key_variable_named and found else 0, kept)
+    return tuple(found)
+
+
+def with_held_key(settings: ProviderSettings, entries: Mapping[str, Entry]) -> ProviderSettings:
+    """`settings` as one that is set up, when a key is kept for it. The key itself is not in it: `StoredKeys.key` is."""
+    entry = entries.get(settings.name)
+    if entry is None or (settings.api_key is not None and settings.key_variable_named):
+        return settings
+    return replace(settings, api_key=Secret("", _NAMES[entry.tier]), configured=True)

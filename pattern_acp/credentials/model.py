@@ -1,0 +1,89 @@
+"""What is kept for a provider, and what may be shown of it."""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+SHORTEST_SHOWN = 12
+"""Of a key shorter than this nothing is shown: four characters would be too much of it."""
+
+
+class Tier(StrEnum):
+    """Where a key comes from, in the order of preference: what the person did explicitly beats what is merely there."""
+
+    CONFIG = "config"
+    """The variable that `api_key_env` in config.toml names."""
+    OAUTH = "oauth"
+    KEYRING = "keyring"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    """The provider's usual variable."""
+
+
+Kind = Literal["api_key", "oauth"]
+Place = Literal["keyring", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A key, or the tokens of a sign-in. Secrets stay out of the repr."""
+
+    secret: str = field(repr=False)
+    """The API key or the access token."""
+    kind: Kind = "api_key"
+    refresh_token: str = field(default="", repr=False)
+    expires_at_ms: int | None = None
+    """When the access token ends, milliseconds UTC; None when nobody said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a kept credential without asking the keyring."""
+
+    kind: Kind
+    place: Place
+    last_four: str
+    expires_at_ms: int | None = None
+    stamp: str = ""
+    """Another one each time it is saved."""
+
+    @property
+    def tier(self) -> Tier:
+        """The tier it counts as."""
+        return Tier.OAUTH if self.kind == "oauth" else Tier(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """One place that holds a key of a provider. `where` names it for the person."""
+
+    tier: Tier
+    where: str
+    last_four: str
+    expires_at_ms: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Tier, place and last characters, as /status and doctor show it."""
+        ending = f", …{self.last_four}" if self.last_four else ""
+        return f"{self.where}{ending}"
+
+
+class Post(Protocol):
+    """One POST of a form or of JSON; gives status and body."""
+
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes, /) -> Awaitable[tuple[int, bytes]]:
+        """Send it.
+
+        Raises:
+            SignInTransientError: the server cannot be reached, or did not answer in time.
+        """
+        ...
+
+
+def last_four(secret: str) -> str:
+    """The last four characters of a key, or nothing of a short one."""
+    return secret[-4:] if len(secret) >= SHORTEST_SHOWN else ""

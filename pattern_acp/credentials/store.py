@@ -1,0 +1,239 @@
+"""What is kept for each provider: one file, and the system's keyring for the secrets where there is one.
+
+Owns: the file's format, its lock, and its replacement as a whole. The file says of each provider what is kept and
+where, with the last four characters, so that a start and `auth status` never ask the keyring; the secret itself is in
+the keyring, or in the file (mode 0600) where there is none. It is beside the constellations, never in one. Must not
+know: providers' settings and OAuth.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from pattern_acp.config.paths import make_private_directory
+from pattern_acp.credentials.errors import CredentialFileError, KeyringUnavailableError
+from pattern_acp.credentials.keyring_access import Keyring
+from pattern_acp.credentials.model import Credential, Entry, Kind, Place, last_four
+
+FILE_NAME = "credentials.json"
+LOCK_NAME = "credentials.lock"
+VERSION = 1
+LOCK_SECONDS = 10.0
+"""Longest wait for another process that changes the file; it holds the lock for milliseconds, or while its keyring is
+asked."""
+
+MAX_FILE_BYTES = 1024 * 1024
+
+
+class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One provider's entry as the file has it."""
+
+    kind: Kind
+    place: Place
+    last_four: str = ""
+    expires_at_ms: int | None = None
+    stamp: str = ""
+    secret: str = ""
+    refresh_token: str = ""
+
+
+class _File(msgspec.Struct, frozen=True):
+    version: int
+    entries: dict[str, _Kept]
+
+
+class _InKeyring(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text that the keyring has under a provider's name."""
+
+    secret: str
+    refresh_token: str = ""
+
+
+class CredentialStore:
+    """Credentials by provider, in `directory`. Several processes may use it at once."""
+
+    def __init__(self, directory: Path, keyring: Keyring) -> None:
+        self._directory = directory
+        self._keyring = keyring
+        self._seen: tuple[int, int, int] | None = None
+        self._file = _File(VERSION, {})
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._directory / FILE_NAME
+
+    def entries(self) -> Mapping[str, Entry]:
+        """What is kept, by provider. Cheap: reads the file only when it has changed; a file that is broken has nothing.
+
+        `check` says what is wrong with it.
+        """
+        with suppress(CredentialFileError):
+            self._refresh()
+        return {
+            name: Entry(kept.kind, kept.place, kept.last_four, kept.expires_at_ms, kept.stamp)
+            for name, kept in self._file.entries.items()
+        }
+
+    def check(self) -> None:
+        """Read the file.
+
+        Raises:
+            CredentialFileError: it cannot be read, or is not what this version writes.
+        """
+        self._refresh()
+
+    def load(self, provider: str) -> Credential | None:
+        """The credential of a provider, or None. Blocking: may ask the keyring.
+
+        Raises:
+            CredentialFileError: the file cannot be read.
+            KeyringUnavailableError: the secret is in the keyring, and the keyring does not give it.
+        """
+        self._refresh()
+        kept = self._file.entries.get(provider)
+        if kept is None:
+            return None
+        if kept.place == "file":
+            return Credential(kept.secret, kept.kind, kept.refresh_token, kept.expires_at_ms)
+        text = self._keyring.get(provider)
+        if text is None:
+            raise KeyringUnavailableError(
+                f"The keyring has no key for {provider} any more; run `pattern-acp auth login {provider}`."
+            )
+        try:
+            found = msgspec.json.decode(text, type=_InKeyring)
+        except msgspec.MsgspecError:
+            raise KeyringUnavailableError(
+                f"The keyring's entry for {provider} is not ours; run `pattern-acp auth login {provider}`."
+            ) from None
+        return Credential(found.secret, kept.kind, found.refresh_token, kept.expires_at_ms)
+
+    def save(self, provider: str, credential: Credential, *, in_file: bool = False) -> Place:
+        """Keep a credential in place of the provider's old one; where it went. Blocking.
+
+        Without a keyring, or when the keyring refuses (Windows takes 1,280 characters), it goes to the file.
+
+        Raises:
+            CredentialFileError: the file cannot be read or written; the old credential is still there.
+        """
+        with self._locked():
+            self._refresh()
+            old = self._file.entries.get(provider)
+            place: Place = "file" if in_file else self._to_keyring(provider, credential)
+            shown = last_four(credential.secret)
+            kept = _Kept(credential.kind, place, shown, credential.expires_at_ms, secrets.token_hex(4))
+            if place == "file":
+                kept = msgspec.structs.replace(kept, secret=credential.secret, refresh_token=credential.refresh_token)
+            self._write({**self._file.entries, provider: kept})
+            if old is not None and old.place == "keyring" and place == "file":
+                with suppress(KeyringUnavailableError):
+                    self._keyring.delete(provider)
+            return place
+
+    def delete(self, provider: str) -> bool:
+        """Forget a provider's credential; whether there was one. Blocking.
+
+        Raises:
+            CredentialFileError: the file cannot be read or written.
+            KeyringUnavailableError: the keyring does not delete it; the entry stays, so that it can be tried again.
+        """
+        with self._locked():
+            self._refresh()
+            kept = self._file.entries.get(provider)
+            if kept is None:
+                return False
+            if kept.place == "keyring":
+                self._keyring.delete(provider)
+            self._write({name: each for name, each in self._file.entries.items() if name != provider})
+            return True
+
+    def _to_keyring(self, provider: str, credential: Credential) -> Place:
+        text = msgspec.json.encode(_InKeyring(credential.secret, credential.refresh_token)).decode()
+        try:
+            self._keyring.set(provider, text)
+        except KeyringUnavailableError:
+            return "file"
+        return "keyring"
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        from filelock import FileLock, Timeout
+
+        try:
+            make_private_directory(self._directory)
+            lock = FileLock(self._directory / LOCK_NAME, timeout=LOCK_SECONDS, mode=0o600)
+            with lock:
+                yield
+        except Timeout:
+            raise CredentialFileError(
+                f"Another process holds {self._directory / LOCK_NAME}; end it, or try again."
+            ) from None
+        except OSError as error:
+            raise CredentialFileError(f"{self.path} cannot be changed ({error.strerror}).") from error
+
+    def _refresh(self) -> None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._file = None, _File(VERSION, {})
+            return
+        except OSError as error:
+            raise CredentialFileError(f"{self.path} cannot be read ({error.strerror}).") from error
+        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if state == self._seen:
+            return
+        self._seen, self._file = None, _File(VERSION, {})
+        self._file = self._read()
+        self._seen = state
+
+    def _read(self) -> _File:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES)
+            read = msgspec.json.decode(data, type=_File)
+        except OSError as error:
+            raise CredentialFileError(f"{self.path} cannot be read ({error.strerror}).") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # The decoder's own text may quote the file.
+            raise CredentialFileError(
+                f"{self.path} is not a file of credentials; move it away and sign in again."
+            ) from None
+        if read.version != VERSION:
+            raise CredentialFileError(
+                f"{self.path} has format {read.version}, and this version of pattern-acp knows {VERSION}; update it."
+            )
+        return read
+
+    def _write(self, entries: dict[str, _Kept]) -> None:
+        data = msgspec.json.format(msgspec.json.encode(_File(VERSION, entries)), indent=2)
+        partial = self.path.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}")
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            raise CredentialFileError(
+                f"{self.path} cannot be written ({error.strerror}); the old one is still there."
+            ) from error
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        if sys.platform != "win32":
+            # So that the new name outlasts a power cut; Windows has no such call.
+            with suppress(OSError):
+                folder = os.open(self._directory, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        self._file = _File(VERSION, entries)
+        self._seen = None

@@ -1,0 +1,112 @@
+"""Keys that are not in the settings: the port to whoever keeps them, and the provider that asks it at each request.
+
+Owns: getting the key before a request, and once more when the provider refuses it. Must not know: where keys are kept
+and how they are renewed (`bootstrap` connects `credentials`).
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Protocol
+
+from pattern_acp.config.settings import ProviderSettings, Secret, Settings
+from pattern_acp.providers.base import Provider, ProviderEvent, ProviderRequest, TokenCounter
+from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.retry import is_content
+
+
+class KeySource(Protocol):
+    """The keys of providers."""
+
+    def held(self, settings: ProviderSettings) -> ProviderSettings:
+        """`settings` as set up when a key is kept for them. Cheap; the key in it is not for sending."""
+        ...
+
+    def used(self, settings: ProviderSettings) -> str:
+        """Where the key in use comes from, with its last four characters; empty without one. Cheap."""
+        ...
+
+    async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
+        """`settings` with the key to send now. `refused` is one that the provider has just refused.
+
+        Raises:
+            ProviderAuthError: the person has to sign in again.
+            ProviderConnectionError: the key cannot be renewed at the moment.
+        """
+        ...
+
+
+class SettingsKeys:
+    """`KeySource` without anything kept: the keys of the settings."""
+
+    def held(self, settings: ProviderSettings) -> ProviderSettings:
+        """See `KeySource.held`."""
+        return settings
+
+    def used(self, settings: ProviderSettings) -> str:
+        """See `KeySource.used`."""
+        return settings.api_key.source if settings.api_key is not None else ""
+
+    async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
+        """See `KeySource.signed`."""
+        del refused
+        return settings
+
+
+def with_held_keys(settings: Settings, keys: KeySource) -> Settings:
+    """The settings with the providers that a kept key sets up."""
+    return replace(settings, providers={name: keys.held(each) for name, each in settings.providers.items()})
+
+
+class SignedProvider:
+    """`Provider` whose key is asked for at each request. `build` makes the provider for settings with a key."""
+
+    def __init__(
+        self, settings: ProviderSettings, keys: KeySource, build: Callable[[ProviderSettings], Provider]
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._build = build
+        self._built: tuple[ProviderSettings, Provider] | None = None
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._settings.name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`. A key that is refused is renewed once, and the request sent once more."""
+        return self._stream(request)
+
+    async def count_tokens(self, request: ProviderRequest) -> int | None:
+        """See `TokenCounter.count_tokens`."""
+        counter = self._provider(await self._keys.signed(self._settings))
+        return await counter.count_tokens(request) if isinstance(counter, TokenCounter) else None
+
+    @asynccontextmanager
+    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        signed = await self._keys.signed(self._settings)
+        has_content = False
+        try:
+            async with self._provider(signed).stream(request) as events:
+                async for event in events:
+                    has_content = has_content or is_content(event)
+                    yield event
+        except ProviderAuthError:
+            renewed = signed if has_content else await self._keys.signed(self._settings, signed.api_key)
+            if renewed.api_key == signed.api_key:
+                raise
+        else:
+            return
+        async with self._provider(renewed).stream(request) as events:
+            async for event in events:
+                yield event
+
+    def _provider(self, signed: ProviderSettings) -> Provider:
+        if self._built is None or self._built[0] != signed:
+            self._built = (signed, self._build(signed))
+        return self._built[1]

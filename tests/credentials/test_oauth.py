@@ -1,0 +1,123 @@
+"""OAuth as data: PKCE, redirects, and which failure is which."""
+
+from contextlib import suppress
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.config.settings import OAuthSettings
+from pattern_acp.credentials import errors
+from pattern_acp.credentials.model import Credential
+from pattern_acp.credentials.oauth import (
+    DevicePending,
+    begin_authorization,
+    challenge_of,
+    exchange_form,
+    read_device,
+    read_redirect,
+    read_token,
+)
+from pattern_acp.domain.errors import SignInError
+
+OAUTH = OAuthSettings("https://a.example/authorize", "https://a.example/token", client_id="me", scope="models")
+KEY_FLOW = OAuthSettings("https://a.example/auth", "https://a.example/keys", gives_key=True)
+REDIRECT = "http://127.0.0.1:4000/callback"
+
+
+def test_the_challenge_is_that_of_rfc_7636_appendix_b():
+    assert challenge_of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+
+
+def test_a_request_has_a_fresh_state_and_a_verifier_of_the_allowed_form():
+    first, second = begin_authorization(OAUTH, REDIRECT), begin_authorization(OAUTH, REDIRECT)
+    query = parse_qs(urlsplit(first.url).query)
+    assert query["code_challenge"] == [challenge_of(first.verifier)]
+    assert query["code_challenge_method"] == ["S256"]
+    assert query["redirect_uri"] == [REDIRECT]
+    assert 43 <= len(first.verifier) <= 128
+    assert first.verifier not in first.url
+    assert len({first.state, second.state, first.verifier, second.verifier}) == 4
+    assert first.verifier not in repr(first)
+
+
+def test_a_flow_that_gives_a_key_carries_the_state_in_the_address_it_comes_back_to():
+    request = begin_authorization(KEY_FLOW, REDIRECT)
+    query = parse_qs(urlsplit(request.url).query)
+    assert parse_qs(urlsplit(query["callback_url"][0]).query) == {"state": [request.state]}
+    form = exchange_form(KEY_FLOW, request, "the-code")
+    assert msgspec.json.decode(form.body) == {
+        "code": "the-code",
+        "code_verifier": request.verifier,
+        "code_challenge_method": "S256",
+    }
+
+
+def test_a_redirect_gives_its_code_only_with_the_state_of_its_own_sign_in():
+    request = begin_authorization(OAUTH, REDIRECT)
+    assert read_redirect(request, f"/callback?code=abc&state={request.state}") == "abc"
+    for target in ("/callback?code=abc", "/callback?code=abc&state=other", "/callback?error=access_denied"):
+        with pytest.raises(errors.StateMismatchError):
+            read_redirect(request, target)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("error=access_denied", errors.SignInDeniedError),
+        ("error=temporarily_unavailable", errors.SignInTransientError),
+        ("error=invalid_scope", errors.SignInRefusedError),
+        ("error=%1b[31m", errors.SignInRefusedError),
+        ("", errors.SignInRefusedError),
+    ],
+)
+def test_a_redirect_without_a_code_says_why(query: str, kind: type[SignInError]):
+    request = begin_authorization(OAUTH, REDIRECT)
+    with pytest.raises(kind) as caught:
+        read_redirect(request, f"/callback?state={request.state}&{query}")
+    assert "\x1b" not in caught.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, b'{"error":"access_denied"}', errors.SignInDeniedError),
+        (400, b'{"error":"expired_token"}', errors.SignInExpiredError),
+        (400, b'{"error":"invalid_grant"}', errors.SignInExpiredError),
+        (401, b'{"error":"invalid_client"}', errors.SignInRefusedError),
+        (400, b'{"error":"server_error"}', errors.SignInTransientError),
+        (503, b"<html>", errors.SignInTransientError),
+        (429, b"", errors.SignInTransientError),
+        (200, b"{}", errors.SignInRefusedError),
+        (200, b"\xff", errors.SignInRefusedError),
+        (403, b'{"error":{"message":"Invalid code"}}', errors.SignInExpiredError),
+        (400, b'{"error":"authorization_pending"}', DevicePending),
+        (400, b'{"error":"slow_down"}', DevicePending),
+    ],
+)
+def test_failures_are_told_apart(status: int, body: bytes, kind: type[Exception]):
+    with pytest.raises(kind):
+        read_token(status, body, 0)
+
+
+def test_a_refresh_token_that_is_over_is_revoked_rather_than_a_code_that_expired():
+    old = Credential("a", "oauth", "r")
+    with pytest.raises(errors.SignInRevokedError):
+        read_token(400, b'{"error":"invalid_grant"}', 0, old)
+
+
+def test_a_renewal_keeps_the_refresh_token_that_the_server_does_not_change():
+    old = Credential("a", "oauth", "r")
+    lasting = b'{"access_token":"b","expires_in":"60"}'
+    assert read_token(200, lasting, 1000, old) == Credential("b", "oauth", "r", 61_000)
+    assert read_token(200, b'{"access_token":"b","refresh_token":"s"}', 0, old) == Credential("b", "oauth", "s", None)
+    assert read_token(200, b'{"key":"k"}', 0) == Credential("k")
+
+
+@given(st.integers(100, 599), st.binary(max_size=80) | st.from_type(dict[str, str]).map(msgspec.json.encode))
+def test_no_answer_at_all_is_taken_for_anything_but_an_error_or_a_credential(status: int, body: bytes):
+    for read in (read_token, read_device):
+        with suppress(SignInError, DevicePending):
+            read(status, body, 0)
