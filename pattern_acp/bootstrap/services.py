@@ -1,5 +1,6 @@
 """Builds what sessions need after initialize was answered, in one task that owns it until shutdown."""
 
+import gc
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -137,9 +138,15 @@ class LazyServices:
 
 
 def _import_the_rest() -> None:
-    from pattern_acp.bootstrap import sessions
+    # Modules stay to the end: to look through them for garbage, again and again while they come, finds nothing.
+    gc.disable()
+    try:
+        from pattern_acp.bootstrap import sessions
 
-    del sessions
+        del sessions
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _keys_of(process: Process) -> "KeysOfPerson":
