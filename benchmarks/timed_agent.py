@@ -18,11 +18,11 @@ def main() -> int:
     in_turn = WriteQueue.in_turn
 
     def timed(
-        queue: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
+        self: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
     ) -> bool:
         asked = time.perf_counter()
         try:
-            return in_turn(queue, attempt, seconds=seconds, is_stopped=is_stopped)
+            return in_turn(self, attempt, seconds=seconds, is_stopped=is_stopped)
         finally:
             waits.append((time.perf_counter() - asked) * 1000)
 

@@ -18,6 +18,7 @@ from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPa
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
+    LinkContent,
     TerminalContent,
     TextContent,
     ToolCallStatus,
@@ -194,6 +195,9 @@ def _content(item: ToolContent) -> str:
             return _pre(f"$ {item.command}\n{plain_output(item.output)}".rstrip())
         case ImageContent():
             return '<p class="note">An image.</p>'
+        case LinkContent(uri, name, description):
+            # As text: what a tool links to is not for a page that is read elsewhere to open.
+            return f'<p class="note">{escape(name)} ({escape(uri)}) {escape(description)}</p>'
 
 
 def _diff(item: DiffContent) -> str:

@@ -43,6 +43,13 @@ class StubbornServices:
         """See `Services.methods_if_ready`."""
         return None
 
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        return False
+
 
 @asynccontextmanager
 async def connected(services: StubbornServices) -> AsyncGenerator[FakeEditor, None]:

@@ -3,7 +3,14 @@
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.tool_calls import DiffContent, ImageContent, TerminalContent, TextContent, ToolCallStatus
+from pattern_acp.domain.tool_calls import (
+    DiffContent,
+    ImageContent,
+    LinkContent,
+    TerminalContent,
+    TextContent,
+    ToolCallStatus,
+)
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
@@ -32,6 +39,7 @@ def test_nothing_that_was_said_becomes_a_tag_that_runs():
         DiffContent("/a" + EVIL, None, EVIL),
         TerminalContent("term", EVIL, "/w", EVIL),
         ImageContent("image/png", EVIL),
+        LinkContent("javascript:alert(1)", EVIL, EVIL),
     )
     call = events.ToolCallFinished(TURN, ToolCallId("c"), ToolCallStatus.FAILED, EVIL, content, title=EVIL)
     html = page(events.TurnStarted(TURN, prompt), answer(EVIL), call, events.ErrorReported(TURN, "x", EVIL))
