@@ -17,9 +17,7 @@ def main() -> int:
     waits: list[float] = []
     in_turn = WriteQueue.in_turn
 
-    def timed(
-        self: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
-    ) -> bool:
+    def timed(self: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]) -> bool:
         asked = time.perf_counter()
         try:
             return in_turn(self, attempt, seconds=seconds, is_stopped=is_stopped)
