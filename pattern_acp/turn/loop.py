@@ -208,7 +208,10 @@ class TurnLoop:
     def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
         usage, info = assembly.usage, self._model.info
         self._budget.take_usage(usage, assembly.cost)
-        return reported(turn_id, usage, assembly.cost, info, self._budget.cost_so_far)
+        event = reported(turn_id, usage, assembly.cost, info, self._budget.cost_so_far)
+        if assembly.provider != event.model:  # another model stood in, and its provider counted by a table of its own
+            return replace(event, model=assembly.provider, prices="")
+        return event
 
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
