@@ -32,9 +32,7 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings(
         "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", api_key_env="GEMINI_API_KEY"
     ),
-    ProviderSettings(
-        "openrouter", "openai", "https://openrouter.ai/api/v1", api_key_env="OPENROUTER_API_KEY", needs_key=True
-    ),
+    PRESETS["openrouter"],  # there without its key too, since anyone can sign in to it (config/oauth.py)
     ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
     ProviderSettings("offline", "offline"),
     ProviderSettings("scripted", "scripted"),

@@ -47,7 +47,8 @@ def test_without_anything_the_defaults_hold(tmp_path: Path):
     assert loaded.problems == ()
     assert loaded.settings.turn == TurnSettings()
     assert (loaded.settings.model, loaded.settings.mode) == ("", "ask")
-    assert set(loaded.settings.providers) == {"anthropic", "openai", "gemini", "ollama", "offline", "scripted"}
+    built_in = {"anthropic", "openai", "gemini", "openrouter", "ollama", "offline", "scripted"}
+    assert set(loaded.settings.providers) == built_in
     assert not any(provider.configured for provider in loaded.settings.providers.values())
 
 

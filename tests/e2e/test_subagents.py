@@ -67,7 +67,7 @@ async def test_an_explorer_and_a_worker_run_side_by_side_through_the_real_tools(
         events = await read_events(agent.constellation, session)
         results = {each.call_id: each.result_text for each in of_type(events, ToolCallFinished)}
         assert results[ToolCallId("call_1")] == "a.txt:1 says plum."
-        assert results[ToolCallId("call_2")] == "Made new.py.\n\nFiles changed: new.py."
+        assert results[ToolCallId("call_2")] == "Made new.py.\n\nFiles changed: new.py.\nChanged by its commands: made."
 
 
 async def test_a_kill_while_a_subagent_works_leaves_its_call_failed_once(tmp_path: Path):

@@ -36,6 +36,7 @@ EVERY_TOOL: Turn = (
     + calls("memory_read", label="human", history=True)
     + calls("memory_write", label="human", operation="append", text="Likes tea.", reason="said so")
     + calls("memory_search", query="zeppelin hangar")
+    + calls("session_search", query="zeppelin hangar")
     + calls("apply_patch", input="*** Begin Patch\n*** Add File: c.txt\n+hangar\n*** End Patch")
     + calls("code_map", operation="find", query="hangar")
     + calls("job", action="list")
