@@ -61,7 +61,10 @@ def load_grammar(name: str) -> Grammar:
 
         capsule: object = getattr(importlib.import_module(language.package), language.function)()
         loaded = Language(capsule)
-        statements = Path(__file__).with_name("queries").joinpath(f"{name}.scm").read_text(encoding="utf-8")
+        queries = Path(__file__).with_name("queries")
+        # TSX is TypeScript with elements; one text for both keeps them from growing apart.
+        files = ("typescript", "tsx") if name == "tsx" else (name,)
+        statements = "\n".join(queries.joinpath(f"{file}.scm").read_text(encoding="utf-8") for file in files)
         uses = _USES.get(name)
         return Grammar(Parser(loaded), Query(loaded, statements), None if uses is None else Query(loaded, uses))
     except ImportError as error:
