@@ -17,6 +17,7 @@ import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
 from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, translate
+from pattern_acp.db.files import sync_folder
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations, schema_version
 from pattern_acp.db.raw import connect, copy_database
@@ -75,7 +76,7 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
         _sync(part)
         size = part.stat().st_size
         part.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     return size
 
 
@@ -121,7 +122,7 @@ def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
                 _sync(fresh)
                 _keep(target, safety)
                 fresh.replace(target)
-                _sync_folder(target.parent)
+                sync_folder(target.parent)
     except PermissionError as error:
         if sys.platform == "win32":
             raise _held(target) from error
@@ -179,8 +180,8 @@ def _keep(target: Path, safety: Path) -> None:
         companion = target.with_name(target.name + ending)
         if companion.exists():
             companion.replace(safety / companion.name)
-    _sync_folder(safety)
-    _sync_folder(target.parent)
+    sync_folder(safety)
+    sync_folder(target.parent)
 
 
 @contextlib.contextmanager
@@ -215,17 +216,6 @@ def _without_log(path: Path) -> None:
 
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    """Make names in a folder last; where a system cannot, its file system does it in its own time."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

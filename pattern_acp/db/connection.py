@@ -8,6 +8,7 @@ section 0, item 4), so a transaction never spans two awaits.
 import asyncio
 import logging
 import math
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +20,7 @@ import anyio
 import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_file
-from pattern_acp.db.errors import DatabaseClosedError
+from pattern_acp.db.errors import DatabaseClosedError, DatabaseForkedError
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.transaction import Transaction
@@ -68,6 +69,7 @@ class WorkerConnection(aiosqlite.Connection):
         # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290).
         self._thread.daemon = True
         self._driver = driver
+        self._process = os.getpid()
 
     async def run(self, function: Callable[[ApswConnection], T]) -> T:
         """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
@@ -77,7 +79,13 @@ class WorkerConnection(aiosqlite.Connection):
 
         Raises:
             DatabaseClosedError: the connection was closed before.
+            DatabaseForkedError: this process is a fork of the one that opened it, and has not got its thread.
         """
+        if self._is_copy():
+            raise DatabaseForkedError(
+                f"The constellation {self._driver.path} was opened by process {self._process}, of which this one is a "
+                "copy; open it again in this process to use it."
+            )
         if not self._running or self._connection is None:
             raise DatabaseClosedError(
                 f"The constellation {self._driver.path} is already closed; start pattern-acp again to use it."
@@ -97,6 +105,8 @@ class WorkerConnection(aiosqlite.Connection):
 
     async def close_within(self, seconds: float) -> bool:
         """Close after what is queued, stopping a running statement when time is up. False: it did not close."""
+        if self._is_copy():
+            return True  # the process that opened it closes it
         with anyio.move_on_after(seconds / 2, shield=True):
             await self.close()
             return True
@@ -105,6 +115,14 @@ class WorkerConnection(aiosqlite.Connection):
             await anyio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
             return True
         return False
+
+    def _is_copy(self) -> bool:
+        """Whether this process was forked from the one that opened the file.
+
+        It must not use the connections and locks of that one (sqlite.org/howtocorrupt.html, section 2.6), and has not
+        got its threads.
+        """
+        return os.getpid() != self._process
 
 
 def _report_late(running: "asyncio.Future[T]") -> None:
@@ -192,9 +210,14 @@ async def open_database(
 
     def prepare(driver: ApswConnection) -> int:
         driver.open()
-        if read_only:
-            return schema_version(driver, steps)
-        return migrate(driver, steps, now_ms=now_ms)
+        version = schema_version(driver, steps) if read_only else migrate(driver, steps, now_ms=now_ms)
+        driver.opened.version = version
+        return version
+
+    def open_beside(driver: ApswConnection) -> DatabaseFacts:
+        driver.open()
+        driver.opened.version = version
+        return _facts(driver, version)
 
     writer = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds))
     reader = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True))
@@ -203,8 +226,7 @@ async def open_database(
         await writer
         version = await writer.run(prepare)
         await reader
-        await reader.run(ApswConnection.open)
-        database = Database(writer, reader, await reader.run(lambda driver: _facts(driver, version)))
+        database = Database(writer, reader, await reader.run(open_beside))
         yield database
     finally:
         await reader.close_within(_CLOSE_SECONDS / 2)

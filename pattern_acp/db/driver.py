@@ -11,12 +11,14 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
-from pattern_acp.db.errors import DatabaseUnreachableError, translate
+from pattern_acp.db.errors import translate
+from pattern_acp.db.files import OpenedFile, sync_folder
 from pattern_acp.db.queue import WriteQueue
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
@@ -43,7 +45,10 @@ _LONG_WAIT_SECONDS = 1.0
 _PRAGMAS: tuple[tuple[str, int | str], ...] = (
     ("foreign_keys", 1),
     ("trusted_schema", 0),
+    # FULL and no less: what was acknowledged also survives a power cut (ADR 0021).
     ("synchronous", "FULL"),
+    # macOS alone: its fsync leaves data in the drive's own cache.
+    ("fullfsync", 1),
     ("cache_size", -65_536),
     # Together with the cache, halves the time of a vector search (memory.md section 0, item 7).
     ("mmap_size", 1 << 30),
@@ -65,7 +70,7 @@ class ApswConnection:
         self.vector_version: str | None = None
         self._busy_seconds = busy_seconds
         self._raw: RawConnection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._opened: OpenedFile | None = None
         self._queue = WriteQueue(path)
         self._is_stopped = False
 
@@ -75,6 +80,13 @@ class ApswConnection:
         if self._raw is None:
             raise apsw.ConnectionClosedError("the connection is closed")
         return self._raw
+
+    @property
+    def opened(self) -> OpenedFile:
+        """What it was opened on; for `db/` only."""
+        if self._opened is None:
+            raise apsw.ConnectionClosedError("the connection is closed")
+        return self._opened
 
     def open(self) -> None:
         """Open the file, creating it and its folder for this user alone when it may be created.
@@ -87,7 +99,7 @@ class ApswConnection:
                 _create_private(self.path)
             self._raw = _open_file(self.path, read_only=self.read_only)
             self._configure(self._raw)
-            self._identity = _identity(self.path)
+            self._opened = OpenedFile(self.path)
         except apsw.Error as error:
             self.close()
             raise translate(error, self.path) from error
@@ -110,6 +122,8 @@ class ApswConnection:
         if not self.read_only and raw.pragma("journal_mode") != "wal":
             # Two processes that create one file both want this; SQLite does not wait for a change of the mode.
             self._retry_while_busy(lambda: raw.pragma("journal_mode", "WAL"))
+            # Makes the log, so that all files are there whose identity `OpenedFile` keeps.
+            raw.pragma("schema_version")
         if self.query_only:
             raw.pragma("query_only", 1)
 
@@ -119,13 +133,13 @@ class ApswConnection:
         Raises:
             DatabaseError: the lock was not free in time, or a statement or the commit failed.
         """
-        _require_file(self.path, self._identity)
+        self.opened.require_files()
         began = time.monotonic()
         if not self._queue.in_turn(self._begin_write, seconds=self._busy_seconds, is_stopped=lambda: self._is_stopped):
             raise translate(apsw.BusyError(f"for longer than {time.monotonic() - began:.0f} s"), self.path)
         if (waited := time.monotonic() - began) >= _LONG_WAIT_SECONDS:
             logger.info("waited %.1f s for other processes to write", waited)
-        return self._finish(function)
+        return self._finish(function, before_commit=self.opened.require_files)
 
     def _begin_write(self) -> bool:
         """Begin, unless another process writes; does not wait for it."""
@@ -159,10 +173,14 @@ class ApswConnection:
             self._roll_back()
             raise
 
-    def _finish(self, function: Callable[[Transaction], T]) -> T:
+    def _finish(self, function: Callable[[Transaction], T], before_commit: Callable[[], object] | None = None) -> T:
         try:
+            found = self.raw.pragma("user_version")
+            self.opened.require_version(found if isinstance(found, int) else 0)
             with open_transaction(self.raw, self.path) as transaction:
                 result = function(transaction)
+            if before_commit is not None:
+                before_commit()
             self.raw.execute("COMMIT")
         except apsw.Error as error:
             self._roll_back()
@@ -199,6 +217,7 @@ class ApswConnection:
         Raises:
             DatabaseError: the file cannot be written.
         """
+        self.opened.require_files()
         try:
             self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
@@ -213,6 +232,8 @@ class ApswConnection:
         raw, self._raw = self._raw, None
         self._queue.close()
         if raw is not None:
+            if self._opened is not None and not self._opened.may_move_log():
+                raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             raw.close()
 
     def interrupt(self) -> None:
@@ -231,6 +252,7 @@ def rewrite_file(connection: ApswConnection) -> bool:
         DatabaseError: there is no room for the copy, or the file cannot be written.
     """
     raw = connection.raw
+    connection.opened.require_files()
     raw.set_busy_timeout(_REWRITE_TIMEOUT_MS)
     try:
         raw.execute("VACUUM").fetchall()
@@ -245,31 +267,19 @@ def rewrite_file(connection: ApswConnection) -> bool:
 
 
 def _create_private(path: Path) -> None:
-    if not path.parent.exists():
+    made = [folder for folder in path.parents if not folder.exists()]
+    if made:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in made:
+            # SQLite does it for the folder that it makes files in.
+            with suppress(OSError):
+                sync_folder(folder.parent)
     try:
         # Only ever a new file: closing a second descriptor of an open database would drop SQLite's POSIX locks.
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:
         return
     os.close(descriptor)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _require_file(path: Path, identity: tuple[int, int] | None) -> None:
-    """Refuse to write into a file that no longer has its name: it would be gone with the process."""
-    if _identity(path) != identity:
-        raise DatabaseUnreachableError(
-            f"The constellation {path} was deleted, moved or replaced while pattern-acp had it open, so nothing can be "
-            "saved; start pattern-acp again."
-        )
 
 
 def _open_file(path: Path, *, read_only: bool) -> RawConnection:

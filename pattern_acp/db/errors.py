@@ -43,13 +43,20 @@ class DatabaseClosedError(DatabaseError):
     """The database was used after it was closed: the program is ending."""
 
 
-class DatabaseNewerError(DatabaseError):
-    """The file was written by a newer pattern-acp."""
+class DatabaseForkedError(DatabaseError):
+    """The connection belongs to the process that this one was forked from."""
 
-    def __init__(self, path: Path, *, found: int, known: int) -> None:
+
+class DatabaseNewerError(DatabaseError):
+    """The file was written by a newer pattern-acp; `is_open`: while this one had it open."""
+
+    def __init__(self, path: Path, *, found: int, known: int, is_open: bool = False) -> None:
         super().__init__(
-            f"The constellation {path} has schema version {found}, but this pattern-acp knows versions up to {known}; "
-            "upgrade pattern-acp, or choose another one with --constellation."
+            f"A newer pattern-acp has brought the constellation {path} to schema version {found} while this one, which "
+            f"knows versions up to {known}, had it open; start pattern-acp again, in the newer version."
+            if is_open
+            else f"The constellation {path} has schema version {found}, but this pattern-acp knows versions up to "
+            f"{known}; upgrade pattern-acp, or choose another one with --constellation."
         )
         self.found = found
         self.known = known

@@ -144,17 +144,6 @@ async def test_no_thread_of_a_database_keeps_a_process_alive():
     assert all(thread.daemon for thread in started)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
-@pytest.mark.parametrize("is_replaced", [False, True])
-async def test_nothing_is_written_into_a_file_that_lost_its_name(*, is_replaced: bool):
-    async with temporary_constellation() as constellation:
-        constellation.path.unlink()
-        if is_replaced:
-            constellation.path.touch()
-        with pytest.raises(DatabaseUnreachableError, match=r"deleted, moved or replaced.*start pattern-acp again"):
-            await constellation.database.write(lambda tx: add_blob(tx, "a"))
-
-
 async def test_a_reader_never_waits_for_a_writer():
     entered, release = threading.Event(), threading.Event()
 
