@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, replace
 from threading import Thread
-from typing import cast
+from typing import ClassVar, cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.lazy_dataclass import CALLS_BEFORE_COMPILING, dataclass
 
 NO_FIELD = "other"
 
@@ -222,3 +222,50 @@ def test_tools_see_what_the_constructor_takes() -> None:
     ]
     assert parameters["x"].default is inspect.Parameter.empty
     assert parameters["y"].default == 2
+
+
+def test_calls_before_and_after_the_constructor_is_compiled_do_the_same() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Often:
+        """Made so often that its constructor is compiled."""
+
+        x: int
+        tags: list[str] = field(default_factory=list[str])
+
+    made = [
+        Often(number, tags=["a"]) if number % 2 else Often(x=number) for number in range(3 * CALLS_BEFORE_COMPILING)
+    ]
+    assert [each.x for each in made] == list(range(3 * CALLS_BEFORE_COMPILING))
+    assert [each.tags for each in made[:2]] == [each.tags for each in made[-2:]] == [[], ["a"]]
+
+
+def test_a_default_that_all_instances_would_share_is_refused() -> None:
+    with pytest.raises(TypeError, match="share the default of names"):
+
+        @dataclass(slots=True)
+        class Shared:
+            """One with a list that all would have."""
+
+            names: list[str] = []  # noqa: RUF012  the mistake
+
+
+def test_a_field_without_a_default_behind_one_that_has_one_is_refused() -> None:
+    with pytest.raises(TypeError, match="b has no default"):
+
+        @dataclass(slots=True)
+        class Behind:
+            """In an order that no call could follow."""
+
+            a: int = 0
+            b: int  # pyright: ignore[reportGeneralTypeIssues]
+
+
+def test_what_belongs_to_the_class_is_no_field() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Limited:
+        """One with a limit for all."""
+
+        limit: ClassVar[int] = 3
+        size: int = 1
+
+    assert (Limited.limit, Limited(2).size, [each.name for each in fields(Limited)]) == (3, 2, ["size"])
