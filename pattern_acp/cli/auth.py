@@ -4,6 +4,7 @@ import getpass
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
@@ -14,7 +15,9 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.auth_arguments import Auth
 from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_json, write_line
+from pattern_acp.cli.pasted_lines import PastedLines
 from pattern_acp.config.logs import mask_also
+from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
 from pattern_acp.credentials.errors import SignInRefusedError
 from pattern_acp.credentials.model import Credential, KeySource
@@ -23,6 +26,10 @@ from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_wit
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
+
+PASTE = (
+    "If that browser cannot come back to this machine, paste the address that it ends at, or the code, and press Enter."
+)
 
 CHECK_SECONDS = 5.0
 """Longest wait for the provider that is asked whether it takes the new key."""
@@ -55,12 +62,19 @@ async def _run(arguments: Auth, process: Process) -> int:
         return await _logout(name, known, keys)
     provider = known.get(name)
     if provider is None:
-        write_error(
-            f"pattern-acp: there is no provider {name!r}; providers are {', '.join(sorted(known))}. Add others as "
-            "[providers.NAME] to config.toml."
-        )
+        write_error(f"pattern-acp: {_unknown(name, known)}")
         return EXIT_ERROR
-    return await _login(arguments, provider, keys)
+    shows = can_show_browser(process.environ, sys.platform)
+    return await _login(replace(arguments, browser=arguments.browser and shows), provider, keys)
+
+
+def _unknown(name: str, known: Mapping[str, ProviderSettings]) -> str:
+    if name in PRESETS:
+        return f"{name} has another address for each customer; add [providers.{name}] with base_url to config.toml."
+    return (
+        f"there is no provider {name!r}; providers are {', '.join(sorted(known))}. Add others as [providers.NAME] to "
+        "config.toml."
+    )
 
 
 def _ask_provider(names: Sequence[str]) -> str:
@@ -77,7 +91,7 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
             f"{provider.name} has no sign-in with a code; set device_url in [providers.{provider.name}.oauth]."
         )
     if provider.oauth is None or arguments.api_key:
-        credential = Credential(await anyio.to_thread.run_sync(_read_key, provider.name))
+        credential = Credential(await anyio.to_thread.run_sync(_read_key, provider))
     else:
         credential = await _sign_in(arguments, provider.name, provider.oauth)
     mask_also(credential.secret)
@@ -101,11 +115,23 @@ async def _sign_in(arguments: Auth, name: str, oauth: OAuthSettings) -> Credenti
         raise SignInRefusedError(f"{name} has no sign-in in a browser; use --device.")
 
     async def show(url: str) -> None:
-        write_line(f"Sign in at {name} in your browser:\n\n  {url}\n")
+        write_line(f"Sign in at {name} in your browser:\n\n  {url}\n\n{PASTE}")
         if arguments.browser:
             await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
 
-    return await sign_in_with_browser(oauth, post_once, SystemClock(), show)
+    return await sign_in_with_browser(oauth, post_once, SystemClock(), show, pasted=PastedLines().next)
+
+
+def can_show_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser that is opened here is seen by the person.
+
+    Over SSH it is not, and where there is no display, a browser in text mode would take over this terminal.
+    """
+    if environ.get("BROWSER"):
+        return True
+    if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY")):
+        return False
+    return platform in {"win32", "darwin"} or any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 async def _show_device(device: DeviceCode) -> None:
@@ -114,14 +140,16 @@ async def _show_device(device: DeviceCode) -> None:
         write_line(f"Or open {device.complete_url}, which has it in it.")
 
 
-def _read_key(name: str) -> str:
+def _read_key(provider: ProviderSettings) -> str:
     """A key from a hidden prompt, or from stdin when that is no terminal.
 
     Raises:
         SignInRefusedError: it is none.
     """
     hidden = sys.stdin.isatty()
-    line = getpass.getpass(f"Key for {name} (it is not shown): ") if hidden else sys.stdin.readline()
+    instead = f"; ${provider.api_key_env} would serve as well" if provider.api_key_env else ""
+    asked = f"Key for {provider.name} (it is not shown{instead}): "
+    line = getpass.getpass(asked) if hidden else sys.stdin.readline()
     key = line.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise SignInRefusedError("This is no key: it must be one word of ASCII characters. Nothing was changed.")
@@ -160,8 +188,7 @@ async def _logout(name: str, known: Mapping[str, ProviderSettings], keys: KeysOf
 
 def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
     if arguments.provider and arguments.provider not in known:
-        names = ", ".join(sorted(known))
-        write_error(f"pattern-acp: there is no provider {arguments.provider!r}; providers are {names}.")
+        write_error(f"pattern-acp: {_unknown(arguments.provider, known)}")
         return EXIT_ERROR
     chosen = {name: each for name, each in known.items() if arguments.provider in {"", name}}
     found = [
@@ -176,7 +203,11 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
         write_line(format_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows))
     else:
         names = arguments.provider or "any provider"
-        write_line(f"There is no key for {names}; run `pattern-acp auth login PROVIDER`.")
+        variable = known[arguments.provider].api_key_env if arguments.provider else ""
+        instead = f", or set {variable}" if variable else ""
+        write_line(
+            f"There is no key for {names}; run `pattern-acp auth login {arguments.provider or 'PROVIDER'}`{instead}."
+        )
     return EXIT_OK
 
 

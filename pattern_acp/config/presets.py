@@ -1,8 +1,8 @@
 """Providers that need no table: their addresses, key variables and peculiarities, as data.
 
-Owns: the table. Must not know: how a provider is spoken to. A preset counts once its key is in the environment, or once
-the person names it as `[providers.NAME]`, whose keys are laid over it. Addresses and peculiarities are those of the
-vendors' documentation as of November 2026.
+Owns: the table. Must not know: how a provider is spoken to. A preset counts once its key is in the environment or kept
+by `auth login`, or once the person names it as `[providers.NAME]`, whose keys are laid over it. Addresses and
+peculiarities are those of the vendors' documentation as of November 2026.
 """
 
 from collections.abc import Mapping
@@ -66,3 +66,8 @@ PRESETS: Mapping[str, ProviderSettings] = {
 ONLY_BY_TABLE = frozenset({"github", "azure"})
 """Presets that a key in the environment does not set up: GITHUB_TOKEN is there for other things, and Azure has an
 address for each customer."""
+
+SIGN_IN: tuple[ProviderSettings, ...] = tuple(
+    preset for preset in PRESETS.values() if preset.needs_key and preset.base_url
+)
+"""Presets that are known without a key, since anyone can sign in to them."""

@@ -15,7 +15,7 @@ from pattern_acp.config.keys import describe_type
 from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
 from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
 from pattern_acp.config.oauth import read_oauth
-from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
+from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS, SIGN_IN
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
@@ -32,7 +32,7 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings(
         "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", api_key_env="GEMINI_API_KEY"
     ),
-    PRESETS["openrouter"],  # there without its key too, since anyone can sign in to it (config/oauth.py)
+    *SIGN_IN,
     ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
     ProviderSettings("offline", "offline"),
     ProviderSettings("scripted", "scripted"),
@@ -72,9 +72,6 @@ def read_providers(
     The environment beats the file key by key. A key that cannot be used is left at its default and reported.
     """
     collected = _Collected({each.name: _with_sign_in(each) for each in BUILT_IN})
-    for name, preset in PRESETS.items():
-        if name not in ONLY_BY_TABLE and environ.get(preset.api_key_env, "").strip():
-            collected.providers[name] = _with_sign_in(preset)
     raw = user.table.get("providers", {})
     if is_table(raw):
         for name, table in raw.items():
@@ -107,10 +104,15 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
     if "base_url" in table and normal_base_url(table["base_url"]) is None:
         # The usual address would get a key and code that were meant for another server.
         collected.left_out.add(name)
+        if name in PRESETS:
+            collected.providers.pop(name, None)
         return
     if not provider.base_url:
         collected.problems.append(user.problem(key, "it needs a base_url, so the provider is left out."))
         return
+    if name in PRESETS and not environ.get(provider.api_key_env, "").strip():
+        # It is set up by this table, so it stands where the person wrote it among the others.
+        collected.providers.pop(name, None)
     collected.providers[name] = _with_key(collected, provider, environ)
 
 
@@ -144,6 +146,9 @@ def _with_environment(
         script = environ[SCRIPT_VARIABLE]
         collected.set("providers.scripted.script", script, f"${SCRIPT_VARIABLE}")
         return replace(provider, script=script, configured=True)
+    if provider.name in ONLY_BY_TABLE and not provider.configured:
+        # Its usual variable is not asked, so no sentence may advise to set it.
+        return replace(provider, api_key_env="")
     provider = _with_key(collected, provider, environ)
     variable = "OLLAMA_HOST" if provider.name == "ollama" else _BASE_URL_VARIABLES.get(provider.name, "")
     raw = environ.get(variable, "").strip() if variable else ""

@@ -6,6 +6,7 @@ know: HTTP, browsers, and where tokens are kept.
 """
 
 import math
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import field
@@ -39,6 +40,9 @@ DEVICE_INTERVAL_SECONDS = 5.0
 
 MAX_LIFETIME_SECONDS = 10 * 365 * 24 * 3600
 """A lifetime beyond this is no number of seconds that a server means."""
+
+_CODE_ALONE = re.compile(r"[A-Za-z0-9._~+-][A-Za-z0-9._~+/=-]{7,2047}")
+"""What codes look like that people paste; an address has a colon, and the path of a redirect begins with a slash."""
 
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _JSON = {"content-type": "application/json", "accept": "application/json"}
@@ -135,12 +139,16 @@ def begin_authorization(oauth: OAuthSettings, redirect_uri: str) -> Authorizatio
 
 
 def read_redirect(request: AuthorizationRequest, target: str) -> str:
-    """The code of the redirect's path and query.
+    """The code of the address that the browser came back to: whole, its path and query, or the code alone.
+
+    A code alone, which only the person can have pasted, has no state; it is bound to this sign-in by its verifier.
 
     Raises:
         StateMismatchError: it belongs to another sign-in.
         SignInDeniedError, SignInTransientError, SignInRefusedError: the server says why there is no code.
     """
+    if _CODE_ALONE.fullmatch(target):
+        return target
     query = parse_qs(urlsplit(target).query)
     state = query.get("state", [""])[0]
     if not secrets.compare_digest(state.encode(), request.state.encode()):

@@ -13,6 +13,7 @@ from pattern_acp.credentials.loopback import RedirectListener, listen_for_redire
 from pattern_acp.credentials.model import Credential, Post
 from pattern_acp.credentials.oauth import (
     DEVICE_INTERVAL_SECONDS,
+    AuthorizationRequest,
     DeviceCode,
     DevicePending,
     begin_authorization,
@@ -29,6 +30,9 @@ from pattern_acp.domain.errors import SignInError
 BROWSER_SECONDS = 300.0
 """As long as a person may take to sign in, with a second factor and a password that has to be looked up."""
 
+Pasted = Callable[[], Awaitable[str]]
+"""The next line that the person pastes; waits until there is one."""
+
 SIGNED_IN = "You are signed in. You can close this page and go back to the terminal."
 
 
@@ -38,9 +42,13 @@ async def sign_in_with_browser(
     clock: Clock,
     show: Callable[[str], Awaitable[None]],
     *,
+    pasted: Pasted | None = None,
     wait_seconds: float = BROWSER_SECONDS,
 ) -> Credential:
-    """Sign in through a browser on this machine. `show` gets the address, to open it or to print it.
+    """Sign in through a browser. `show` gets the address, to open it or to print it.
+
+    A browser of another machine cannot come back to this one: what `pasted` gives, the address that it ended at or the
+    code alone, serves as well.
 
     Raises:
         SignInError: it did not come to an end; the class says why.
@@ -48,7 +56,15 @@ async def sign_in_with_browser(
     try:
         async with listen_for_redirect(oauth.redirect_port) as listener:
             # Raised outside: the listener's task group would wrap it.
-            outcome = await _through_browser(oauth, post, clock, show, listener, wait_seconds)
+            request = begin_authorization(oauth, listener.url)
+            target = ""
+            with anyio.move_on_after(wait_seconds):
+                await show(request.url)
+                target = await _come_back(listener, pasted)
+            if target:
+                outcome = await _exchanged(oauth, post, clock, listener, request, target)
+            else:
+                outcome = _nobody_came(wait_seconds)
     except OSError as error:
         raise SignInRefusedError(
             f"This machine lets nobody listen for the browser ({error.strerror}); use --device."
@@ -58,23 +74,35 @@ async def sign_in_with_browser(
     return outcome
 
 
-async def _through_browser(
+def _nobody_came(wait_seconds: float) -> SignInExpiredError:
+    return SignInExpiredError(f"Nobody signed in within {wait_seconds / 60:.0f} minutes; start again, or use --device.")
+
+
+async def _come_back(listener: RedirectListener, pasted: Pasted | None) -> str:
+    """What came first: the path and query of the redirect, or what was pasted."""
+    found = ""
+
+    async def take(wait: Pasted) -> None:
+        nonlocal found
+        came = await wait()
+        found = found or came
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take, listener.redirect)
+        if pasted is not None:
+            tasks.start_soon(take, pasted)
+    return found
+
+
+async def _exchanged(
     oauth: OAuthSettings,
     post: Post,
     clock: Clock,
-    show: Callable[[str], Awaitable[None]],
     listener: RedirectListener,
-    wait_seconds: float,
+    request: AuthorizationRequest,
+    target: str,
 ) -> Credential | SignInError:
-    request = begin_authorization(oauth, listener.url)
-    target = ""
-    with anyio.move_on_after(wait_seconds):
-        await show(request.url)
-        target = await listener.redirect()
-    if not target:
-        return SignInExpiredError(
-            f"Nobody signed in within {wait_seconds / 60:.0f} minutes; start again, or use --device."
-        )
     try:
         form = exchange_form(oauth, request, read_redirect(request, target))
         credential = read_token(*await post(form.url, form.headers, form.body), clock.now_ms())

@@ -1,6 +1,7 @@
 """A real authorization server on loopback, from Authlib's server half over Flask.
 
-It does codes with PKCE, device codes, and refresh tokens that are rotated.
+It does codes with PKCE, device codes, and refresh tokens that are rotated. Beside it stands what OpenRouter does in its
+own way (openrouter.ai/docs/guides/overview/auth/oauth): a code from /auth, exchanged at /api/v1/auth/keys for a key.
 """
 
 # Authlib's server classes have stubs that leave most results out.
@@ -10,19 +11,23 @@ It does codes with PKCE, device codes, and refresh tokens that are rotated.
 # pyright: reportOptionalMemberAccess=false
 # ruff: noqa: ANN001, ANN202, RUF012 - the methods are Authlib's, and so are their types
 
+import base64
+import hashlib
+import secrets
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from authlib.integrations.flask_oauth2 import AuthorizationServer
 from authlib.oauth2.rfc6749 import AuthorizationCodeMixin, ClientMixin, TokenMixin, grants
 from authlib.oauth2.rfc6749.errors import AccessDeniedError
 from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oauth2.rfc8628 import DeviceAuthorizationEndpoint, DeviceCodeGrant, DeviceCredentialDict
-from flask import Flask, request
+from flask import Flask, redirect, request
 from flask.typing import ResponseReturnValue
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -111,6 +116,8 @@ class Authorization:
     """The grant types that the token endpoint was asked for."""
     codes: dict[str, _Code] = field(default_factory=dict[str, _Code])
     tokens: list[_Token] = field(default_factory=list[_Token])
+    keys: list[str] = field(default_factory=list[str])
+    """The keys that were given out, as OpenRouter does."""
     devices: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def revoke_all(self) -> None:
@@ -162,7 +169,35 @@ def _app(state: Authorization) -> Flask:
     app.add_url_rule("/authorize", view_func=authorize, methods=["GET"])
     app.add_url_rule("/token", view_func=token, methods=["POST"])
     app.add_url_rule("/device", view_func=device, methods=["POST"])
+    _add_key_flow(app, state)
     return app
+
+
+def _add_key_flow(app: Flask, state: Authorization) -> None:
+    def auth() -> ResponseReturnValue:
+        back, sent = request.args["callback_url"], request.args
+        code = f"code-{secrets.token_hex(16)}"
+        state.codes[code] = _Code(code, back, "", sent["code_challenge"], sent["code_challenge_method"])
+        given = {"code": code} if state.allows else {"error": "access_denied"}
+        return redirect(f"{back}{'&' if '?' in back else '?'}{urlencode(given)}")
+
+    def keys() -> ResponseReturnValue:
+        sent: dict[str, str] = request.get_json()
+        if state.failing:
+            return "out of order", state.failing
+        code = state.codes.pop(sent["code"], None)
+        if code is None or not _proves(code.code_challenge, sent["code_verifier"]):
+            return {"error": {"code": 403, "message": "Invalid code or code_verifier"}}, 403
+        state.keys.append(f"sk-or-{secrets.token_hex(16)}")
+        return {"key": state.keys[-1], "user_id": "user_1"}
+
+    app.add_url_rule("/auth", view_func=auth, methods=["GET"])
+    app.add_url_rule("/api/v1/auth/keys", view_func=keys, methods=["POST"])
+
+
+def _proves(challenge: str, verifier: str) -> bool:
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == challenge
 
 
 class _CodeGrant(grants.AuthorizationCodeGrant):

@@ -7,6 +7,7 @@ from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
+from pattern_acp.config.presets import SIGN_IN
 from pattern_acp.config.settings import (
     BackupSettings,
     BudgetSettings,
@@ -47,8 +48,8 @@ def test_without_anything_the_defaults_hold(tmp_path: Path):
     assert loaded.problems == ()
     assert loaded.settings.turn == TurnSettings()
     assert (loaded.settings.model, loaded.settings.mode) == ("", "ask")
-    built_in = {"anthropic", "openai", "gemini", "openrouter", "ollama", "offline", "scripted"}
-    assert set(loaded.settings.providers) == built_in
+    built_in = {"anthropic", "openai", "gemini", "ollama", "offline", "scripted"}
+    assert set(loaded.settings.providers) == built_in | {preset.name for preset in SIGN_IN}
     assert not any(provider.configured for provider in loaded.settings.providers.values())
 
 

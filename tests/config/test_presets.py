@@ -9,6 +9,8 @@ from pattern_acp.config.load import Loaded, load
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
 from pattern_acp.config.providers import normal_base_url
 from pattern_acp.config.settings import Flags, Quirks, Secret
+from pattern_acp.credentials.keys import with_held_key
+from pattern_acp.credentials.model import Entry
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ProviderRequest
@@ -41,10 +43,26 @@ def test_a_key_in_the_environment_is_enough(tmp_path: Path, name: str):
 
 def test_a_token_for_other_things_sets_nothing_up_until_it_is_wanted(tmp_path: Path):
     token = "token-1"
-    assert "github" not in load_with(tmp_path, GITHUB_TOKEN=token).settings.providers
+    known = load_with(tmp_path, GITHUB_TOKEN=token).settings
+    assert (known.providers["github"].api_key, known.providers["github"].api_key_env) == (None, "")
+    assert [*usable_providers(known)] == []
     wanted = load_with(tmp_path, "[providers.github]\nmodels = ['openai/gpt-4.1']\n", GITHUB_TOKEN=token)
     assert wanted.settings.providers["github"].api_key == Secret(token, "$GITHUB_TOKEN")
     assert wanted.problems == ()
+
+
+def test_a_key_that_is_kept_sets_a_preset_up_without_a_table(tmp_path: Path):
+    github = load_with(tmp_path).settings.providers["github"]
+    held = with_held_key(github, {"github": Entry("api_key", "file", "6789")})
+    assert (held.configured, held.base_url) == (True, "https://models.github.ai/inference")
+
+
+def test_a_table_stands_where_the_person_wrote_it_and_one_with_a_wrong_address_is_gone(tmp_path: Path):
+    user = (
+        '[providers.work]\nbase_url = "http://localhost:9/v1"\n[providers.groq]\nbase_url = "http://localhost:8/v1"\n'
+    )
+    assert [one.name for one in usable_providers(load_with(tmp_path, user).settings)] == ["work", "groq"]
+    assert "groq" not in load_with(tmp_path, '[providers.groq]\nbase_url = "nowhere"\n').settings.providers
 
 
 def test_azure_needs_the_address_that_each_customer_has(tmp_path: Path):

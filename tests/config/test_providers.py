@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.load import Loaded, load
-from pattern_acp.config.providers import normal_base_url, ollama_base_url, show_url
+from pattern_acp.config.providers import BUILT_IN, normal_base_url, ollama_base_url, show_url
 from pattern_acp.config.settings import Flags, ProviderSettings, Secret
 
 
@@ -140,15 +140,7 @@ def test_a_bad_key_of_a_table_is_reported_and_the_provider_stays(tmp_path: Path,
 def test_a_table_that_cannot_be_a_provider_is_left_out_and_reported(tmp_path: Path, text: str):
     loaded = load_with(tmp_path, text)
     assert loaded.problems
-    assert set(loaded.settings.providers) == {
-        "anthropic",
-        "openai",
-        "gemini",
-        "openrouter",
-        "ollama",
-        "offline",
-        "scripted",
-    }
+    assert set(loaded.settings.providers) == {each.name for each in BUILT_IN}
     assert loaded.settings.providers["offline"] == ProviderSettings("offline", "offline")
 
 

@@ -67,6 +67,15 @@ async def test_a_key_is_kept_shown_by_its_end_and_forgotten_and_never_printed(tm
     assert KEY not in (await auth(home, "login", "lab", KEY))[1]
 
 
+async def test_a_provider_of_the_list_needs_no_table_and_its_variable_is_named(tmp_path: Path):
+    home = tmp_path / "home"
+    assert "set GROQ_API_KEY" in (await auth(home, "status", "groq"))[1]
+    code, said = await auth(home, "login", "azure", "--file", given=KEY)
+    assert (code, "base_url" in said) == (1, True)
+    # It is not asked whether it takes the key: this one's address is on the network.
+    assert "providers are anthropic, deepseek" in (await auth(home, "login", "nobody"))[1]
+
+
 async def test_after_a_login_in_another_terminal_the_next_prompt_works(tmp_path: Path):
     home = tmp_path / "home"
     replies = [Reply(status=401, body="{}"), Reply([ScriptStep(text="Hello.")])]
