@@ -53,6 +53,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.MemoryShown: ("memory_shown", 1),
     events.ContextAdded: ("context_added", 1),
     events.PromptRefused: ("prompt_refused", 1),
+    events.ToolsOffered: ("tools_offered", 1),
     events.ModelRequested: ("model_requested", 1),
     events.MessagePartial: ("message_partial", 2),
     events.MessageRecorded: ("message_recorded", 1),

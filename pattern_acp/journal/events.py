@@ -32,7 +32,13 @@ from pattern_acp.journal.memory_events import (
 )
 from pattern_acp.journal.redaction_events import EventsRedacted
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
-from pattern_acp.journal.window_events import ContextCompacted, HistoryCleared, MessagePinned, ModelRequested
+from pattern_acp.journal.window_events import (
+    ContextCompacted,
+    HistoryCleared,
+    MessagePinned,
+    ModelRequested,
+    ToolsOffered,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +360,7 @@ Event: TypeAlias = (
     | MemoryShown
     | ContextAdded
     | PromptRefused
+    | ToolsOffered
     | ModelRequested
     | MessagePartial
     | MessageRecorded

@@ -75,6 +75,7 @@ _Rest: TypeAlias = (
     | events.SessionRestored
     | events.SessionArchived
     | events.InstructionsCompiled
+    | events.ToolsOffered
     | events.ServerToolsPinned
     | events.FolderTrustDecided
     | events.JobStarted

@@ -107,6 +107,23 @@ SELECT seq FROM events
 WHERE kind = 'message_partial' AND item IN (SELECT value FROM json_each(:items))
 ORDER BY seq;
 
+-- name: requests_behind
+-- The requests to models behind an event, of a session and of those that were forked from it.
+WITH RECURSIVE shares (id) AS (
+    SELECT :stream
+    UNION
+    SELECT sessions.id FROM sessions JOIN shares ON sessions.parent = shares.id
+)
+SELECT seq FROM events
+WHERE stream IN (SELECT id FROM shares) AND kind = 'model_requested' AND seq > :seq
+ORDER BY seq;
+
+-- name: redacted_events
+-- The events of a stream that lost words.
+SELECT DISTINCT events.seq
+FROM redactions JOIN events ON events.seq = redactions.event_seq
+WHERE events.stream = :stream;
+
 -- name: read_titles
 -- The titles of all sessions, deleted ones too.
 SELECT id, title FROM sessions WHERE title <> '';

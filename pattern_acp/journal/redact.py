@@ -87,6 +87,32 @@ def partial_events(tx: Transaction, message_ids: Sequence[str]) -> tuple[int, ..
     return _numbers(tx.all(QUERIES["partial_events"], {"items": json.dumps(list(message_ids))}))
 
 
+def with_requests(
+    tx: Transaction, planned: Sequence[PlannedRedaction], mask: Callable[[JsonObject], JsonObject]
+) -> tuple[PlannedRedaction, ...]:
+    """`planned`, and the digests of requests that held the words: one can try out what short texts they are of.
+
+    `mask` is what becomes of everything else in such an event. Sessions that were forked off are looked at too.
+    """
+    first: dict[str, int] = {}
+    for one in planned:
+        first[one.stream] = min(one.seq, first.get(one.stream, one.seq))
+    found = [tx.all(QUERIES["requests_behind"], {"stream": stream, "seq": seq - 1}) for stream, seq in first.items()]
+    requests = {seq for rows in found for seq in _numbers(rows)}
+    kept = tuple(one for one in planned if one.seq not in requests)
+    return (*kept, *plan_redaction(tx, tuple(requests), lambda payload: without_digests(mask(payload))))
+
+
+def without_digests(payload: JsonObject) -> JsonObject:
+    """The payload of a `ModelRequested` that nothing of its request can be tried out with."""
+    return {**payload, "digest": "", "parts": None}
+
+
+def redacted_events(tx: Transaction, stream: str) -> frozenset[int]:
+    """The numbers of the events of a stream that lost words."""
+    return frozenset(_numbers(tx.all(QUERIES["redacted_events"], {"stream": stream})))
+
+
 def newest_event(tx: Transaction) -> int:
     """The number of the newest event of all streams, 0 without one."""
     row = tx.one(QUERIES["newest_event"])

@@ -48,10 +48,51 @@ class HistoryCleared:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRequested:
-    """A request is about to be sent; `digest` is the SHA-256 of its canonical form.
+class OfferedTool:
+    """A tool as a model was offered it. `schema` is the JSON Schema of its arguments as text."""
 
-    `number` counts those of the turn from 1; 0 for one that writes a summary.
+    name: str
+    description: str
+    schema: str
+    free_form: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsOffered:
+    """What the requests behind this offer, until the next one says otherwise.
+
+    It names no turn: so its payload is that of every session with these tools, and is kept once for them all.
+    """
+
+    tools: tuple[OfferedTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParts:
+    """What a request was made of, for a replay to compare (session/replay).
+
+    `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
+    (turn/digests.py). The first `kept` messages are those of the session's request before.
+    """
+
+    system: str
+    tools: str
+    volatile: str
+    kept: int
+    messages: tuple[str, ...]
+    context_window: int
+    max_output_tokens: int
+    thought_level: str
+    volatile_text: str | None = None
+    """What was sent behind the messages; None when it is that of the request before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequested:
+    """A request is about to be sent; `digest` is the SHA-256 of all of it but for the ids of its messages.
+
+    `number` counts those of the turn from 1; 0 for one that writes a summary. Journals of before have no `parts`, and
+    a digest that covers ids.
     """
 
     turn_id: TurnId
@@ -63,3 +104,4 @@ class ModelRequested:
     byte_count: int
     estimate: int = 0
     """Tokens by our own count, before any calibration."""
+    parts: RequestParts | None = None

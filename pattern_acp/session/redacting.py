@@ -24,6 +24,7 @@ from pattern_acp.journal.redact import (
     partial_events,
     plan_redaction,
     redact,
+    with_requests,
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message
@@ -109,7 +110,7 @@ def _redact(tx: Transaction, wanted: RedactionWanted, at_ms: int) -> RedactionPl
 
 def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tuple[PlannedRedaction, ...]:
     planned = plan_redaction(tx, [entry.seq for entry in recorded], words.mask_json)
-    return _with_partials(tx, planned)
+    return with_requests(tx, _with_partials(tx, planned), words.mask_json)
 
 
 def _whole(tx: Transaction, recorded: list[Recorded], place: int) -> tuple[PlannedRedaction, ...]:
@@ -124,7 +125,7 @@ def _whole(tx: Transaction, recorded: list[Recorded], place: int) -> tuple[Plann
         said = " ".join(entry.event.message.text.split())
         titled = ((one, one.event) for one in recorded)
         seqs += [one.seq for one, event in titled if isinstance(event, SessionTitled) and _begins(said, event.title)]
-    return _with_partials(tx, plan_redaction(tx, seqs, _blank))
+    return with_requests(tx, _with_partials(tx, plan_redaction(tx, seqs, _blank)), dict)
 
 
 def _begins(said: str, title: str) -> bool:

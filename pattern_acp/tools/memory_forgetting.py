@@ -32,6 +32,7 @@ from pattern_acp.journal.redact import (
     plan_redaction,
     redact,
     title_events,
+    with_requests,
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey
@@ -261,7 +262,8 @@ def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedac
     partial = set(partial_events(tx, messages))
     # An unfinished message may end in the middle of the words, where nothing recognises them.
     planned = [one for one in planned if one.seq not in partial]
-    return (*planned, *plan_redaction(tx, tuple(partial), _without_text))
+    planned += plan_redaction(tx, tuple(partial), _without_text)
+    return with_requests(tx, planned, search.words.mask_json)
 
 
 def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:

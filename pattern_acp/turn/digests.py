@@ -1,17 +1,23 @@
-"""What a request is known by in the journal (rule R4): its SHA-256 and its size, recorded before it is sent.
+"""What a request is known by in the journal (rule R4): its SHA-256, its size and its parts, recorded before it is sent.
 
-Owns: computing both without encoding a long history anew for every request. Must not
-know: providers, or who records it.
+Owns: computing them without encoding a long history anew for every request. Must not
+know: providers, or who records it. The ids of messages are left out: no model sees them, and a replay has others.
 """
 
 import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message
-from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.domain.messages import Message, Part, Role
+from pattern_acp.journal.window_events import OfferedTool, RequestParts, ToolsOffered
+from pattern_acp.providers.base import ProviderRequest, ToolSpec
+
+SHORT_DIGITS = 16
+"""Hexadecimal digits of the digest of one part: 64 bits tell the parts of one session apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,25 @@ class _Known:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class RequestKnown:
+    """A request as the journal knows it. `tools` is given when they have to be recorded before it."""
+
+    digest: str
+    size: int
+    parts: RequestParts
+    tools: ToolsOffered | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The request that was recorded last."""
+
+    messages: tuple[str, ...] = ()
+    tools: str = ""
+    volatile: str = ""
+
+
 class RequestDigests:
     """Digests of the requests of one session.
 
@@ -32,30 +57,87 @@ class RequestDigests:
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
+        self._last = _Last()
+        self._sent = _Last()
 
     def of(self, request: ProviderRequest) -> tuple[str, int]:
         """SHA-256 in hexadecimal digits, and the bytes of the request as JSON but for commas between messages."""
-        known = {id(message): self._of_message(message) for message in request.messages}
-        head = _encoded(replace(request, messages=()))
-        digest = hashlib.sha256(hashlib.sha256(head).digest())
-        size = len(head)
-        for message in request.messages:
-            one = known[id(message)]
-            digest.update(one.digest)
-            size += one.size
+        known = self.known(request, 0)
+        return known.digest, known.size
+
+    def known(self, request: ProviderRequest, context_window: int) -> RequestKnown:
+        """What is to be recorded of a request to a model with this window, in tokens; then call `recorded`."""
+        messages = self._messages(request.messages)
+        volatile = _text(request.volatile)
+        pieces = (_text(request.system), _encoded(request.tools), volatile)
+        rest = _encoded(replace(request, system="", tools=(), messages=(), volatile=""))
+        digests = [hashlib.sha256(piece).digest() for piece in pieces]
+        whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *(one.digest for one in messages))))
+        size = len(rest) + sum(map(len, pieces)) + sum(one.size for one in messages)
+        last, self._last = self._last, _Last()
+        system, tools, told = (_short(digest) for digest in digests)
+        shorts = tuple(_short(one.digest) for one in messages)
+        kept = _common(last.messages, shorts)
+        self._sent = _Last(shorts, tools, told)
+        parts = RequestParts(
+            system,
+            tools,
+            told,
+            kept,
+            shorts[kept:],
+            context_window,
+            request.max_output_tokens,
+            request.thought_level.value,
+            None if told == last.volatile else request.volatile,
+        )
+        offered = tools_offered(request.tools) if tools != last.tools else None
+        return RequestKnown(whole.hexdigest(), size, parts, offered)
+
+    def recorded(self) -> None:
+        """The request that was asked for last is in the journal, so that the next can refer to it."""
+        self._last = self._sent
+
+    def _messages(self, messages: Sequence[Message]) -> list[_Known]:
+        known = {id(message): self._of_message(message) for message in messages}
         # Only these: what left the history is not kept for its sake.
         self._known = known
-        return digest.hexdigest(), size
+        return [known[id(message)] for message in messages]
 
     def _of_message(self, message: Message) -> _Known:
         found = self._known.get(id(message))
         if found is not None:
             return found
-        data = _encoded(message)
+        data = message_bytes(message)
         return _Known(message, hashlib.sha256(data).digest(), len(data))
 
 
-def _encoded(value: ProviderRequest | Message) -> bytes:
+def tools_offered(tools: Sequence[ToolSpec]) -> ToolsOffered:
+    """Tools as they are recorded."""
+    return ToolsOffered(
+        tuple(OfferedTool(tool.name, tool.description, json.dumps(tool.input_schema), tool.free_form) for tool in tools)
+    )
+
+
+def message_bytes(message: Message) -> bytes:
+    """What the digest of a message is taken over: its role and parts."""
+    return _encoded((message.role, message.parts))
+
+
+def _common(before: Sequence[str], now: Sequence[str]) -> int:
+    if before == now[: len(before)]:
+        return len(before)
+    return next(place for place, (old, new) in enumerate(zip((*before, ""), (*now, ""), strict=False)) if old != new)
+
+
+def _short(digest: bytes) -> str:
+    return digest.hex()[:SHORT_DIGITS]
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _encoded(value: ProviderRequest | tuple[ToolSpec, ...] | tuple[Role, tuple[Part, ...]]) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

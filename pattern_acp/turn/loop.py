@@ -88,7 +88,7 @@ class TurnLoop:
         call_ids: CallIds | None = None,
         digests: RequestDigests | None = None,
     ) -> None:
-        """`digests` are those of the conversation, where more turns of it come."""
+        """`digests` are those of the conversation, where more turns of it come; parts of requests are recorded then."""
         self._model = model
         self._build = build
         self._runner = runner
@@ -96,6 +96,7 @@ class TurnLoop:
         self._ids = ids
         self._budget = budget
         self._call_ids = call_ids or CallIds()
+        self._records_parts = digests is not None
         self._digests = digests or RequestDigests()
         self._number = 0
         self.window: TurnWindow | None = None
@@ -160,13 +161,7 @@ class TurnLoop:
             end = await self.before_request(self._model.info, request)
             if end is not None:
                 return end
-        digest, size = self._digests.of(request)
-        estimate = self.window.sending(request) if self.window is not None else 0
-        provider = self._model.provider.name
-        requested = ModelRequested(
-            turn_id, number, provider, request.model, digest, len(request.messages), size, estimate
-        )
-        await self._sink.record(Fact(requested, Actor.SYSTEM))
+        await self._record_request(turn_id, number, request)
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
             await read_stream(self._model.provider, request, assembly, self._sink, turn_id)
@@ -176,6 +171,24 @@ class TurnLoop:
                 await self._record_cut(turn_id, assembly, history)
             raise
         return assembly
+
+    async def _record_request(self, turn_id: TurnId, number: int, request: ProviderRequest) -> None:
+        known = self._digests.known(request, self._model.info.context_window)
+        estimate = self.window.sending(request) if self.window is not None else 0
+        requested = ModelRequested(
+            turn_id,
+            number,
+            self._model.provider.name,
+            request.model,
+            known.digest,
+            len(request.messages),
+            known.size,
+            estimate,
+            known.parts if self._records_parts else None,
+        )
+        tools = (known.tools,) if self._records_parts and known.tools is not None else ()
+        await self._sink.record(*(Fact(event, Actor.SYSTEM) for event in (*tools, requested)))
+        self._digests.recorded()
 
     async def _record_cut(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> None:
         message = assembly.message(with_calls=False)

@@ -54,6 +54,9 @@ SIDE_BY_SIDE = 4
 CLEANUP_SECONDS = 1.0
 """Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
 
+CHANGED_BY_HOOK = "a hook changed the arguments"
+"""Recorded among the repairs of a call, since the journal has nothing else of the hook."""
+
 CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
 
 
@@ -225,7 +228,8 @@ class ToolRunner:
             )
         if read.repairs:
             logger.info("a call of %s was repaired: %s", view.name, "; ".join(read.repairs))
-        return await self._run_prepared(turn_id, view, prepared, opinion, read.repairs)
+        changed = (CHANGED_BY_HOOK,) if opinion.updated_input is not None else ()
+        return await self._run_prepared(turn_id, view, prepared, opinion, (*read.repairs, *changed))
 
     async def _understand(
         self, turn_id: TurnId, call: ToolCallPart, read: ReadCall

@@ -247,6 +247,16 @@ def test_one_event_loses_all_of_its_words(
     assert run_journal(Journal(target=session), home) == 0
 
 
+def test_no_digest_is_left_that_redacted_words_could_be_tried_out_with(home: Process, session: str, database: Path):
+    assert run_journal(Journal(action="redact", target=session, match="Where is it?", assume_yes=True), home) == 0
+    reader = connect(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+    rows = reader.execute("SELECT payload FROM events WHERE kind = 'model_requested'").fetchall()
+    reader.close()
+    requests = [json.loads(str(payload)) for (payload,) in rows]
+    assert [(request["digest"], request["parts"]) for request in requests] == [("", None)] * 2
+    assert run_journal(Journal(target=session), home) == 0
+
+
 @pytest.mark.parametrize(
     ("event", "match", "sentence"),
     [(999, "", "has no event 999"), (0, "abc", "at least 4"), (0, "nowhere at all", "nothing left")],

@@ -66,3 +66,32 @@ def test_what_the_model_may_do_is_part_of_the_digest():
 
 def test_text_that_is_no_unicode_has_a_digest_too():
     assert RequestDigests().of(request(user("a\ud800")))[0] != RequestDigests().of(request(user("a\ud801")))[0]
+
+
+def test_a_request_refers_to_the_one_before_it_once_that_is_recorded():
+    digests = RequestDigests()
+    first = digests.known(long_request(["a", "b"], "now"), 1000)
+    assert (first.parts.kept, len(first.parts.messages), first.parts.volatile_text) == (0, 2, "now")
+    digests.recorded()
+    second = digests.known(long_request(["a", "b", "c"], "now"), 1000)
+    assert (second.parts.kept, len(second.parts.messages), second.parts.volatile_text) == (2, 1, None)
+    assert second.tools is None
+    # Whether it was recorded is not known: the next one refers to nothing.
+    third = digests.known(long_request(["a", "b", "c"], "now"), 1000)
+    assert (third.parts.kept, third.parts.volatile_text, third.tools is None) == (0, "now", False)
+
+
+@given(TEXTS, TEXTS)
+def test_the_messages_of_a_request_follow_from_the_requests_up_to_it(before: list[str], after: list[str]):
+    digests = RequestDigests()
+    first = digests.known(long_request(before), 1000).parts
+    digests.recorded()
+    second = digests.known(long_request(after), 1000).parts
+    whole = RequestDigests().known(long_request(after), 1000).parts
+    assert (*first.messages[: second.kept], *second.messages) == whole.messages
+    assert len(second.messages) == len(after) - second.kept
+
+
+def test_the_id_of_a_message_is_no_part_of_a_digest():
+    one, two = (replace(request(user("Hello")), messages=(message(number, "Hello"),)) for number in (1, 2))
+    assert RequestDigests().of(one) == RequestDigests().of(two)
