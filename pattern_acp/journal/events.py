@@ -13,12 +13,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.budget_events import BudgetChanged
-from pattern_acp.journal.folder_events import (
-    ContextAdded,
-    FolderTrustDecided,
-    InstructionsCompiled,
-    PromptRefused,
-)
+from pattern_acp.journal.folder_events import ContextAdded, FolderTrustDecided, InstructionsCompiled, PromptRefused
 from pattern_acp.journal.memory_events import (
     BlockCommitted,
     BlockConfigured,
