@@ -1,6 +1,7 @@
-"""The plain commands that the `offline` provider understands, and how a line is read as one.
+"""The plain commands that the `offline` provider understands.
 
-Owns: the grammar. A command stands at the start of a line, in any case:
+Owns: which there are; how a line is read is the grammar of domain/action_lines.py. A command stands at the start of a
+line, in any case, with or without a slash before it:
 
     read PATH · list [PATH] · find TEXT · run COMMAND · replace [all] "A" with "B" in PATH · remember [LABEL:] TEXT
     · recall QUERY
@@ -10,8 +11,10 @@ manual and tell me" has too many words for a path). Must not know: tools or prov
 """
 
 import re
+from collections.abc import Mapping
 from typing import TypeAlias
 
+from pattern_acp.domain.action_lines import Form, Verbs, read_form, unquote_text
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -70,26 +73,18 @@ class Recall:
 
 Command: TypeAlias = ReadFile | ListDirectory | FindText | RunCommand | ReplaceText | Remember | Recall
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
-_WORD = r"(?:\\.|[^\s\"'])+"
-_PATH = rf"(?P<path>{_QUOTED}|{_WORD})"
-_TEXT_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
-
-_FORMS = (
-    ("read", re.compile(rf"read\s+{_PATH}\s*", re.IGNORECASE)),
-    ("list", re.compile(rf"list(?:\s+{_PATH})?\s*", re.IGNORECASE)),
-    ("find", re.compile(r"find\s+(?P<rest>\S.*)", re.IGNORECASE)),
-    ("run", re.compile(r"run\s+(?P<rest>\S.*)", re.IGNORECASE)),
+_FORMS = Verbs(
     (
-        "replace",
-        re.compile(
-            rf"replace\s+(?P<all>all\s+)?(?P<old>{_QUOTED})\s+with\s+(?P<new>{_QUOTED})\s+in\s+{_PATH}\s*",
-            re.IGNORECASE,
-        ),
-    ),
-    ("remember", re.compile(r"remember\s+(?:(?P<label>human|project|persona):\s*)?(?P<rest>\S.*)", re.IGNORECASE)),
-    ("recall", re.compile(r"recall\s+(?P<rest>\S.*)", re.IGNORECASE)),
+        Form("read", "path:word"),
+        Form("list", "path:word?"),
+        Form("find", "text:rest"),
+        Form("run", "command:line"),
+        Form("replace", "all:flag old:quoted with new:quoted in path:word"),
+        Form("remember", "text:line"),
+        Form("recall", "text:rest"),
+    )
 )
+_LABELLED = re.compile(r"(human|project|persona):\s*(?=\S)", re.IGNORECASE)
 
 
 def parse_commands(text: str) -> tuple[Command, ...]:
@@ -100,46 +95,24 @@ def parse_commands(text: str) -> tuple[Command, ...]:
 
 def parse_command(line: str) -> Command | None:
     """The command that a line is, or None."""
-    stripped = line.strip()
-    for name, form in _FORMS:
-        match = form.fullmatch(stripped)
-        if match is not None:
-            return _build(name, match)
-    return None
+    found = read_form(line, _FORMS)
+    return None if found is None else _build(*found)
 
 
-def _build(name: str, match: re.Match[str]) -> Command | None:
-    groups = match.groupdict()
+def _build(name: str, slots: Mapping[str, str]) -> Command | None:
     if name == "read":
-        return ReadFile(unquote_path(groups["path"]))
+        return ReadFile(slots["path"])
     if name == "list":
-        return ListDirectory(unquote_path(groups["path"] or "."))
+        return ListDirectory(slots.get("path", "."))
     if name == "find":
-        return FindText(unquote_text(groups["rest"]))
+        return FindText(slots["text"])
     if name == "run":
-        return RunCommand(groups["rest"])
+        return RunCommand(slots["command"])
     if name == "replace":
-        old, new = unquote_text(groups["old"]), unquote_text(groups["new"])
         # An empty passage is everywhere and nowhere; such a line is left to be answered in words.
-        return ReplaceText(old, new, unquote_path(groups["path"]), bool(groups["all"])) if old else None
+        return ReplaceText(slots["old"], slots["new"], slots["path"], "all" in slots) if slots["old"] else None
     if name == "remember":
-        return Remember(unquote_text(groups["rest"]), (groups["label"] or "human").lower())
-    return Recall(unquote_text(groups["rest"]))
-
-
-def unquote_text(text: str) -> str:
-    r"""Text without its quotes: `\n`, `\t`, `\r`, `\"` and `\\` count in double quotes, nothing in single ones."""
-    if len(text) < 2 or text[0] != text[-1] or re.fullmatch(_QUOTED, text) is None:
-        return text
-    if text[0] == "'":
-        return text[1:-1]
-    return re.sub(r"\\(.)", lambda match: _TEXT_ESCAPES.get(match[1], match[0]), text[1:-1])
-
-
-def unquote_path(text: str) -> str:
-    r"""A path without its quotes. Only a quote, and outside quotes a space, is escaped: `C:\new\file` stays."""
-    if text[:1] == "'":
-        return text[1:-1]
-    if text[:1] == '"':
-        return text[1:-1].replace('\\"', '"')
-    return re.sub(r"\\([\s\"'])", r"\1", text)
+        labelled = _LABELLED.match(slots["text"])
+        text = slots["text"][labelled.end() :] if labelled else slots["text"]
+        return Remember(unquote_text(text), labelled[1].lower() if labelled else "human")
+    return Recall(slots["text"])

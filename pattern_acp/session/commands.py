@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
@@ -65,14 +66,8 @@ class CommandSpec:
 
 def command_in(text: str) -> Command | None:
     """The command that `text` is, or None; only known names count, so that a path like /etc stays a prompt."""
-    stripped = text.strip()
-    if not stripped.startswith("/"):
-        return None
-    # `split` alone would forgive spaces behind the slash.
-    words = stripped[1:].split(None, 1) if stripped[1:2].strip() else []
-    if not words or words[0] not in COMMANDS:
-        return None
-    return Command(words[0], words[1].strip() if len(words) > 1 else "")
+    found = split_action(text.strip())
+    return Command(*found) if found is not None and found[0] in COMMANDS else None
 
 
 def command_of(message: Message) -> Command | None:

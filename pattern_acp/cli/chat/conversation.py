@@ -24,6 +24,7 @@ from pattern_acp.cli.chat.images import GivenImage
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.terminals import Terminals
 from pattern_acp.cli.chat.transport import PipeTransport
+from pattern_acp.domain.action_lines import split_action
 from pattern_acp.workspace.terminal import Terminal
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class Conversation:
         """Run one turn; its end, good or bad, goes into the inbox."""
         try:
             images: tuple[GivenImage, ...] = ()
-            if not text.lstrip().startswith("/"):
+            if split_action(text.strip()) is None:
                 # A slash command takes none; they wait for the first prompt of the model.
                 images, self.images = self.images, ()
             blocks = [sdk.TextContentBlock(type="text", text=text), *map(image_block, images)]
