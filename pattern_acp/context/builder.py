@@ -7,7 +7,7 @@ from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
-from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Stable:
 
     system: str
     tools: tuple[ToolSpec, ...]
+    tool_form: ToolForm = ToolForm.AUTO
 
 
 def build_request(
@@ -61,12 +62,13 @@ def build_request(
     return ProviderRequest(
         model=model.name,
         system=stable.system,
-        tools=stable.tools if model.calls_tools else (),
+        tools=stable.tools,
         messages=with_shortened(history, text_limit(model, WHOLE_CHARACTERS)),
         volatile=volatile_segment(memory, notes),
         max_output_tokens=output_limit(model, max_output_tokens),
         thought_level=thought_level,
         cache_key=session_id,
+        tool_form=stable.tool_form,
     )
 
 

@@ -55,10 +55,10 @@ class ToolVerb:
 
     @property
     def only(self) -> str:
-        """The argument that a line without names gives: the one that must be there, or that is the only one."""
+        """The argument that a line without names gives: the one that must be there; the first when none must."""
         required = self.schema.get("required")
         names = [str(name) for name in required] if _is_list(required) else []
-        names = names or list(self.arguments)
+        names = names or list(self.arguments)[:1]
         return names[0] if len(names) == 1 else ""
 
     def is_text(self, path: Sequence[str]) -> bool:

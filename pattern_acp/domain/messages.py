@@ -89,6 +89,8 @@ class ToolCallPart:
     call_id: ToolCallId
     name: str
     arguments: str
+    problem: str = ""
+    """Why the call cannot be read, for one that was written as text and is none; `arguments` is that text then."""
 
 
 @dataclass(frozen=True, slots=True)

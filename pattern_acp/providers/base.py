@@ -31,6 +31,16 @@ class ThoughtLevel(StrEnum):
     HIGH = "high"
 
 
+class ToolForm(StrEnum):
+    """How a model is given tools and calls them."""
+
+    AUTO = "auto"
+    """Natively where the model can, as text otherwise."""
+    NATIVE = "native"
+    TEXT = "text"
+    """As actions that it writes (providers/text_tools.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
     """One request, in three segments (architecture.md, the way of a prompt, step 5).
@@ -51,6 +61,7 @@ class ProviderRequest:
     """Names the conversation, for wires that route caches by a key."""
     patience_ms: int = 300_000
     """Longest wait for a rate limit that is waited for; a longer one is an error at once."""
+    tool_form: ToolForm = ToolForm.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,14 @@ class ToolCallFragment:
 
     index: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallUnread:
+    """A call is in no form that can be read, and `problem` says why: it does not run, and this is its result."""
+
+    index: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +166,25 @@ class ModelSwitched:
     sentence: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sentence that the person should read: what was found out about the model or the provider on the way."""
+
+    sentence: str
+
+
 ProviderEvent: TypeAlias = (
     TextDelta
     | ThinkingDelta
     | ThinkingEnded
     | ToolCallBegun
     | ToolCallFragment
+    | ToolCallUnread
     | UsageKnown
     | Retrying
     | Waiting
     | ModelSwitched
+    | Told
     | Stopped
 )
 

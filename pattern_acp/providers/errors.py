@@ -38,6 +38,10 @@ class ProviderRequestError(ProviderError):
     """The provider says that the request is wrong (unknown model, bad parameter)."""
 
 
+class ToolsRefusedError(ProviderRequestError):
+    """The model takes no tools; it may take the same request without them."""
+
+
 class ContextTooLongError(ProviderError):
     """The request is longer than the model's window."""
 

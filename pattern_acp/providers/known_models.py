@@ -68,7 +68,15 @@ class KnownModels:
     def describe(self, settings: ProviderSettings, model: str) -> ModelFacts:
         """What is known of one model, with the provider's own list laid over the catalogue."""
         listed = next((entry for entry in self._listed(settings) if entry.name == model), None)
-        return _describe(settings, model, listed)
+        facts = _describe(settings, model, listed)
+        if settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model):
+            return replace(facts, info=replace(facts.info, calls_tools=False))
+        return facts
+
+    async def learn_no_tools(self, settings: ProviderSettings, model: str) -> None:
+        """Keep that a model refused tools."""
+        self._lists.put_no_tools(settings, model)
+        await anyio.to_thread.run_sync(self._lists.save)
 
     def names(self) -> Mapping[str, tuple[str, ...]]:
         """All listed names by provider, unfiltered."""

@@ -1,10 +1,9 @@
-"""The providers' model lists as they were last fetched: one JSON file, a cache.
+"""The providers' model lists as they were last fetched, and which models refused tools: one JSON file, a cache.
 
 Owns: the file. It may be deleted at any time, and a broken one counts as empty. Must not know: HTTP.
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +18,9 @@ FILE_NAME = "model-lists.json"
 FRESH_MS = 24 * 60 * 60 * 1000
 """A list is fetched once a day (issue 2, section 6)."""
 
+NO_TOOLS_MS = 30 * FRESH_MS
+"""How long a refusal of tools counts: a server may learn them with an update."""
+
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """OpenRouter's list of some hundred models takes about 60 kB here."""
 
@@ -31,6 +33,8 @@ class _Entry(msgspec.Struct, frozen=True):
 
 class _File(msgspec.Struct, frozen=True):
     lists: dict[str, _Entry] = msgspec.field(default_factory=dict[str, _Entry])
+    no_tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """When a model refused tools, by address and name."""
 
 
 class ModelLists:
@@ -39,7 +43,7 @@ class ModelLists:
     def __init__(self, directory: Path | None, clock: Clock) -> None:
         self._path = None if directory is None else directory / FILE_NAME
         self._clock = clock
-        self._loaded: dict[str, _Entry] | None = None
+        self._loaded: _File | None = None
 
     def models(self, settings: ProviderSettings) -> tuple[ListedModel, ...]:
         """The last known list, however old; empty when there is none for this provider at this address."""
@@ -53,13 +57,22 @@ class ModelLists:
 
     def put(self, settings: ProviderSettings, models: tuple[ListedModel, ...]) -> None:
         """Keep a list that was just fetched; `save` writes it."""
-        self._lists()[settings.name] = _Entry(base_url(settings), self._clock.now_ms(), models)
+        self._file().lists[settings.name] = _Entry(base_url(settings), self._clock.now_ms(), models)
+
+    def refuses_tools(self, settings: ProviderSettings, model: str) -> bool:
+        """Whether a model said lately that it takes no tools."""
+        refused = self._file().no_tools.get(f"{base_url(settings)} {model}")
+        return refused is not None and 0 <= self._clock.now_ms() - refused < NO_TOOLS_MS
+
+    def put_no_tools(self, settings: ProviderSettings, model: str) -> None:
+        """Keep that a model takes no tools; `save` writes it."""
+        self._file().no_tools[f"{base_url(settings)} {model}"] = self._clock.now_ms()
 
     def save(self) -> None:
         """Write the file. Blocking, for a worker thread. A directory that cannot be written only costs the cache."""
         if self._path is None:
             return
-        data = msgspec.json.encode(_File(self._lists()))
+        data = msgspec.json.encode(self._file())
         # Whole or not at all: another process may read it at any moment.
         partial = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
@@ -71,21 +84,21 @@ class ModelLists:
                 partial.unlink(missing_ok=True)
 
     def _entry(self, settings: ProviderSettings) -> _Entry | None:
-        entry = self._lists().get(settings.name)
+        entry = self._file().lists.get(settings.name)
         return entry if entry is not None and entry.base_url == base_url(settings) else None
 
-    def _lists(self) -> dict[str, _Entry]:
+    def _file(self) -> _File:
         if self._loaded is None:
-            self._loaded = dict(_read(self._path))
+            self._loaded = _read(self._path)
         return self._loaded
 
 
-def _read(path: Path | None) -> Mapping[str, _Entry]:
+def _read(path: Path | None) -> _File:
     if path is None:
-        return {}
+        return _File()
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        return msgspec.json.decode(data, type=_File).lists if len(data) <= MAX_FILE_BYTES else {}
+        return msgspec.json.decode(data, type=_File) if len(data) <= MAX_FILE_BYTES else _File()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
+        return _File()

@@ -18,6 +18,7 @@ from pattern_acp.providers.errors import (
     ProviderOverloadedError,
     ProviderProtocolError,
     ProviderRequestError,
+    ToolsRefusedError,
 )
 
 MESSAGE_CHARS = 300
@@ -35,6 +36,14 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """The usual phrases and codes: OpenAI, Anthropic, llama-server, vLLM, LM Studio, OpenRouter, Gemini, Mistral."""
+
+_NO_TOOLS = re.compile(
+    r"(does not|doesn't|not) support (the )?(use of )?(tools?|function)\b|support(s)? tool use"
+    r"|(tools?|tool[ _-]?(use|choice|call(s|ing)?)|functions?|function[ _-]?call(s|ing)?)\W{0,2} (is|are) not "
+    r"(supported|available|enabled)|tools? param requires|tool choice requires",
+    re.IGNORECASE,
+)
+"""How servers refuse tools for one of their models: Ollama, llama-server, vLLM, OpenRouter, Groq, DeepSeek."""
 
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
 _OVERLOADED = re.compile(r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable", re.IGNORECASE)
@@ -89,7 +98,8 @@ def error_of_status(
     failure = parse_failure(body)
     if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.message)):
         return auth_error(settings, status)
-    if failure is not None and (status < 500 or _TOO_LONG.search(f"{failure.kind} {failure.message}")):
+    text = f"{failure.kind} {failure.message}" if failure is not None else ""
+    if failure is not None and (status < 500 or _TOO_LONG.search(text) or _NO_TOOLS.search(text)):
         special = _special(settings, model, failure)
         if special is not None:
             return special
@@ -166,6 +176,10 @@ def _special(settings: ProviderSettings, model: str, failure: Failure) -> Provid
     text = f"{failure.kind} {failure.message}"
     if _TOO_LONG.search(text):
         return _too_long(settings, model)
+    if _NO_TOOLS.search(text):
+        return ToolsRefusedError(
+            f"{settings.name}/{model} takes no tool calls; let it write them as text (/tools text)."
+        )
     if _FILTERED.search(text):
         return ContentFilteredError(f"The content filter of {settings.name} refused the request; word it differently.")
     if _NO_MONEY.search(text):

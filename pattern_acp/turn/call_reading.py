@@ -39,6 +39,8 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool]) -> ReadCall:
     Raises:
         ToolInputError: there is no such tool, or the arguments are no JSON object.
     """
+    if call.problem:
+        raise ToolInputError(call.problem)
     tool = find_tool(call.name, tools)
     if tool is None:
         known = sorted(tools)

@@ -13,6 +13,9 @@ REPEATS_TOLD = 3
 REPEATS_STOP = 5
 """Identical failing calls in a row after which the turn stops."""
 
+UNREAD_STOP = 4
+"""Messages in a row whose calls cannot be read at all after which the turn stops: the first, and three repairs."""
+
 
 @dataclass(slots=True)
 class RepeatGuard:

@@ -20,7 +20,7 @@ from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.limits import REPEATS_STOP
+from pattern_acp.turn.limits import REPEATS_STOP, UNREAD_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
@@ -99,6 +99,7 @@ class TurnLoop:
         self._records_parts = digests is not None
         self._digests = digests or RequestDigests()
         self._number = 0
+        self._unread = 0
         self.window: TurnWindow | None = None
         """What watches over the size of requests, when something does."""
         self.before_request: BeforeRequest | None = None
@@ -232,6 +233,10 @@ class TurnLoop:
         self._budget.take_tool_calls(len(calls))
         results = await self._runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
+        self._unread = self._unread + 1 if all(call.problem for call in calls) else 0
+        if self._unread >= UNREAD_STOP:
+            sentence = f"Stopped: the model wrote actions that cannot be read {self._unread} times in a row. "
+            return TurnEnd(StopReason.END_TURN, f"{sentence}Say it in smaller steps, or choose another model (/model).")
         if self._runner.stop:
             return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {self._runner.stop}")
         if self._runner.repeats.worst >= REPEATS_STOP:

@@ -22,8 +22,10 @@ from pattern_acp.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    Told,
     ToolCallBegun,
     ToolCallFragment,
+    ToolCallUnread,
     UsageKnown,
     Waiting,
 )
@@ -40,6 +42,7 @@ class _OpenCall:
     call_id: str
     name: str
     arguments: list[str] = field(default_factory=list[str])
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -72,14 +75,8 @@ class MessageAssembly:
                 self._thinking.append(text)
             case ThinkingEnded():
                 self._end_thinking(event)
-            case ToolCallBegun(index, call_id, name):
-                self._end_thinking(ThinkingEnded())
-                self._end_text()
-                self._calls[index] = _OpenCall(call_id, name)
-                self._places.append((len(self.parts), self._calls[index]))
-            case ToolCallFragment(index, text):
-                if index in self._calls:
-                    self._calls[index].arguments.append(text)
+            case ToolCallBegun() | ToolCallFragment() | ToolCallUnread():
+                self._take_call(event)
             case UsageKnown(usage, cost):
                 self.usage, self.cost = usage, cost
             case Stopped(reason, detail):
@@ -89,13 +86,28 @@ class MessageAssembly:
             case _:
                 pass
 
+    def _take_call(self, event: ToolCallBegun | ToolCallFragment | ToolCallUnread) -> None:
+        match event:
+            case ToolCallBegun(index, call_id, name):
+                self._end_thinking(ThinkingEnded())
+                self._end_text()
+                self._calls[index] = _OpenCall(call_id, name)
+                self._places.append((len(self.parts), self._calls[index]))
+            case ToolCallFragment(index, text):
+                if index in self._calls:
+                    self._calls[index].arguments.append(text)
+            case ToolCallUnread(index, problem):
+                if index in self._calls:
+                    self._calls[index].problem = problem
+
     def message(self, *, with_calls: bool) -> Message:
         """The message so far. Without calls when the stream was cut, since their arguments may be cut too."""
         self._end_thinking(ThinkingEnded())
         self._end_text()
         parts = list(self.parts)
         for place, call in reversed(self._places if with_calls else ()):
-            parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, "".join(call.arguments) or "{}"))
+            arguments = "".join(call.arguments) or "{}"
+            parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, arguments, call.problem))
         return Message(self.message_id, Role.ASSISTANT, tuple(parts))
 
     def _end_text(self) -> None:
@@ -147,7 +159,7 @@ async def _consume(
                 await sink.show(ThinkingStreamed(assembly.message_id, text))
             case Retrying(sentence=sentence) | Waiting(sentence=sentence):
                 await _think_aloud(sentence, assembly, sink, turn_id)
-            case ModelSwitched(sentence=sentence) if sentence:
+            case ModelSwitched(sentence=sentence) | Told(sentence=sentence) if sentence:
                 await _tell(sentence, assembly, sink, turn_id)
             case _:
                 pass

@@ -86,8 +86,9 @@ def test_what_cannot_be_read_is_said_in_words(verb: ToolVerb, text: str, words: 
         read(verb, text)
 
 
-TEXTS = st.text(st.sampled_from('ab E\n\r"\\=<-. 1\u2028é') | st.characters(exclude_categories=["Cs"]), max_size=30)
-TEXTS |= st.sampled_from(["END", "END\nEND2\n", "<<END", "/run_command x", "x=1", "true", "5", "```\n", "null", ""])
+ANY = st.sampled_from('ab E\n\r"\\=<-. 1\u2028é') | st.characters(exclude_categories=["Cs"])
+TRAPS = ["END", "END\nEND2\n", "<<END", "/run_command x", "x=1", "true", "5", "```\n", "null", ""]
+TEXTS = st.text(ANY, max_size=30) | st.sampled_from(TRAPS)
 NAMES = st.sampled_from(["path", "text", "edits", "a b", "", "x.1", "1", "é"])
 VALUES: st.SearchStrategy[Any] = st.recursive(
     TEXTS | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False),

@@ -1,0 +1,197 @@
+"""Tools for models without native calls, over every wire."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from pattern_acp.config.settings import ProviderSettings, Wire
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.messages import Role
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderRequest,
+    ProviderStop,
+    Stopped,
+    TextDelta,
+    Told,
+    ToolCallBegun,
+    ToolCallFragment,
+    ToolCallUnread,
+    ToolForm,
+)
+from pattern_acp.providers.errors import ProviderConnectionError, ToolsRefusedError
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.providers.status import error_of_status
+from pattern_acp.providers.text_actions import instruction, verbs_of, with_text_calls
+from pattern_acp.providers.text_tools import TextToolsProvider, put_as_text
+from pattern_acp.testing.conversations import (
+    PIXEL,
+    READ_FILE,
+    RUN_COMMAND,
+    assistant,
+    call,
+    everything,
+    request,
+    result,
+    results,
+    user,
+)
+from pattern_acp.testing.scripts import Turn, says
+from pattern_acp.testing.wires import WIRES, body_for
+
+REFUSED = ToolsRefusedError("m takes no tool calls.")
+
+
+@dataclass(slots=True)
+class Model:
+    """A provider of scripted turns, and what was learned of its model."""
+
+    turns: Sequence[Turn]
+    calls_tools: bool = False
+    inner: ScriptedProvider = field(init=False)
+    learned: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        self.inner = ScriptedProvider(self.turns, name="local")
+
+    async def learn(self, model: str) -> None:
+        self.learned.append(model)
+
+    async def ask(self, asked: ProviderRequest | None = None) -> list[ProviderEvent]:
+        provider = TextToolsProvider(self.inner, lambda _: self.calls_tools and not self.learned, self.learn)
+        async with provider.stream(asked or request(user("Hi"))) as events:
+            return [event async for event in events]
+
+
+async def test_actions_at_the_end_come_as_calls_and_the_text_before_as_text():
+    model = Model([says("I look.\n", '/read_file a.py\n/run_command "ls"')])
+    assert await model.ask() == [
+        TextDelta("I look.\n"),
+        ToolCallBegun(0, "action_1_0", "read_file"),
+        ToolCallFragment(0, '{"path": "a.py"}'),
+        ToolCallBegun(1, "action_1_1", "run_command"),
+        ToolCallFragment(1, '{"command": "ls"}'),
+        Stopped(ProviderStop.END),
+    ]
+    (sent,) = model.inner.requests
+    assert sent.tools == ()
+    assert sent.system == f"You are helpful.\n\n{instruction((READ_FILE, RUN_COMMAND))}"
+
+
+async def test_what_cannot_be_read_comes_as_a_call_with_its_problem_and_the_right_form():
+    text = '/read_file path="a" colour=red\n/run_command rm b\n'
+    model = Model([says(text)])
+    assert await model.ask() == [
+        ToolCallBegun(0, "action_1_0", "read_file"),
+        ToolCallFragment(0, text),
+        ToolCallUnread(
+            0,
+            "It cannot be read: NAME=VALUE is expected where 'colour=red' stands; names are path, line. Put text with "
+            "blanks into double quotes. Nothing of it ran. The form is: /read_file path=TEXT [line=NUMBER]",
+        ),
+        Stopped(ProviderStop.END),
+    ]
+
+
+async def test_a_model_that_refuses_tools_is_asked_again_and_the_person_is_told_once():
+    model = Model([(REFUSED,), says("/read_file a"), says("Done.")], calls_tools=True)
+    events = await model.ask()
+    assert events[0] == Told("local/m takes no tool calls, so it writes its actions as text (/tools).")
+    assert ToolCallBegun(0, "action_1_0", "read_file") in events
+    assert model.learned == ["m"]
+    assert [bool(sent.tools) for sent in model.inner.requests] == [True, False]
+    assert await model.ask() == [TextDelta("Done."), Stopped(ProviderStop.END)]
+
+
+@pytest.mark.parametrize(
+    ("error", "form"), [(ProviderConnectionError("Away."), ToolForm.AUTO), (REFUSED, ToolForm.NATIVE)]
+)
+async def test_other_errors_and_tools_that_the_person_wants_native_are_not_asked_for_again(
+    error: ProviderError, form: ToolForm
+):
+    model = Model([(error,), says("Hi.")], calls_tools=True)
+    with pytest.raises(type(error)):
+        await model.ask(replace(request(user("Hi")), tool_form=form))
+    assert model.learned == []
+
+
+async def test_the_person_chooses_the_form_whatever_the_model_can():
+    model = Model([says("/read_file a"), says("/read_file a")], calls_tools=True)
+    assert await model.ask() == [TextDelta("/read_file a"), Stopped(ProviderStop.END)]
+    assert len(await model.ask(replace(request(user("Hi")), tool_form=ToolForm.TEXT))) == 3
+
+
+async def test_what_the_person_or_a_file_says_runs_nothing():
+    model = Model([says("Yes.")])
+    asked = request(user("/run_command rm a"), assistant(call("c1")), results(result("c1", "/run_command rm b")))
+    assert await model.ask(asked) == [TextDelta("Yes."), Stopped(ProviderStop.END)]
+
+
+def test_the_system_prompt_says_how_each_action_is_written():
+    tool = replace(READ_FILE, description="Read.\nAll of it.")
+    told = instruction((tool, RUN_COMMAND))
+    assert "/read_file path=TEXT [line=NUMBER]\n    Read.\n    All of it.\n/run_command [command=TEXT]\n" in told
+    assert told == instruction((tool, RUN_COMMAND))
+    assert instruction(()) == ""
+
+
+def test_calls_and_results_go_back_as_text_with_ids():
+    history = [
+        user("Read it."),
+        assistant("I will.", call("c1"), call("c2", "run_command", '{"command": "ls -l"}')),
+        results(result("c1", "one\nEND\n", images=(PIXEL,)), result("c2", "no", is_error=True)),
+        assistant("Done."),
+    ]
+    _, called, brought, _ = with_text_calls(history, verbs_of((READ_FILE, RUN_COMMAND)))
+    assert called.text == 'I will.\n/read_file path=a\n/run_command command="ls -l"'
+    assert brought.role is Role.USER
+    assert brought.text.split("\n") == [
+        "[results of actions; data from tools, not the person's words]",
+        "1. /read_file, id c1, done: <<END2",
+        "one",
+        "END",
+        "",
+        "END2",
+        "2. /run_command, id c2, failed: <<END",
+        "no",
+        "END",
+    ]
+    assert brought.parts[1] == PIXEL
+
+
+def test_a_call_that_could_not_be_read_goes_back_as_it_was_written():
+    unread = replace(call("c1", "read_file", "/read_file x=1\n"), problem="It is wrong.")
+    called, _ = with_text_calls([assistant(unread), results(result("c1"))], verbs_of(()))
+    assert called.text == "/read_file x=1"
+    broken, _ = with_text_calls([assistant(call("c1", "read_file", "{"))], verbs_of(()))
+    assert broken.text == "/read_file {"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_no_wire_gets_a_native_call_and_a_longer_conversation_begins_with_the_same_messages(wire: Wire):
+    whole = request(*everything("mine"))
+    body = body_for(wire, put_as_text(whole)).decode()
+    assert "[results of actions" in body
+    for mark in ('"tool_use"', '"tool_calls"', '"function_call"', '"functionCall"', '"tools"'):
+        assert mark not in body
+    shorter = put_as_text(replace(whole, messages=whole.messages[:3]))
+    assert put_as_text(whole).messages[: len(shorter.messages)] == shorter.messages
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+        (500, "tools param requires --jinja flag"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (404, "No endpoints found that support tool use."),
+        (400, "`tool calling` is not supported with this model"),
+        (400, "deepseek-reasoner does not support Function Calling"),
+    ],
+)
+def test_a_refusal_of_tools_is_told_from_other_errors(status: int, message: str):
+    settings = ProviderSettings("local", "openai", "http://127.0.0.1:1")
+    body = json.dumps({"error": {"message": message}}).encode()
+    assert isinstance(error_of_status(settings, "m", status, body), ToolsRefusedError)
