@@ -100,6 +100,10 @@ class Corpus:
         asked: Sequence[str] = self._random.sample(telling, k=min(len(telling), self._random.randint(3, 8)))
         return "what did we say about " + " ".join(asked)
 
+    def common_question(self) -> str:
+        """Two to four words that are in an eighth of all texts or more, and one that is in half of them."""
+        return "how should we use " + " ".join(self._random.sample(self._words[:20], k=self._random.randint(2, 4)))
+
     def _make_words(self) -> list[str]:
         made: dict[str, None] = {}
         while len(made) < WORDS:

@@ -30,6 +30,7 @@ from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.memory.ranking import Candidate, QueryFacts, share_of_meaning
 from pattern_acp.memory.recall import Found, index_message, search
@@ -137,7 +138,7 @@ async def evaluate(database: Database, embedder: Embedder, memory: MemorySet) ->
 def ask(tx: Transaction, question: str, vector: QueryVector) -> dict[str, list[str]]:
     """The ids that each method finds, best first."""
     unlimited = replace(vector, model=replace(vector.model, floor=-1.0))
-    candidates = gather(tx, query_terms(question), FILTERS, unlimited)
+    candidates = gather(tx, occurring(tx, query_terms(question)), FILTERS, unlimited)
     found = {name: [identity(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
     shipped = search(tx, question, FILTERS, limit=DEPTH, now_ms=NOW, vector=vector)
     return {**found, "shipped": [identity(one) for one in shipped]}

@@ -97,7 +97,9 @@ async def measure(count: int) -> None:
     with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
         async with open_database(Path(folder) / "c.db", clock=clock) as database:
             indexer = Indexer(database, HashedNgrams(), clock)
-            questions = await fill(database, Corpus(7), count)
+            corpus = Corpus(7)
+            questions = await fill(database, corpus, count)
+            common = [corpus.common_question() for _ in range(QUERIES // 2)]
             start = time.perf_counter()
             embedded = await indexer.catch_up(count + 1)
             seconds = time.perf_counter() - start
@@ -119,6 +121,7 @@ async def measure(count: int) -> None:
                 share = sum(part for owner, part in zip(OWNERS, SHARES, strict=True) if owner in owners)
                 show(f"words, {share} % visible", await timed(words, questions))
                 show(f"hybrid, {share} % visible", await timed(hybrid, questions))
+                show(f"hybrid, common words, {share} % visible", await timed(hybrid, common))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.memory.filters import FACT_KINDS, Filters
+from pattern_acp.memory.matching import Occurring, Visible, best_by_words
 from pattern_acp.memory.ranking import NEIGHBOUR_REACH, Candidate
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, count_visible, meanings, nearest
-from pattern_acp.memory.words import match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -21,66 +21,56 @@ CANDIDATES = 60
 """Passages that words give, and as many that meaning gives: enough that the small terms and neighbours can lift one
 into a page."""
 
-LOOKED_AT = 400
-"""Best passages of the whole index whose visibility is looked up, when many are visible. Where these hold too few
-visible ones all the same, and when few are visible at all, that of every match is looked up."""
-
 NEIGHBOURED = 20
 """Best candidates by words, and by meaning, whose neighbouring messages join in."""
 
 
-def gather(
-    tx: Transaction, terms: tuple[str, ...], filters: Filters, query: QueryVector | None
-) -> tuple[Candidate, ...]:
-    """The candidates for `terms` and, where there is one, the vector of the query, in no order."""
-    visible = count_visible(tx, filters, EXACT_ENTRIES + 1)
-    hits = _by_words(tx, terms, filters, visible)
-    alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible, count=CANDIDATES))
-    near = _by_meaning(tx, query, alike, {hit.entry for hit in hits}) if query is not None else []
-    around = _neighbours(tx, [*hits[:NEIGHBOURED], *near[:NEIGHBOURED]], filters)
-    known = {candidate.entry: candidate for candidate in (*around, *near, *hits)}
-    if query is None:
-        return tuple(known.values())
-    alike |= meanings(tx, query, [entry for entry in known if entry not in alike])
-    return tuple(_with_meaning(candidate, alike.get(entry)) for entry, candidate in known.items())
-
-
-def _by_words(tx: Transaction, terms: tuple[str, ...], filters: Filters, visible: int) -> list[Candidate]:
-    asked: dict[str, SqlValue] = {**filters.params(), "match": match_expression(terms), "candidates": CANDIDATES}
-    if visible > EXACT_ENTRIES:
-        rows = tx.all(_QUERIES["search"], {**asked, "looked_at": LOOKED_AT})
-        if len(rows) == CANDIDATES or (rows and columns.integer(rows[0][6]) < LOOKED_AT):
-            return [_candidate(row, _score(row[5])) for row in rows]
-    return [_candidate(row, _score(row[5])) for row in tx.all(_QUERIES["search_visible"], asked)]
+def gather(tx: Transaction, words: Occurring, filters: Filters, query: QueryVector | None) -> tuple[Candidate, ...]:
+    """The candidates for the words and, where there is one, the vector of the query, in no order."""
+    visible = Visible(filters, count_visible(tx, filters, EXACT_ENTRIES + 1))
+    hits = {columns.integer(row[0]): row for row in best_by_words(tx, words, visible, CANDIDATES)}
+    alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible.count, count=CANDIDATES))
+    near = {} if query is None else _by_meaning(tx, query, alike, hits.keys())
+    middles = [*list(hits.values())[:NEIGHBOURED], *list(near.values())[:NEIGHBOURED]]
+    known = hits | near | _neighbours(tx, middles, hits.keys() | near.keys(), filters)
+    if query is not None:
+        alike |= meanings(tx, query, [entry for entry in known if entry not in alike])
+    return tuple(_candidate(row, _score(row[5]) if entry in hits else 0.0, alike) for entry, row in known.items())
 
 
 def _by_meaning(
     tx: Transaction, query: QueryVector, alike: Mapping[int, float], hits: AbstractSet[int]
-) -> list[Candidate]:
+) -> dict[int, Row]:
     near = [entry for entry, meaning in alike.items() if entry not in hits and meaning >= query.model.floor]
-    return [_candidate(row, 0.0) for row in tx.all(_QUERIES["read_candidates"], {"entries": json.dumps(near)})]
+    rows = tx.all(_QUERIES["read_candidates"], {"entries": json.dumps(near)})
+    return {columns.integer(row[0]): row for row in rows}
 
 
-def _neighbours(tx: Transaction, hits: Sequence[Candidate], filters: Filters) -> list[Candidate]:
-    messages = [hit.entry for hit in hits if hit.kind not in FACT_KINDS]
-    asked: dict[str, SqlValue] = {**filters.params(), "entries": json.dumps(messages), "reach": NEIGHBOUR_REACH}
-    return [_candidate(row, 0.0) for row in tx.all(_QUERIES["neighbours"], asked)]
+def _neighbours(tx: Transaction, middles: Sequence[Row], known: AbstractSet[int], filters: Filters) -> dict[int, Row]:
+    """The visible passages of the same session that were stored near one of `middles`, apart from those known."""
+    wanted = {
+        (near, row[2])
+        for row in middles
+        if row[1] not in FACT_KINDS
+        for near in range(columns.integer(row[0]) - NEIGHBOUR_REACH, columns.integer(row[0]) + NEIGHBOUR_REACH + 1)
+        if near not in known
+    }
+    entries = json.dumps(sorted({entry for entry, _ in wanted}))
+    rows = tx.all(_QUERIES["read_visible"], {**filters.params(), "entries": entries})
+    return {columns.integer(row[0]): row for row in rows if (row[0], row[2]) in wanted}
 
 
-def _candidate(row: Row, score: float) -> Candidate:
+def _candidate(row: Row, score: float, meanings_of: Mapping[int, float]) -> Candidate:
+    entry = columns.integer(row[0])
     return Candidate(
-        entry=columns.integer(row[0]),
-        kind=columns.text(row[1]),
-        source=columns.text(row[2]),
-        item=columns.text(row[3]),
-        at_ms=columns.integer(row[4]),
-        text_score=score,
+        entry,
+        columns.text(row[1]),
+        columns.text(row[2]),
+        columns.text(row[3]),
+        columns.integer(row[4]),
+        score,
+        meanings_of.get(entry),
     )
-
-
-def _with_meaning(one: Candidate, meaning: float | None) -> Candidate:
-    # By hand, since dataclasses.replace takes a tenth of a search.
-    return Candidate(one.entry, one.kind, one.source, one.item, one.at_ms, one.text_score, meaning)
 
 
 def _score(value: SqlValue) -> float:

@@ -355,7 +355,7 @@ WHERE source = :source;
 WITH best AS MATERIALIZED (
     SELECT rowid AS entry, rank AS score
     FROM search_fts
-    WHERE search_fts MATCH :match AND rank MATCH 'bm25(1.0, 0.6)'
+    WHERE search_fts MATCH :match AND rank MATCH 'bm25(1.0, 0.6)' AND rowid > :after
     ORDER BY rank
     LIMIT :looked_at
 )
@@ -371,18 +371,62 @@ ORDER BY best.score
 LIMIT :candidates;
 
 -- name: search_visible
--- The passages that match best of the visible ones: for when most of the index is not visible.
-SELECT e.id, e.kind, e.source, e.item, e.at_ms, -bm25(search_fts, 1.0, 0.6) AS score, 0
-FROM search_fts
-CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
-WHERE search_fts MATCH :match
-    AND e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded
-ORDER BY score DESC
-LIMIT :candidates;
+-- The passages that match best of the visible ones: for when most of the index is not visible. The visible ones are
+-- gathered first, and looked up there: `+` keeps the word index from being asked once for each of them.
+WITH visible AS MATERIALIZED (
+    SELECT e.id
+    FROM search_entries AS e
+    WHERE e.owner IN (SELECT value FROM json_each(:owners))
+        AND e.kind IN (SELECT value FROM json_each(:kinds))
+        AND e.at_ms BETWEEN :since_ms AND :until_ms
+        AND (:session = '' OR e.source = :session)
+        AND e.source <> :excluded
+), best AS MATERIALIZED (
+    SELECT rowid AS entry, bm25(search_fts, 1.0, 0.6) AS score
+    FROM search_fts
+    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM visible)
+    ORDER BY score
+    LIMIT :candidates
+)
+SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score, 0
+FROM best
+CROSS JOIN search_entries AS e ON e.id = best.entry
+ORDER BY best.score;
+
+-- name: search_rare
+-- The best of the visible passages with a rare word, by the scores of all words.
+WITH rare AS MATERIALIZED (
+    SELECT e.id
+    FROM search_fts
+    CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
+    WHERE search_fts MATCH :rare
+        AND e.owner IN (SELECT value FROM json_each(:owners))
+        AND e.kind IN (SELECT value FROM json_each(:kinds))
+        AND e.at_ms BETWEEN :since_ms AND :until_ms
+        AND (:session = '' OR e.source = :session)
+        AND e.source <> :excluded
+), best AS MATERIALIZED (
+    SELECT rowid AS entry, bm25(search_fts, 1.0, 0.6) AS score
+    FROM search_fts
+    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM rare)
+    ORDER BY score
+    LIMIT :candidates
+)
+SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score
+FROM best
+CROSS JOIN search_entries AS e ON e.id = best.entry
+ORDER BY best.score;
+
+-- name: count_matches
+-- In how many passages each term is, counted up to a number; terms, as the index is asked for them, are a JSON list.
+SELECT term.key, (
+    SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH term.value LIMIT :at_most)
+)
+FROM json_each(:terms) AS term;
+
+-- name: nth_newest_match
+-- The passage that stands behind so many newer ones that match.
+SELECT rowid FROM search_fts WHERE search_fts MATCH :match ORDER BY rowid DESC LIMIT 1 OFFSET :nth;
 
 -- name: read_candidates
 -- Passages that are near in meaning; they are a JSON list of entry ids.
@@ -390,14 +434,12 @@ SELECT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value;
 
--- name: neighbours
--- Visible passages of the same session that were stored near a hit; the hits are a JSON list of entry ids.
-SELECT DISTINCT e.id, e.kind, e.source, e.item, e.at_ms
+-- name: read_visible
+-- Those of a JSON list of entry ids that are visible.
+SELECT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
-JOIN search_entries AS hit ON hit.id = wanted.value
-JOIN search_entries AS e ON e.id BETWEEN hit.id - :reach AND hit.id + :reach
-WHERE e.source = hit.source AND e.owner = hit.owner
-    AND e.owner IN (SELECT value FROM json_each(:owners))
+JOIN search_entries AS e ON e.id = wanted.value
+WHERE e.owner IN (SELECT value FROM json_each(:owners))
     AND e.kind IN (SELECT value FROM json_each(:kinds))
     AND e.at_ms BETWEEN :since_ms AND :until_ms
     AND (:session = '' OR e.source = :session)
@@ -416,6 +458,12 @@ LEFT JOIN recalls AS r ON r.entry = e.id;
 SELECT rowid, highlight(search_fts, 0, char(2), char(3)), highlight(search_fts, 1, char(2), char(3))
 FROM search_fts
 WHERE search_fts MATCH :match AND rowid IN (SELECT value FROM json_each(:entries));
+
+-- name: matched_words_by_scan
+-- The same, by going through everything that matches: for when that is little (`+` keeps each id from being asked for).
+SELECT rowid, highlight(search_fts, 0, char(2), char(3)), highlight(search_fts, 1, char(2), char(3))
+FROM search_fts
+WHERE search_fts MATCH :match AND +rowid IN (SELECT value FROM json_each(:entries));
 
 -- name: find_model
 -- The number of a model.

@@ -5,7 +5,6 @@ or why. Every write carries the number of the event whose text it indexes (rule 
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -16,17 +15,16 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
+from pattern_acp.memory.matching import matched_words, occurring
 from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
 from pattern_acp.memory.vectors import QueryVector
-from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
+from pattern_acp.memory.words import names_identifier, query_terms, split_identifiers
 
 _QUERIES = load_queries("pattern_acp.memory")
 
 MessageKind: TypeAlias = Literal["user", "assistant"]
 """Whose message it was."""
-
-_MARKED = re.compile("\x02([^\x03]*)\x03")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,42 +147,31 @@ def search(
     terms = query_terms(query)
     if not terms or limit < 1:
         return ()
-    candidates = gather(tx, terms, filters, vector)
+    words = occurring(tx, terms)
+    candidates = gather(tx, words, filters, vector)
     for others in attached:
-        candidates += gather(tx, terms, others, vector)
-    ranked = rank(candidates, now_ms=now_ms, query=_facts(tx, query, terms, candidates, vector))
-    best = _best_of_each_item(candidates, ranked)[:limit]
-    entries = json.dumps([one.entry for one in best])
-    rows = {columns.integer(row[0]): row for row in tx.all(_QUERIES["read_found"], {"entries": entries})}
-    matched = _matched_words(tx, terms, entries)
+        candidates += gather(tx, words, others, vector)
+    leader = _best_by_words(candidates) if vector is not None else None
+    matched = {} if leader is None else matched_words(tx, terms, words, (leader,))
+    facts = _facts(query, terms, () if leader is None else matched.get(leader, ()), vector)
+    best = _best_of_each_item(candidates, rank(candidates, now_ms=now_ms, query=facts))[:limit]
+    entries = [one.entry for one in best]
+    found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
+    rows = {columns.integer(row[0]): row for row in found}
+    matched |= matched_words(tx, terms, words, [entry for entry in entries if entry not in matched])
     return tuple(_found(rows[one.entry], one, matched.get(one.entry, ()), terms) for one in best)
 
 
-def _facts(
-    tx: Transaction,
-    query: str,
-    terms: tuple[str, ...],
-    candidates: Sequence[Candidate],
-    vector: QueryVector | None,
-) -> QueryFacts:
+def _best_by_words(candidates: Sequence[Candidate]) -> int | None:
+    best = max(candidates, key=lambda candidate: candidate.text_score, default=None)
+    return None if best is None or best.text_score <= 0.0 else best.entry
+
+
+def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: QueryVector | None) -> QueryFacts:
+    """What is known of the query, whose best passage by words has those of `matched`."""
     if vector is None:
         return QueryFacts(names_identifier(query), trust=0.0)
-    best = max(candidates, key=lambda candidate: candidate.text_score, default=None)
-    if best is None or best.text_score <= 0.0:
-        return QueryFacts(names_identifier(query), vector.model.trust, coverage=0.0)
-    words = _matched_words(tx, terms, json.dumps([best.entry])).get(best.entry, ())
-    return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(words) / len(terms)))
-
-
-def _matched_words(tx: Transaction, terms: tuple[str, ...], entries: str) -> dict[int, tuple[str, ...]]:
-    rows = tx.all(_QUERIES["matched_words"], {"match": match_expression(terms), "entries": entries})
-    return {columns.integer(row[0]): _marked(columns.text(row[1]), columns.text(row[2])) for row in rows}
-
-
-def _marked(*texts: str) -> tuple[str, ...]:
-    # A text may hold the marks itself; then a word is told too much, which harms nobody.
-    found = (word.lower() for text in texts for word in _MARKED.findall(text))
-    return tuple(dict.fromkeys(found))
+    return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
 
 
 def _best_of_each_item(candidates: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[Ranked]:

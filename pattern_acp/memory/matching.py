@@ -1,0 +1,166 @@
+"""Which passages have the words of a query, and which of those BM25 looks at.
+
+Owns: what is asked of the full-text index, so that its time does not grow with how common the words are. Must not know:
+meanings, or the order that results end in (`ranking`).
+
+BM25 takes a microsecond a passage, reading which passages have a word thirty times less. So where a query's words are
+in many passages, the rarest of its words choose the passages, and the others only count in their scores. Where those
+are too few, or every word is common, passages with many of the common words come next, and at last the newest ones
+with any.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.vectors import EXACT_ENTRIES
+from pattern_acp.memory.words import match_expression
+
+_QUERIES = load_queries("pattern_acp.memory")
+_MARKED = re.compile("\x02([^\x03]*)\x03")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much of the index one query may look at."""
+
+    counted: int = 20_000
+    """Passages up to which those of one word are counted: 1 ms."""
+    scored: int = 4_000
+    """Passages that BM25 scores, chosen by rare words: 4 ms."""
+    scanned: int = 40_000
+    """Occurrences that are gone through for the scores of passages chosen otherwise: one that is none of theirs is
+    passed over in 0.2 µs."""
+    newest: int = 1_500
+    """Passages that BM25 scores when all words are common: its scores say little then."""
+
+
+USUAL = Effort()
+
+LOOKED_AT = 400
+"""Best passages of the whole index whose visibility is looked up, when many are visible. Where these hold too few
+visible ones all the same, and when few are visible at all, that of every match is looked up."""
+
+MOST_COMMON = 8
+"""Words of a query for passages with any of several common ones: each costs 3 ms in 100,000 passages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurring:
+    """Words of a query that are in the index, rarest first, each with its passages as far as they were counted."""
+
+    counts: tuple[tuple[str, int], ...]
+
+    @property
+    def passages(self) -> int:
+        """In how many passages they are, each word counted by itself."""
+        return sum(count for _, count in self.counts)
+
+    def split(self, budget: int) -> tuple[list[str], list[str]]:
+        """The rarest words, which are in no more than `budget` passages altogether, and the others."""
+        rare: list[str] = []
+        passages = 0
+        for word, count in self.counts:
+            passages += count
+            if passages > budget:
+                break
+            rare.append(word)
+        return rare, [word for word, _ in self.counts[len(rare) :]]
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """The passages that may be found, and how many those are as far as it matters (`EXACT_ENTRIES`)."""
+
+    filters: Filters
+    count: int
+
+    @property
+    def few(self) -> bool:
+        """Whether so few are visible that each of them may be scored."""
+        return self.count <= EXACT_ENTRIES
+
+
+def occurring(tx: Transaction, terms: Sequence[str], effort: Effort = USUAL) -> Occurring:
+    """Those of `terms` that are in the index."""
+    asked = {"terms": json.dumps([match_expression((term,)) for term in terms]), "at_most": effort.counted}
+    rows = tx.all(_QUERIES["count_matches"], asked)
+    counts = ((terms[columns.integer(row[0])], columns.integer(row[1])) for row in rows)
+    return Occurring(tuple(sorted((one for one in counts if one[1]), key=lambda one: one[1])))
+
+
+def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: int, effort: Effort = USUAL) -> list[Row]:
+    """Up to `count` visible passages with any of the words, those that BM25 puts first: rows of `search`."""
+    rare, common = words.split(effort.scanned if visible.few else effort.scored)
+    if not common:
+        return _matches(tx, match_expression(tuple(rare)), visible, count) if rare else []
+    # Others too as far as going through them is cheap.
+    scoring, _ = words.split(effort.scanned)
+    found = _by_entry(_with_rare(tx, rare, scoring, visible, count)) if rare else {}
+    for match in _ever_wider(common):
+        if len(found) >= count:
+            break
+        after = 0 if visible.few else _before_newest(tx, match, effort.newest)
+        found = _by_entry(_matches(tx, match, visible, count, after)) | found
+    return sorted(found.values(), key=_score_of, reverse=True)[:count]
+
+
+def matched_words(
+    tx: Transaction, terms: tuple[str, ...], words: Occurring, entries: Sequence[int]
+) -> dict[int, tuple[str, ...]]:
+    """Words of each of `entries` that the query has too, in some form, lower case."""
+    # Asking for a passage by its number opens the index anew for each, which takes as long as 5,000 occurrences.
+    scan = words.passages <= USUAL.counted
+    statement = _QUERIES["matched_words_by_scan"] if scan else _QUERIES["matched_words"]
+    rows = tx.all(statement, {"match": match_expression(terms), "entries": json.dumps(list(entries))})
+    return {columns.integer(row[0]): _marked(columns.text(row[1]), columns.text(row[2])) for row in rows}
+
+
+def _marked(*texts: str) -> tuple[str, ...]:
+    # A text may hold the marks itself; then a word is told too much, which harms nobody.
+    found = (word.lower() for text in texts for word in _MARKED.findall(text))
+    return tuple(dict.fromkeys(found))
+
+
+def _with_rare(tx: Transaction, rare: Sequence[str], scoring: Sequence[str], visible: Visible, count: int) -> list[Row]:
+    chosen, scored = match_expression(tuple(rare)), match_expression(tuple(scoring))
+    asked: dict[str, SqlValue] = {**visible.filters.params(), "rare": chosen, "match": scored, "candidates": count}
+    return tx.all(_QUERIES["search_rare"], asked)
+
+
+def _ever_wider(common: Sequence[str]) -> Iterator[str]:
+    """Queries for all of the words, for half of them, and so on, and at last for any."""
+    together = len(common)
+    while together > 1:
+        yield " AND ".join(match_expression((word,)) for word in common[:together])
+        together //= 2
+    yield match_expression(tuple(common[:MOST_COMMON]))
+
+
+def _by_entry(rows: Sequence[Row]) -> dict[int, Row]:
+    return {columns.integer(row[0]): row for row in rows}
+
+
+def _score_of(row: Row) -> float:
+    score = row[5]
+    return score if isinstance(score, float) else 0.0
+
+
+def _before_newest(tx: Transaction, match: str, number: int) -> int:
+    """The passage before so many newest ones that match, 0 when there are no more."""
+    row = tx.one(_QUERIES["nth_newest_match"], {"match": match, "nth": number})
+    return columns.integer(row[0]) if row else 0
+
+
+def _matches(tx: Transaction, match: str, visible: Visible, count: int, after: int = 0) -> list[Row]:
+    asked: dict[str, SqlValue] = {**visible.filters.params(), "match": match, "candidates": count}
+    if not visible.few:
+        rows = tx.all(_QUERIES["search"], {**asked, "looked_at": LOOKED_AT, "after": after})
+        if len(rows) == count or (rows and columns.integer(rows[0][6]) < LOOKED_AT):
+            return rows
+    return tx.all(_QUERIES["search_visible"], asked)
