@@ -1,7 +1,7 @@
 """What every test shares."""
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 
 import pytest
 from hypothesis import settings
@@ -32,3 +32,23 @@ def signals_as_in_a_terminal() -> Generator[None, None, None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-faults",
+        action="store_true",
+        help="try every moment of a crash or a failing disk, for minutes, instead of a few of them",
+    )
+
+
+@pytest.fixture(scope="session")
+def few(request: pytest.FixtureRequest) -> Callable[[int, int], Sequence[int]]:
+    """`few(count, most)`: numbers below `count`, about `most` of them and always the same; all with `--all-faults`."""
+
+    def choose(count: int, most: int) -> Sequence[int]:
+        step = 1 if request.config.getoption("--all-faults") else max(1, -(-count // most))
+        # A step that shares no factor with the pattern of writes (two for a page) meets all kinds of them.
+        return range(0, count, step + (step > 1 and step % 2 == 0))
+
+    return choose

@@ -234,7 +234,11 @@ class ApswConnection:
         if raw is not None:
             if self._opened is not None and not self._opened.may_move_log():
                 raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            raw.close()
+            try:
+                raw.close()
+            except apsw.Error as error:
+                # It is closed all the same; what could not be moved into the file is still in the log.
+                logger.warning("the last step of closing the constellation failed: %s", error)
 
     def interrupt(self) -> None:
         """Stop the running statement, and waiting for other processes; the one method that any thread may call."""
