@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pattern_acp.cli.main import run
+from pattern_acp.__main__ import main as run_agent
 from pattern_acp.db.queue import WriteQueue
 
 
@@ -25,10 +25,11 @@ def main() -> int:
             waits.append((time.perf_counter() - asked) * 1000)
 
     WriteQueue.in_turn = timed
+    waits_file = sys.argv.pop(1)
     try:
-        return run(sys.argv[2:])
+        return run_agent()
     finally:
-        Path(sys.argv[1]).write_text(json.dumps(waits), encoding="utf-8")
+        Path(waits_file).write_text(json.dumps(waits), encoding="utf-8")
 
 
 if __name__ == "__main__":

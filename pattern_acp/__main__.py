@@ -5,6 +5,10 @@ import sys
 
 def main() -> int:
     """Run the command line; the exit code."""
+    from pattern_acp.cli.serving import SERVE_PLAINLY, run_serve
+
+    if sys.argv[1:] in SERVE_PLAINLY:
+        return run_serve()
     from pattern_acp.cli.main import run
 
     return run(sys.argv[1:])

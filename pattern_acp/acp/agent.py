@@ -163,9 +163,16 @@ class Agent:
     """One ACP connection."""
 
     def __init__(
-        self, transport: Transport, services: Services, translate: Callable[[Exception], RpcError | None]
+        self,
+        transport: Transport,
+        services: Services,
+        translate: Callable[[Exception], RpcError | None],
+        *,
+        is_introduced: bool = False,
     ) -> None:
+        """`is_introduced`: the first request, an initialize, was answered already (`acp.introduction`)."""
         self._services = services
+        self._is_introduced = is_introduced
         self._client = schema.ClientCapabilities()
         self._initialized = False
         self._signed_out = False
@@ -204,7 +211,7 @@ class Agent:
                 **self._rewinds(),
             },
             notifications={"session/cancel": self._cancel},
-            prepare={"session/prompt": self._register_prompt},
+            prepare={"initialize": self._take_introduction, "session/prompt": self._register_prompt},
             translate=translate,
         )
 
@@ -223,6 +230,10 @@ class Agent:
 
         context.after_response(begin)
         return initialize_response(request.client_capabilities)
+
+    def _take_introduction(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        del raw
+        context.is_answered, self._is_introduced = self._is_introduced, False
 
     async def _authenticate(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
         del context

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from pattern_acp.acp.introduction import PROTOCOL_VERSION
 from pattern_acp.acp.schema_base import Meta, MetaWire, Wire
 from pattern_acp.acp.schema_client import (
     CancelledOutcome,
@@ -114,9 +115,6 @@ from pattern_acp.jsonrpc.decoding import DROP, KEEP, decode_params
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 
 T = TypeVar("T")
-
-PROTOCOL_VERSION = 1
-"""The one version we speak; a client that asks for another one is told this one (ACP v1, initialization)."""
 
 
 @dataclass(frozen=True, slots=True)

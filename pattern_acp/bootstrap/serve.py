@@ -25,23 +25,35 @@ LAST_RESORT_SECONDS = 1.8
 """When a thread that cannot be stopped holds the process, it ends all the same (invariant 9: within 2 s)."""
 
 
-def serve(process: Process, read_fd: int, write_fd: int) -> int:
-    """Serve until the end of input or SIGTERM; the exit code."""
-    anyio.run(_serve, process, read_fd, write_fd)
+def serve(process: Process, read_fd: int, write_fd: int, received: bytes = b"", *, is_introduced: bool = False) -> int:
+    """Serve until the end of input or SIGTERM; the exit code.
+
+    Args:
+        process: What the process starts from.
+        read_fd: Where the client's lines come from.
+        write_fd: Where ours go.
+        received: What was read already.
+        is_introduced: The initialize in `received` was answered already.
+    """
+
+    async def run() -> None:
+        async with StdioTransport(read_fd, write_fd, received) as transport:
+            await serve_transport(process, transport, is_introduced=is_introduced)
+
+    anyio.run(run)
     return 0
 
 
-async def _serve(process: Process, read_fd: int, write_fd: int) -> None:
-    async with StdioTransport(read_fd, write_fd) as transport:
-        await serve_transport(process, transport)
-
-
-async def serve_transport(process: Process, transport: Transport, *, last_resort: bool = True) -> None:
+async def serve_transport(
+    process: Process, transport: Transport, *, last_resort: bool = True, is_introduced: bool = False
+) -> None:
     """Serve one client over `transport`. `last_resort` ends the process when shutdown takes too long."""
     for problem in process.loaded.problems:
         logger.warning("%s", problem)
     services = LazyServices(process)
-    agent = Agent(_EndNoticing(transport) if last_resort else transport, services, translate)
+    agent = Agent(
+        _EndNoticing(transport) if last_resort else transport, services, translate, is_introduced=is_introduced
+    )
     async with anyio.create_task_group() as tasks:
         owner = anyio.Event()
 

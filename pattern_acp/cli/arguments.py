@@ -22,6 +22,7 @@ from pattern_acp.cli.journal_arguments import (
 )
 from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, memory_arguments
 from pattern_acp.cli.models_arguments import ModelsWanted, models_arguments
+from pattern_acp.cli.serving import SERVE_PLAINLY
 from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
 from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
@@ -103,8 +104,7 @@ Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """What the command line (without the program's name) asks for."""
-    if list(argv) in ([], ["acp"], ["--acp"]):
-        # What editors send; argparse would cost them 2 to 10 ms at every spawn.
+    if list(argv) in SERVE_PLAINLY:
         return Serve()
     if list(argv) in (["--version"], ["-V"]):
         return ShowText(_version())

@@ -1,10 +1,8 @@
 """Dispatches the command line.
 
-Imports nothing heavy at the top: an editor waits for `serve`, and descriptors are claimed before anything else is
-loaded.
+Imports nothing heavy at the top: every command waits for it. What editors spawn goes past it (`serving`).
 """
 
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,9 +25,9 @@ from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.models_arguments import ModelsWanted
+from pattern_acp.cli.serving import run_serve, start
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.cli.usage_arguments import UsageWanted
-from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.process import Process
@@ -64,23 +62,10 @@ def run(argv: Sequence[str]) -> int:
             return _run_in_terminal(arguments)
 
 
-def run_serve(flags: Flags) -> int:
-    """Serve ACP on the standard streams."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Until the server listens for signals there is nothing to clean up, and a traceback would help nobody.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from pattern_acp.jsonrpc.stdio import claim_standard_streams
-
-    read_fd, write_fd = claim_standard_streams()
-    from pattern_acp.bootstrap.serve import serve
-
-    return serve(_start(flags, stderr=True), read_fd, write_fd)
-
-
 def _run_in_terminal(arguments: InTerminal) -> int:
     from pattern_acp.domain.errors import PatternError
 
-    process = _start(arguments.flags, stderr=False)
+    process = start(arguments.flags, stderr=False)
     try:
         return _run_command(arguments, process)
     except PatternError as error:
@@ -130,14 +115,3 @@ def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: C90
             from pattern_acp.cli.chat import run_chat
 
             return run_chat(arguments, process)
-
-
-def _start(flags: Flags, *, stderr: bool) -> "Process":
-    from pattern_acp.bootstrap.process import start_process
-    from pattern_acp.config.load import known_secrets, process_environment
-    from pattern_acp.config.logs import start_logging
-
-    process = start_process(flags, process_environment())
-    settings = process.loaded.settings
-    start_logging(process.loaded.paths.state, settings.log_level, known_secrets(settings), stderr=stderr)
-    return process

@@ -189,7 +189,8 @@ class Dispatcher:
             with context.scope:
                 line = await self._outcome(request, handler, context)
         finally:
-            await self._outgoing.answer(line)
+            if not context.is_answered:
+                await self._outgoing.answer(line)
             del self._in_flight[request.id]
             if not self._in_flight:
                 self._idle.set()

@@ -17,6 +17,8 @@ class RequestContext:
         """Belongs to the dispatcher: the handler runs in it."""
         self.follow_ups: list[Callable[[], Awaitable[None]]] = []
         """Belongs to the dispatcher: what `after_response` was given."""
+        self.is_answered = False
+        """Set by what prepares a request that had its answer before the dispatcher saw it; it gets no other one."""
         self._own_cancel: Callable[[], None] | None = None
 
     def on_cancel(self, act: Callable[[], None]) -> None:

@@ -6,11 +6,20 @@ needs nothing that a bare interpreter has not loaded. Must not know: what travel
 
 import os
 
-from pattern_acp.jsonrpc.stdio_platform import adopt_standard_descriptors
+from pattern_acp.jsonrpc.stdio_platform import adopt_standard_descriptors, is_readable_within, write_all
 
 STDIN = 0
 STDOUT = 1
 STDERR = 2
+
+FIRST_LINE_SECONDS = 0.01
+"""How long a first line is waited for. An editor writes it as soon as it has spawned us, which is before we run."""
+
+FIRST_LINE_BYTES = 65536
+"""What a pipe holds; an initialize has a few hundred."""
+
+FIRST_LINE_READS = 4
+"""Reads that may bring the first line; a pipe gives it in one."""
 
 
 def claim_standard_streams() -> tuple[int, int]:
@@ -28,6 +37,29 @@ def claim_standard_streams() -> tuple[int, int]:
     os.dup2(STDERR, STDOUT)
     adopt_standard_descriptors(reader, writer)
     return reader, writer
+
+
+def read_first(reader: int) -> bytes:
+    """What the peer sends at once: its first line and whatever comes with it, or less. Waits for 0.04 s at most."""
+    received = b""
+    try:
+        for _ in range(FIRST_LINE_READS):
+            if b"\n" in received or not is_readable_within(reader, FIRST_LINE_SECONDS):
+                break
+            received += os.read(reader, FIRST_LINE_BYTES)
+    except OSError:
+        # Whoever reads on meets it again, and says so in the log, which does not run yet.
+        return received
+    return received
+
+
+def write_first(writer: int, line: bytes) -> bool:
+    """Write before the transport runs; whether the peer took it."""
+    try:
+        write_all(writer, line)
+    except OSError:
+        return False
+    return True
 
 
 def _open_missing() -> None:

@@ -17,7 +17,7 @@ import anyio
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.framing import LineDecoder, Oversize
-from pattern_acp.jsonrpc.stdio_platform import wait_until_readable, wait_until_writable
+from pattern_acp.jsonrpc.stdio_platform import wait_until_readable, write_all
 
 READ_SIZE = 256 * 1024
 """Bytes asked for at once; a pipe gives 64 kB at most, a file as much as is asked."""
@@ -37,8 +37,9 @@ logger = logging.getLogger(__name__)
 class StdioTransport:
     """Lines over two descriptors, which it owns from construction on. Use as `async with`."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self._reader = _Reader(read_fd)
+    def __init__(self, read_fd: int, write_fd: int, received: bytes = b"") -> None:
+        """`received` was read from `read_fd` before and belongs in front."""
+        self._reader = _Reader(read_fd, received)
         self._writer = _Writer(write_fd, on_failure=self._reader.stop)
 
     async def __aenter__(self) -> "StdioTransport":
@@ -100,8 +101,9 @@ class _Reader:
     sees the end at once.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, received: bytes) -> None:
         self._descriptor = descriptor
+        self._received = received
         self._lines: deque[bytes | Oversize] = deque()
         self._batches: deque[int] = deque()
         self._credit = threading.Semaphore(READ_AHEAD)
@@ -133,6 +135,7 @@ class _Reader:
     def _run(self) -> None:
         decoder = LineDecoder()
         try:
+            self._publish(decoder.feed(self._received))
             while not self._stopped and (data := _read(self._descriptor)):
                 self._publish(decoder.feed(data))
             self._publish(decoder.finish())
@@ -202,7 +205,7 @@ class _Writer:
         """Write what comes until told to stop; False when the peer no longer reads."""
         try:
             while data := self._take():
-                _write_all(self._descriptor, data)
+                write_all(self._descriptor, data)
                 self._finish(len(data))
         except OSError as error:
             logger.info("The peer stopped reading: %s.", error.strerror)
@@ -242,12 +245,3 @@ def _read(descriptor: int) -> bytes:
         except OSError as error:
             logger.info("Reading from the peer failed: %s.", error.strerror)
             return b""
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:
-            wait_until_writable(descriptor)

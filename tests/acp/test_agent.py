@@ -52,11 +52,11 @@ class StubbornServices:
 
 
 @asynccontextmanager
-async def connected(services: StubbornServices) -> AsyncGenerator[FakeEditor, None]:
+async def connected(services: StubbornServices, *, is_introduced: bool = False) -> AsyncGenerator[FakeEditor, None]:
     near, far = loopback_pair()
     editor = FakeEditor(far)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Agent(near, services, to_rpc_error).run)
+        tasks.start_soon(Agent(near, services, to_rpc_error, is_introduced=is_introduced).run)
         tasks.start_soon(editor.dispatcher.run)
         yield editor
         tasks.cancel_scope.cancel()
@@ -81,6 +81,18 @@ async def test_the_services_begin_after_initialize_was_answered():
             while services.began == 0:
                 await anyio.lowlevel.checkpoint()
         assert services.began == 1
+
+
+async def test_an_initialize_that_was_answered_already_begins_the_services_and_gets_no_second_answer():
+    services = StubbornServices()
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    async with connected(services, is_introduced=True) as editor:
+        await editor.recording.send(json.dumps(initialize).encode() + b"\n")
+        with anyio.fail_after(5):
+            while services.began == 0:
+                await anyio.lowlevel.checkpoint()
+        assert editor.recording.lines == []
+        assert (await editor.initialize())["protocolVersion"] == 1
 
 
 async def test_a_failure_to_open_is_one_sentence_for_every_request_that_needs_sessions():

@@ -14,10 +14,19 @@ from pattern_acp.config.load import process_environment
 PACKAGE = Path(pattern_acp.__file__).parent
 
 LATE_FOR_INITIALIZE = {
-    "PIL", "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "json", "loro", "platformdirs", "pydantic",
+    "PIL", "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "loro", "platformdirs", "pydantic",
     "pypdf", "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
 }  # fmt: skip
-"""Nothing on the way to the answer to initialize may import these."""
+"""Nothing on the ordinary way to the answer to initialize may import these."""
+
+BEFORE_THE_FIRST_ANSWER = {
+    "pattern_acp", "pattern_acp.acp", "pattern_acp.acp.introduction", "pattern_acp.cli", "pattern_acp.cli.serving",
+    "pattern_acp.jsonrpc", "pattern_acp.jsonrpc.stdio", "pattern_acp.jsonrpc.stdio_platform",
+}  # fmt: skip
+"""All of our own that a process imports before it answers initialize."""
+
+LATE_FOR_THE_FIRST_ANSWER = {"anyio", "asyncio", "dataclasses", "inspect", "logging", "msgspec", "pathlib", "threading"}
+"""What the standard library and others must not bring before it."""
 
 LATE_FOR_SESSIONS = {
     "PIL", "acp", "argparse", "email", "httpx", "httpx2", "importlib.metadata", "mcp", "mcp_types", "platformdirs",
@@ -52,8 +61,16 @@ def modules_after(statement: str) -> set[str]:
     return set(ran.stdout.split())
 
 
-def test_the_way_to_initialize_imports_nothing_heavy():
-    loaded = modules_after("import pattern_acp.cli.main, pattern_acp.config.logs, pattern_acp.bootstrap.serve")
+def test_initialize_is_answered_before_anything_else_is_imported():
+    loaded = modules_after("import pattern_acp.__main__, pattern_acp.cli.serving")
+    assert {name for name in loaded if name.startswith("pattern_acp")} == BEFORE_THE_FIRST_ANSWER | {
+        "pattern_acp.__main__"
+    }
+    assert loaded & LATE_FOR_THE_FIRST_ANSWER == set()
+
+
+def test_a_first_line_that_comes_late_or_is_unusual_does_not_wait_for_anything_heavy():
+    loaded = modules_after("import pattern_acp.cli.serving, pattern_acp.config.logs, pattern_acp.bootstrap.serve")
     assert loaded & LATE_FOR_INITIALIZE == set()
 
 

@@ -117,7 +117,7 @@ async def test_a_second_signal_does_not_keep_the_process_from_ending_its_command
 @on_posix
 async def test_an_interrupt_before_the_first_request_is_read_leaves_no_traceback(tmp_path: Path):
     code = (
-        "import sys; sys.argv=['pattern-acp']; from pattern_acp.cli import main; import pattern_acp.jsonrpc.stdio as s;"
+        "import sys; sys.argv=['pattern-acp']; from pattern_acp.cli import main; import pattern_acp.cli.serving as s;"
         "import os, signal; s.claim_standard_streams = lambda: os.kill(os.getpid(), signal.SIGINT);"
         "sys.exit(main.run([]))"
     )

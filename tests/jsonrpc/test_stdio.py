@@ -1,9 +1,12 @@
 """The claim of the standard descriptors, in processes of their own."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from pattern_acp.jsonrpc.stdio import read_first, write_first
 
 CLAIM = """
 import os, subprocess, sys
@@ -67,3 +70,37 @@ def test_the_claim_needs_nothing_that_a_bare_interpreter_has_not_loaded():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20, check=True, text=True)
     assert result.stdout.count("'") // 2 == 4, result.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot wait for pipes")
+@pytest.mark.parametrize(
+    "sent", [b"", b"half a li", b"a line\n", b"a line\nand the next\n", b"x" * 20_000], ids=lambda sent: sent[:9]
+)
+def test_what_the_peer_sent_before_is_there_at_once_and_nothing_else_is_waited_for(sent: bytes):
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, sent)
+        assert read_first(reader) == sent
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot wait for pipes")
+def test_the_end_and_an_error_of_the_first_read_are_left_to_who_reads_on():
+    reader, writer = os.pipe()
+    os.write(writer, b"the end")
+    os.close(writer)
+    assert read_first(reader) == b"the end"
+    assert read_first(reader) == b""
+    os.close(reader)
+    assert read_first(reader) == b""
+
+
+def test_a_first_line_that_nobody_reads_is_known_not_to_be_taken():
+    reader, writer = os.pipe()
+    assert write_first(writer, b"an answer\n")
+    assert os.read(reader, 100) == b"an answer\n"
+    os.close(reader)
+    assert not write_first(writer, b"an answer\n")
+    os.close(writer)

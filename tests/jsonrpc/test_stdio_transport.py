@@ -45,10 +45,10 @@ class Ends:
 
 
 @asynccontextmanager
-async def pipes() -> AsyncGenerator[Ends, None]:
+async def pipes(received: bytes = b"") -> AsyncGenerator[Ends, None]:
     our_read, their_write = os.pipe()
     their_read, our_write = os.pipe()
-    ends = Ends(StdioTransport(our_read, our_write), their_write, their_read)
+    ends = Ends(StdioTransport(our_read, our_write, received), their_write, their_read)
     try:
         with anyio.fail_after(5):
             async with ends.transport:
@@ -73,6 +73,15 @@ async def test_lines_come_in_until_the_end_of_input():
         ends.close_input()
         assert await receive_all(ends.transport) == [b"two", b"three", b"last"]
         assert await ends.transport.receive() is None
+
+
+@pytest.mark.parametrize("cut", range(10))
+async def test_what_was_read_before_comes_in_front(cut: int):
+    written = b"one\ntwo\n"
+    async with pipes(written[:cut]) as ends:
+        os.write(ends.write_fd, written[cut:])
+        ends.close_input()
+        assert await receive_all(ends.transport) == [b"one", b"two"]
 
 
 async def test_lines_go_out_in_order_and_all_of_them_before_the_end():
