@@ -37,6 +37,7 @@ COLUMNS: tuple[str, ...] = (
     "thinking_tokens",
     "cost_usd",
     "unpriced_requests",
+    "estimated_requests",
     "prices",
 )
 """Of CSV, and the keys of JSON. `cost_usd` is an exact decimal, empty where no price was known."""
@@ -129,6 +130,8 @@ def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Con
     console.print(table)
     if total.prices:
         console.print(Text(f"\nPrices: {', '.join(total.prices)}.", style="dim"))
+    if total.estimated:
+        console.print(Text(total.estimate_note, style="yellow"))
     if total.unpriced:
         unknown = f"{total.unpriced:,} of {total.requests:,} requests have no known price and are not in the cost."
         console.print(Text(unknown, style="yellow"))
@@ -154,5 +157,6 @@ def _facts(one: UsageSum) -> dict[str, object]:
         "thinking_tokens": usage.thinking_tokens,
         "cost_usd": None if one.unpriced == one.requests and one.requests else f"{Decimal(one.micro_units) / MICRO:f}",
         "unpriced_requests": one.unpriced,
+        "estimated_requests": one.estimated,
         "prices": list(one.prices),
     }

@@ -93,6 +93,17 @@ CREATE TABLE leases (
     renewed_ms INTEGER NOT NULL          -- a lease of another machine is dead when this is old
 ) STRICT;
 
+-- What requests that run now are expected to use; a row ends with its request, or with its process.
+CREATE TABLE reservations (
+    id TEXT PRIMARY KEY,
+    at_ms INTEGER NOT NULL,              -- when the request began
+    session_id TEXT NOT NULL,
+    turn_id TEXT NOT NULL,
+    holder TEXT NOT NULL,                -- the process start that made it, as in leases
+    tokens INTEGER NOT NULL,
+    micro_units INTEGER NOT NULL         -- millionths of a US dollar; 0 where no price is known
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE blocks (
     id TEXT PRIMARY KEY,
     scope TEXT NOT NULL,                 -- persona, project, shared
@@ -360,7 +371,8 @@ CREATE TABLE usage (
     cache_write_tokens INTEGER NOT NULL,
     thinking_tokens INTEGER NOT NULL,    -- those of output_tokens that were reasoning, where the provider tells
     micro_units INTEGER,                 -- millionths of a US dollar; NULL where no price is known
-    prices TEXT NOT NULL                 -- the price table that the cost was reckoned with, or ''
+    prices TEXT NOT NULL,                -- the price table that the cost was reckoned with, or ''
+    estimated INTEGER NOT NULL DEFAULT 0 -- 1: cut before the provider counted it
 ) STRICT;
 
 CREATE INDEX usage_by_time ON usage (at_ms);

@@ -246,7 +246,8 @@ class UsageReported:
     """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far.
 
     `spent` is the cost of this request alone, reckoned with the price table `prices`; `model` is `PROVIDER/MODEL`.
-    Journals of before have none of these three.
+    Journals of before have none of these three. `estimated` counts are ours: the request was cut before its provider
+    told them.
     """
 
     turn_id: TurnId
@@ -257,6 +258,7 @@ class UsageReported:
     model: str = ""
     spent: Cost | None = None
     prices: str = ""
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,17 +427,17 @@ SELECT 1 FROM file_contents WHERE hash = :hash;
 -- Keeps what one model request used.
 INSERT INTO usage (
     last_seq, at_ms, session_id, turn_id, subagent, model, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, thinking_tokens, micro_units, prices
+    cache_write_tokens, thinking_tokens, micro_units, prices, estimated
 ) VALUES (
     :last_seq, :at_ms, :session_id, :turn_id, :subagent, :model, :input_tokens, :output_tokens, :cache_read_tokens,
-    :cache_write_tokens, :thinking_tokens, :micro_units, :prices
+    :cache_write_tokens, :thinking_tokens, :micro_units, :prices, :estimated
 );
 
 -- name: usage_since
 -- What every request since a moment used, oldest first, with the session that it was made for.
 SELECT
     at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated
 FROM usage JOIN sessions ON sessions.id = usage.session_id
 WHERE at_ms >= :since_ms
 ORDER BY usage.last_seq;
@@ -446,7 +446,7 @@ ORDER BY usage.last_seq;
 -- The same of one session.
 SELECT
     at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated
 FROM usage JOIN sessions ON sessions.id = usage.session_id
 WHERE session_id = :session_id
 ORDER BY usage.last_seq;
@@ -472,7 +472,36 @@ FROM usage WHERE at_ms >= :since_ms;
 -- name: last_used
 -- Tokens of the newest request of a session to a model.
 SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens
-FROM usage WHERE session_id = :session_id AND model = :model ORDER BY last_seq DESC LIMIT 1;
+FROM usage WHERE session_id = :session_id AND model = :model AND estimated = 0 ORDER BY last_seq DESC LIMIT 1;
+
+-- name: usual_output
+-- Tokens that the newest requests of a session to a model were answered with, on average.
+SELECT CAST(round(avg(output_tokens)) AS INTEGER) FROM (
+    SELECT output_tokens FROM usage
+    WHERE session_id = :session_id AND model = :model AND estimated = 0
+    ORDER BY last_seq DESC LIMIT :count
+);
+
+-- name: reserve
+-- What a request that begins is expected to use.
+INSERT INTO reservations (id, at_ms, session_id, turn_id, holder, tokens, micro_units)
+VALUES (:id, :at_ms, :session_id, :turn_id, :holder, :tokens, :micro_units);
+
+-- name: settle
+-- A request has ended.
+DELETE FROM reservations WHERE id = :id;
+
+-- name: reservations
+-- Of requests that run, with the process that still has their session.
+SELECT
+    reservations.session_id, turn_id, tokens, micro_units, leases.holder, pid, process_started, host, renewed_ms
+FROM reservations
+JOIN leases ON leases.session_id = reservations.session_id AND leases.holder = reservations.holder
+WHERE at_ms >= :since_ms;
+
+-- name: drop_reservations
+-- What processes left behind that ended in the middle of a request.
+DELETE FROM reservations WHERE at_ms < :before_ms;
 
 -- name: streams_by_use
 -- The sessions of which anything was recorded, used last first.

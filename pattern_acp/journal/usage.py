@@ -13,6 +13,9 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
 
+USUAL_REQUESTS = 20
+"""How many of the newest requests say how long an answer usually is."""
+
 QUERIES = load_queries("pattern_acp.journal")
 
 
@@ -33,6 +36,8 @@ class UsedOnce:
     """The price table that the cost was reckoned with."""
     cwd: str
     title: str
+    estimated: bool = False
+    """Whether the provider did not count it, since it was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class Spent:
     tokens: int = 0
     micro_units: int = 0
 
+    def __add__(self, other: "Spent") -> "Spent":
+        """Both together."""
+        return Spent(self.tokens + other.tokens, self.micro_units + other.micro_units)
+
 
 @dataclass(frozen=True, slots=True)
 class SpentSoFar:
@@ -50,6 +59,10 @@ class SpentSoFar:
     turn: Spent
     session: Spent
     since: Spent
+
+    def __add__(self, other: "SpentSoFar") -> "SpentSoFar":
+        """Both together."""
+        return SpentSoFar(self.turn + other.turn, self.session + other.session, self.since + other.since)
 
 
 def note_usage(
@@ -77,6 +90,7 @@ def note_usage(
             "thinking_tokens": usage.thinking_tokens,
             "micro_units": None if event.spent is None else event.spent.micro_units,
             "prices": event.prices,
+            "estimated": int(event.estimated),
         },
     )
 
@@ -124,6 +138,16 @@ def last_used(tx: Transaction, session_id: SessionId, model: str) -> Usage | Non
     return None if row is None else Usage(*(integer(value) for value in row))
 
 
+def usual_output(tx: Transaction, session_id: SessionId, model: str) -> int | None:
+    """Tokens that the newest requests of a session to a model were answered with on average; None without any.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(QUERIES["usual_output"], {"session_id": session_id, "model": model, "count": USUAL_REQUESTS})
+    return None if row is None or row[0] is None else integer(row[0])
+
+
 def _used(row: Row) -> UsedOnce:
     counts = Usage(*(integer(value) for value in row[5:10]))
     return UsedOnce(
@@ -137,4 +161,5 @@ def _used(row: Row) -> UsedOnce:
         text(row[11]),
         text(row[12]),
         text(row[13]),
+        bool(integer(row[14])),
     )

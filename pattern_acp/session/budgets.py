@@ -2,10 +2,11 @@
 
 Owns: limits in force, the notice at 80 %, and the question at 100 %. Must not know: prices, or how a turn goes on.
 
-What is counted is what ended: requests that run side by side (subagents, other windows) can each pass, and overshoot by
-what they still use.
+A request that may be sent sets aside what it is expected to use until it has ended (journal/reservations.py), so that
+those side by side (subagents, other windows) do not all spend the same rest.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import field
@@ -16,12 +17,13 @@ import anyio
 from pattern_acp.context.estimate import request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.events import (
     BudgetChanged,
     Event,
@@ -30,10 +32,11 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far
+from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
+from pattern_acp.journal.usage import Spent, SpentSoFar, spent_so_far
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
-from pattern_acp.providers.catalogue import cost_of
+from pattern_acp.session.expected_use import Expected, expected_use
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.usage_report import day_began_ms
 from pattern_acp.turn.budget import Waits
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 Scope: TypeAlias = Literal["turn", "session", "day"]
+
+logger = logging.getLogger(__name__)
 
 SCOPES: tuple[Scope, ...] = ("turn", "session", "day")
 
@@ -71,16 +76,12 @@ class BudgetState:
     """Models of which the person was told that no budget of money can count them."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Subagents reach a limit together; the person is asked once."""
+    running: set[str] = field(default_factory=set[str])
+    """Reservations of this session's requests that run."""
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, whenever one of them has ended."""
     switched: bool = False
     """Whether the answer to a question was another model, with which the turn is to go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """What the next request will at least use; `micro_units` None where no price is known."""
-
-    tokens: int
-    micro_units: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class _Reached:
     key: str
     limit: Allowance
     spent: Spent
-    expected: _Expected
+    expected: Expected
 
     @property
     def sentence(self) -> str:
@@ -152,6 +153,7 @@ class BudgetGate:
         self._turn_id = turn_id
         self._waits = waits
         self._may_switch = may_switch
+        self._reserved = ""
 
     async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
         """Hold a request against the budgets, and ask the person when it does not fit; the end of the turn, or None.
@@ -163,26 +165,72 @@ class BudgetGate:
             return None
         async with self._state.asking:
             while True:
-                expected = await self._expected(info, self._tokens(info, request))
-                spent = await spent_now(self._session, self._turn_id)
-                reached = self._reached(spent, expected)
+                tokens, settled = self._tokens(info, request), self._state.settled
+                expected = await expected_use(self._session, info, tokens, request.max_output_tokens)
+                spent, reached = await self._reserve(expected)
                 if reached is None:
                     await self._tell(spent, info, expected)
                     return None
+                if self._state.running and self._reached(spent, expected) is None:
+                    # It does not fit only beside those that run: what they leave is known soon.
+                    await settled.wait()
+                    continue
                 end = await self._ask(reached, info)
                 if end is not None:
                     return end
 
-    async def has_room(self, info: ModelInfo, tokens: int) -> bool:
+    async def after_request(self) -> None:
+        """See `RequestGate.after_request`."""
+        if not self._reserved:
+            return
+        reserved, self._reserved = self._reserved, ""
+        try:
+            await self._session.constellation.database.write(lambda tx: settle(tx, reserved))
+        except DatabaseError:
+            # It ends with this process at the latest.
+            logger.warning("A reservation could not be taken back.", exc_info=True)
+        self._state.running.discard(reserved)
+        settled, self._state.settled = self._state.settled, anyio.Event()
+        settled.set()
+
+    async def has_room(self, info: ModelInfo, tokens: int, output: int) -> bool:
         """Whether a request of so many tokens, which a turn can do without, fits into the budgets; nobody is asked.
+
+        When it does, call `after_request` once it has ended.
 
         Raises:
             DatabaseError: what was spent could not be read.
         """
         if not any(limit.is_limited for _, _, limit in self._limits()):
             return True
-        expected = await self._expected(info, tokens)
-        return self._reached(await spent_now(self._session, self._turn_id), expected) is None
+        _, reached = await self._reserve(await expected_use(self._session, info, tokens, output))
+        return reached is None
+
+    async def _reserve(self, expected: Expected) -> tuple[SpentSoFar, _Reached | None]:
+        """What is spent so far; set aside what is expected, unless a budget is reached."""
+        session, shared = self._session, self._session.constellation
+        now, reservation_id = shared.clock.now_ms(), shared.ids.new("reserved")
+        since = day_began_ms(now)
+        wanted = Reservation(
+            reservation_id, session.session_id, self._turn_id, expected.tokens, expected.micro_units or 0
+        )
+
+        def write(tx: Transaction) -> tuple[SpentSoFar, _Reached | None]:
+            spent = spent_so_far(tx, session.session_id, self._turn_id, since)
+            held = reserved_now(tx, session.session_id, self._turn_id, shared.holder, now)
+            reached = self._reached(spent + held, expected)
+            if reached is None:
+                reserve(tx, wanted, shared.holder, now)
+            return spent, reached
+
+        # Known before it is written, so that a cancellation in between leaves nothing behind.
+        self._reserved = reservation_id
+        self._state.running.add(reservation_id)
+        spent, reached = await shared.database.write(write)
+        if reached is not None:
+            self._reserved = ""
+            self._state.running.discard(reservation_id)
+        return spent, reached
 
     async def after_turn(self) -> None:
         """Tell the person when most of a budget is used now."""
@@ -197,27 +245,13 @@ class BudgetGate:
     def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
         return self._session.state.window.calibration.tokens(info.name, request_tokens(request))
 
-    async def _expected(self, info: ModelInfo, tokens: int) -> _Expected:
-        if info.is_free:
-            return _Expected(tokens, 0)
-
-        def read(tx: Transaction) -> Usage | None:
-            return last_used(tx, self._session.session_id, info.qualified)
-
-        before = await self._session.constellation.database.read(read)
-        # What was sent the last time is read from the cache, where this model has one.
-        has_cache = before is not None and bool(before.cache_read_tokens or before.cache_write_tokens)
-        cached = min(before.context_tokens, tokens) if before is not None and has_cache else 0
-        cost = cost_of(info, Usage(tokens - cached, cache_read_tokens=cached))
-        return _Expected(tokens, None if cost is None else cost.micro_units)
-
-    def _reached(self, spent: SpentSoFar, expected: _Expected) -> _Reached | None:
+    def _reached(self, spent: SpentSoFar, expected: Expected) -> _Reached | None:
         for scope, key, limit in self._limits():
             if _is_over(limit, _of_scope(spent, scope), expected):
                 return _Reached(scope, key, limit, _of_scope(spent, scope), expected)
         return None
 
-    async def _tell(self, spent: SpentSoFar, info: ModelInfo | None, expected: _Expected | None) -> None:
+    async def _tell(self, spent: SpentSoFar, info: ModelInfo | None, expected: Expected | None) -> None:
         for scope, key, limit in self._limits():
             used = _of_scope(spent, scope)
             told = (scope, key, str(limit))
@@ -315,7 +349,7 @@ def _switch_words(info: ModelInfo, other: ModelInfo, base: Allowance) -> str:
     return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, and {base} more"
 
 
-def _is_over(limit: Allowance, spent: Spent, expected: _Expected) -> bool:
+def _is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:
     if limit.tokens is not None and spent.tokens + expected.tokens > limit.tokens:
         return True
     if limit.micro_units is None or expected.micro_units == 0:

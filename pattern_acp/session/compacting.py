@@ -157,11 +157,11 @@ async def compact(
     title = f"Compact the conversation: about {wanted.tokens:,} of {wanted.limits.usable:,} tokens are used"
     view = ToolCallView(call_id, COMPACT_CALL, title, ToolKind.OTHER, {"strategy": wanted.strategy})
     await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+    gate = BudgetGate(session, turn_id, None)
     try:
         written = _Written()
         if wanted.strategy == "summarise" and choice.removed:
-            gate = BudgetGate(session, turn_id, None)
-            if not await gate.has_room(model.info, wanted.tokens):
+            if not await gate.has_room(model.info, wanted.tokens, summary_tokens(wanted.limits.usable)):
                 written = _Written(problem="a budget has no room for one")
             else:
                 written = await _write_summary(session, turn_id, model, wanted, choice, wish)
@@ -171,6 +171,9 @@ async def compact(
             text = "Cancelled; the conversation is as it was."
             await session.sink.record(_ended(turn_id, call_id, text, failed=True))
         raise
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
+            await gate.after_request()
 
 
 def _gains(choice: Choice, known: _Known, tokens_of: TokensOf) -> bool:

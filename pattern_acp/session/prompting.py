@@ -162,7 +162,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
             model = ModelInUse(provider, info)
             window = SessionWindow(session, turn_id, model, compose, budget)
             loop = _turn_loop(session, model, runner, budget, partial(build, window))
-            loop.window, loop.before_request = window, gate.before_request
+            loop.window, loop.gate = window, gate
             end = await _until_all_agree(session, turn_id, loop, checks)
             if not session.state.budgets.switched:
                 break

@@ -29,7 +29,7 @@ async def run_usage(session: "Session", argument: str) -> str:
     today = await shared.database.read(lambda tx: usage_since(tx, since))
     if not own and not today:
         return "No model was asked today, nor in this session before."
-    return "\n\n".join([_table("", _rows(own, today)), *_parts(own), *_notes([*own, *today])])
+    return "\n\n".join([_table("", _rows(own, today)), *_parts(own), *_notes([*own, *today]), *_estimates(own, today)])
 
 
 def _rows(own: Sequence[UsedOnce], today: Sequence[UsedOnce]) -> list[tuple[str, UsageSum]]:
@@ -58,6 +58,11 @@ def _line(name: str, one: UsageSum) -> str:
     counts = (one.requests, read, usage.cache_read_tokens, usage.output_tokens, usage.thinking_tokens)
     name = name.replace("|", "\\|")
     return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {one.money or 'unknown'} |"
+
+
+def _estimates(own: Sequence[UsedOnce], today: Sequence[UsedOnce]) -> list[str]:
+    sums = (("In this session", total_of(own)), ("Today", total_of(today)))
+    return [f"{when}, {one.estimate_note}" for when, one in sums if one.estimated][:1]
 
 
 def _notes(used: Sequence[UsedOnce]) -> list[str]:

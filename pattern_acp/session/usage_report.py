@@ -31,6 +31,8 @@ class UsageSum:
     """Requests whose price was not known."""
     prices: tuple[str, ...] = ()
     """The price tables that the cost was reckoned with."""
+    estimated: int = 0
+    """Requests that were cut before their provider counted them."""
 
     @property
     def money(self) -> str:
@@ -38,6 +40,13 @@ class UsageSum:
         if self.unpriced == self.requests:
             return "" if self.requests else amount_text(0)
         return amount_text(self.micro_units) + ("+" if self.unpriced else "")
+
+    @property
+    def estimate_note(self) -> str:
+        """What to say of the requests that nobody counted; empty where there are none."""
+        if not self.estimated:
+            return ""
+        return f"{self.estimated:,} of {self.requests:,} requests were cut before anybody counted them: estimated."
 
 
 def sum_up(used: Iterable[UsedOnce], by: Grouping, zone: tzinfo | None = None) -> tuple[UsageSum, ...]:
@@ -94,4 +103,5 @@ def _sum(key: str, title: str, used: Sequence[UsedOnce]) -> UsageSum:
         usage += one.usage
     known = [one.micro_units for one in used if one.micro_units is not None]
     prices = sorted({one.prices for one in used if one.prices})
-    return UsageSum(key, title, len(used), usage, sum(known), len(used) - len(known), tuple(prices))
+    estimated = sum(one.estimated for one in used)
+    return UsageSum(key, title, len(used), usage, sum(known), len(used) - len(known), tuple(prices), estimated)

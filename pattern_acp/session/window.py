@@ -61,7 +61,7 @@ def window_state(events: Sequence[Event]) -> WindowState:
             state.has_left_out = True
         elif isinstance(event, ModelRequested):
             asked = event if event.estimate else None
-        elif isinstance(event, UsageReported) and asked is not None:
+        elif isinstance(event, UsageReported) and not event.estimated and asked is not None:
             state.calibration.learn(asked.model, asked.estimate, prompt_tokens(event.usage))
             asked = None
     return state
@@ -179,6 +179,10 @@ class SessionWindow:
             logger.info("The cached prefix of a session is broken by: %s.", changed)
         self._sent, self._estimate = request, request_tokens(request, self._state.messages)
         return self._estimate
+
+    def sent_tokens(self) -> int:
+        """See `TurnWindow.sent_tokens`."""
+        return self._state.calibration.tokens(self._model.info.name, self._estimate)
 
     def counted(self, usage: Usage) -> None:
         """See `TurnWindow.counted`."""

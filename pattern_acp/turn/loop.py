@@ -4,9 +4,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
+from typing import Protocol
 
 import anyio
 
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
@@ -15,7 +17,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
-from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError
+from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.events import TextStreamed
@@ -69,8 +71,35 @@ _USABLE_ID = re.compile(r"[!-~]{1,256}")
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 """Builds the request from the history so far; asked anew for every request, since memory may have changed."""
 
-BeforeRequest = Callable[[ModelInfo, ProviderRequest], Awaitable[TurnEnd | None]]
-"""Whether a request may be sent: None, or how the turn ends instead."""
+BYTES_PER_TOKEN = 4
+"""Of an answer that was cut before its provider counted it."""
+
+STALLED = ProviderStalledError | EmptyAnswerError
+"""Failures of a provider that had taken the request."""
+
+
+class RequestGate(Protocol):
+    """What holds requests against budgets."""
+
+    async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
+        """Whether a request may be sent: None, or how the turn ends instead.
+
+        Raises:
+            DatabaseError: it could not be found out.
+        """
+        ...
+
+    async def after_request(self) -> None:
+        """The request has ended, and what it used is recorded; or it was not sent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a request gave, and the message of it that is recorded."""
+
+    assembly: MessageAssembly
+    message: Message
 
 
 class TurnLoop:
@@ -102,7 +131,7 @@ class TurnLoop:
         self._unread = 0
         self.window: TurnWindow | None = None
         """What watches over the size of requests, when something does."""
-        self.before_request: BeforeRequest | None = None
+        self.gate: RequestGate | None = None
         """What holds requests against budgets, when something does."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
@@ -145,9 +174,9 @@ class TurnLoop:
         self._number += 1
         self._budget.take_request()
         asked = await self._ask_model(turn_id, self._number, history)
-        return asked if isinstance(asked, TurnEnd) else await self._after_stream(turn_id, asked, history)
+        return asked if isinstance(asked, TurnEnd) else await self._after_answer(turn_id, asked, history)
 
-    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly | TurnEnd:
+    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
         try:
             return await self._ask_once(turn_id, number, history)
         except ContextTooLongError:
@@ -156,48 +185,52 @@ class TurnLoop:
         # Once only: what is too long after that is too long for good.
         return await self._ask_once(turn_id, number, history)
 
-    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> MessageAssembly | TurnEnd:
+    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
         request = await self._build(history)
-        if self.before_request is not None:
-            end = await self.before_request(self._model.info, request)
-            if end is not None:
-                return end
-        await self._record_request(turn_id, number, request)
+        try:
+            if self.gate is not None:
+                end = await self.gate.before_request(self._model.info, request)
+                if end is not None:
+                    return end
+            return await self._answer(turn_id, number, request, history)
+        finally:
+            if self.gate is not None:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                    await self.gate.after_request()
+
+    async def _answer(self, turn_id: TurnId, number: int, request: ProviderRequest, history: list[Message]) -> _Answer:
+        digest, size = self._digests.of(request)
+        estimate = self.window.sending(request) if self.window is not None else 0
+        provider = self._model.provider.name
+        requested = ModelRequested(
+            turn_id, number, provider, request.model, digest, len(request.messages), size, estimate
+        )
+        await self._sink.record(Fact(requested, Actor.SYSTEM))
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
             await read_stream(self._model.provider, request, assembly, self._sink, turn_id)
-        except BaseException:
+        except BaseException as error:
             # Cancelled or failed: what came is kept and marked, then the error goes on.
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                await self._record_cut(turn_id, assembly, history)
+                await self._record_cut(turn_id, assembly, history, error)
             raise
-        return assembly
+        return await self._recorded(turn_id, assembly, history)
 
-    async def _record_request(self, turn_id: TurnId, number: int, request: ProviderRequest) -> None:
-        known = self._digests.known(request, self._model.info.context_window)
-        estimate = self.window.sending(request) if self.window is not None else 0
-        requested = ModelRequested(
-            turn_id,
-            number,
-            self._model.provider.name,
-            request.model,
-            known.digest,
-            len(request.messages),
-            known.size,
-            estimate,
-            known.parts if self._records_parts else None,
-        )
-        tools = (known.tools,) if self._records_parts and known.tools is not None else ()
-        await self._sink.record(*(Fact(event, Actor.SYSTEM) for event in (*tools, requested)))
-        self._digests.recorded()
-
-    async def _record_cut(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> None:
+    async def _record_cut(
+        self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message], error: BaseException
+    ) -> None:
         message = assembly.message(with_calls=False)
+        facts: list[Fact] = []
         if message.parts:
             history.append(message)
-            await self._sink.record(Fact(MessageRecorded(turn_id, message, complete=False)))
+            facts.append(Fact(MessageRecorded(turn_id, message, complete=False)))
+        # A provider that refused or could not be reached has used nothing; one that was cancelled has begun.
+        has_begun = assembly.written_bytes or not isinstance(error, PatternError) or isinstance(error, STALLED)
+        facts += self._usage_facts(turn_id, assembly, was_cut=bool(has_begun) and not assembly.is_waiting)
+        if facts:
+            await self._sink.record(*facts)
 
-    async def _after_stream(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> TurnEnd | None:
+    async def _recorded(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> _Answer:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
         # Whatever else ended the answer may have cut its calls too.
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
@@ -207,25 +240,42 @@ class TurnLoop:
         if message.parts:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
             history.append(message)
-        if assembly.usage != Usage():
-            if self.window is not None:
-                self.window.counted(assembly.usage)
-            facts.append(Fact(self._usage(turn_id, assembly), Actor.SYSTEM))
+        facts += self._usage_facts(turn_id, assembly, was_cut=interrupted)
         if facts:
             await self._sink.record(*facts)
+        return _Answer(assembly, message)
+
+    async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:
+        message, stop = answer.message, answer.assembly.stop
         if message.tool_calls:
             return await self._run_tools(turn_id, message.tool_calls, history)
-        if assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip():
+        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip():
             raise EmptyAnswerError("The model ended without an answer; prompt again, or choose another model.")
-        return end_of(assembly.stop, assembly.detail)
+        return end_of(stop, answer.assembly.detail)
 
-    def _usage(self, turn_id: TurnId, assembly: MessageAssembly) -> UsageReported:
-        usage, info = assembly.usage, self._model.info
-        self._budget.take_usage(usage, assembly.cost)
-        event = reported(turn_id, usage, assembly.cost, info, self._budget.cost_so_far)
-        if assembly.provider != event.model:  # another model stood in, and its provider counted by a table of its own
-            return replace(event, model=assembly.provider, prices="")
-        return event
+    def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
+        """What a request used: as its provider says, or estimated when it was cut before that."""
+        usage, cost, info = assembly.usage, assembly.cost, self._model.info
+        is_other = assembly.provider != info.qualified
+        is_told = usage != Usage()
+        if is_told and self.window is not None:
+            self.window.counted(usage)
+        written = assembly.written_bytes // BYTES_PER_TOKEN
+        # Anthropic tells the input at once, and what was written only at the end.
+        is_estimated = was_cut and (not is_told or usage.output_tokens < written)
+        if is_estimated:
+            from pattern_acp.providers.catalogue import cost_of
+
+            sent = Usage(self.window.sent_tokens() if self.window is not None else 0)
+            usage = replace(usage if is_told else sent, output_tokens=written)
+            cost = None if is_other else cost_of(info, usage)
+        if usage == Usage():
+            return []
+        self._budget.take_usage(usage, cost)
+        event = reported(turn_id, usage, cost, info, self._budget.cost_so_far)
+        if is_other:  # another model stood in, and its provider counted by a table of its own
+            event = replace(event, model=assembly.provider, prices="")
+        return [Fact(replace(event, estimated=is_estimated), Actor.SYSTEM)]
 
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]

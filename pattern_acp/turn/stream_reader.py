@@ -56,6 +56,10 @@ class MessageAssembly:
     cost: Cost | None = None
     stop: ProviderStop = ProviderStop.INTERRUPTED
     detail: str = ""
+    is_waiting: bool = False
+    """Whether no request is on its way: the next one waits for its time."""
+    written_bytes: int = 0
+    """Of what the model has written so far."""
     told: int = 0
     """How often the person was told something of this request, such as that it is tried again."""
     _text: list[str] = field(default_factory=list[str])
@@ -66,13 +70,16 @@ class MessageAssembly:
 
     def take(self, event: ProviderEvent) -> None:
         """Take one event of the stream."""
+        self.is_waiting = isinstance(event, Retrying | Waiting)
         match event:
             case TextDelta(text):
                 self._end_thinking(ThinkingEnded())
                 self._text.append(text)
+                self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
             case ThinkingDelta(text):
                 self._end_text()
                 self._thinking.append(text)
+                self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
             case ThinkingEnded():
                 self._end_thinking(event)
             case ToolCallBegun() | ToolCallFragment() | ToolCallUnread():
@@ -96,6 +103,7 @@ class MessageAssembly:
             case ToolCallFragment(index, text):
                 if index in self._calls:
                     self._calls[index].arguments.append(text)
+                    self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
             case ToolCallUnread(index, problem):
                 if index in self._calls:
                     self._calls[index].problem = problem

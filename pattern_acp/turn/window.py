@@ -16,6 +16,10 @@ class TurnWindow(Protocol):
         """Take note of a request that is about to be sent; its tokens by our own estimate."""
         ...
 
+    def sent_tokens(self) -> int:
+        """The tokens of the request that was sent last, as counts so far teach."""
+        ...
+
     def counted(self, usage: Usage) -> None:
         """Take note of what the provider counted for the request that was sent last."""
         ...

@@ -46,7 +46,15 @@ def test_every_state_table_names_the_event_it_follows_from():
     raw = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE)
     raw.execute(SCHEMA.read_text(encoding="utf-8")).fetchall()
     journal_itself = {"events", "blobs"}
-    without_history = {"leases", "backups", "search_fts", "embedding_models", "embedding_queue", "index_leftovers"}
+    without_history = {
+        "leases",
+        "reservations",
+        "backups",
+        "search_fts",
+        "embedding_models",
+        "embedding_queue",
+        "index_leftovers",
+    }
     for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
         table = str(name)
         if table in journal_itself | without_history or table.startswith(("sqlite_", "search_fts_")):

@@ -216,7 +216,7 @@ class Subagent:
             call_ids=CallIds(self._session.state.used_calls, always_own=True),
         )
         loop.window = window
-        loop.before_request = BudgetGate(self._session, self._parts.turn_id, budget.waits).before_request
+        loop.gate = BudgetGate(self._session, self._parts.turn_id, budget.waits)
         return loop
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:

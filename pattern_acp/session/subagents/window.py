@@ -79,6 +79,10 @@ class SubagentWindow:
         self._estimate = request_tokens(request, self._messages)
         return self._estimate
 
+    def sent_tokens(self) -> int:
+        """See `TurnWindow.sent_tokens`."""
+        return self._calibration.tokens(self._model.info.name, self._estimate)
+
     def counted(self, usage: Usage) -> None:
         """See `TurnWindow.counted`."""
         self._calibration.learn(self._model.info.name, self._estimate, prompt_tokens(usage))
