@@ -66,7 +66,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionConfigured:
-    """An option took a new value. `option` is `mode`, `model` or `thought_level`; `by` is `client` or `agent`."""
+    """An option took a new value: `mode`, `model`, `thought_level` or `tools`. `by` is `client` or `agent`."""
 
     option: str
     value: str

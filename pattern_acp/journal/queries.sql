@@ -270,6 +270,10 @@ UPDATE sessions SET mode = :value, updated_ms = :at_ms, last_seq = :last_seq WHE
 -- The session uses another model.
 UPDATE sessions SET model = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
+-- name: note_option
+-- An option that is read from the events took a new value.
+UPDATE sessions SET updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
 -- name: set_thought_level
 -- The session's model thinks more or less.
 UPDATE sessions SET thought_level = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;

@@ -43,6 +43,7 @@ from pattern_acp.session.opening import (
 )
 from pattern_acp.session.ports import Client
 from pattern_acp.session.session import Session, SessionState
+from pattern_acp.session.tool_form import tool_form_of
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.gate import PolicyState
@@ -162,6 +163,7 @@ async def _session_of(
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,
+        tool_form=tool_form_of(entry.event for entry in found.recorded),
         history=history_of(kept),
         used_calls=calls_of(entry.event for entry in found.recorded),
         shown=last_shown(kept),

@@ -21,7 +21,7 @@ from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import MemoryShown, SessionConfigured, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decide import Mode
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
 from pattern_acp.session.budgets import BudgetState
@@ -110,6 +110,7 @@ class SessionState:
     policy: PolicyState
     system: str
     settings: Settings
+    tool_form: ToolForm = ToolForm.AUTO
     instructions: tuple[tuple[str, int], ...] = ()
     """Files whose instructions are part of `system`, with their bytes."""
     history: list[Message] = field(default_factory=list[Message])

@@ -7,7 +7,7 @@ from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.providers.text_tools import TextToolsProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
+from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.scripts import Turn, says
 from pattern_acp.testing.turns import events_of, of_type
 
@@ -76,3 +76,24 @@ async def test_the_persons_own_lines_run_nothing():
         await agent.editor.prompt(session, "Look:\n/run_command rm -r x")
         assert agent.editor.of_kind("tool_call") == []
         assert len(local.requests) == 1
+
+
+async def test_the_form_that_the_person_chooses_is_kept_over_a_load():
+    model = ScriptedProvider([says("/list_directory ."), says("Done.")])
+    others = {"local": TextToolsProvider(model, lambda _: True, nothing)}
+    async with running_agent(ScriptedProvider([]), others=others) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/model local/test")
+        await agent.editor.prompt(session, "/tools")
+        assert "`local/test` calls its tools natively: nothing says that it cannot." in agent.editor.said()
+        assert "`read_file`" in agent.editor.said()
+        await agent.editor.prompt(session, "/tools text")
+        assert "writes its tool calls as text: you chose it for this session." in agent.editor.said()
+        await agent.editor.prompt(session, "/tools both")
+        assert "/tools takes native, text or auto" in agent.editor.said()
+        await agent.editor.request("session/close", {"sessionId": session})
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", params)
+        await agent.editor.prompt(session, "What is there?")
+        assert [request.tools for request in model.requests] == [(), ()]
+        assert agent.editor.of_kind("tool_call")[-1]["rawInput"] == {"path": "."}

@@ -36,7 +36,12 @@ async def test_a_session_is_stored_whole():
             session_id = create(tx, "s", prompt_ms=20)
             sessions.touch(tx, session_id, seq=event(tx, "s"), at_ms=30)
             sessions.set_title(tx, session_id, "A \ud800 title", seq=event(tx, "s"), at_ms=31)
-            for option, value in (("mode", "auto"), ("model", "openai/m"), ("thought_level", "high")):
+            for option, value in (
+                ("mode", "auto"),
+                ("model", "openai/m"),
+                ("thought_level", "high"),
+                ("tools", "text"),
+            ):
                 sessions.set_option(tx, session_id, option, value, seq=event(tx, "s"), at_ms=32)
             sessions.set_place(tx, session_id, "/other", (), seq=event(tx, "s"))
             return sessions.get_session(tx, session_id)
@@ -56,7 +61,7 @@ async def test_a_session_is_stored_whole():
             prompt_count=1,
             parent=None,
             fork_seq=None,
-            last_seq=8,
+            last_seq=9,
             message_count=2,
         )
 

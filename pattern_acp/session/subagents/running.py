@@ -227,7 +227,7 @@ class Subagent:
         plan = ("Plan mode: nothing can be changed.",) if state.policy.mode is Mode.PLAN else ()
         return build_request(
             session_id=SessionId(f"{self._session.session_id}/{self._task.name}"),
-            stable=Stable(f"{state.system}\n\n{self._words}", specs),
+            stable=Stable(f"{state.system}\n\n{self._words}", specs, state.tool_form),
             model=self._model.info,
             thought_level=thought_level_of(self._model.info, state.thought_level),
             history=history,
