@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart
 from pattern_acp.providers.base import (
     ModelInfo,
     ModelSwitched,
@@ -28,6 +29,9 @@ from pattern_acp.providers.errors import (
 )
 from pattern_acp.providers.retry import is_content
 
+TokensOf = Callable[[ProviderRequest], int]
+"""About how many tokens a request has for the model that it names."""
+
 Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 """The provider and model of `PROVIDER/MODEL`."""
 
@@ -42,11 +46,14 @@ class _Current:
 class FallbackProvider:
     """`Provider` and `TokenCounter` of one turn: `first`, and when it is out, the models of `chain`."""
 
-    def __init__(self, first: Provider, chain: Sequence[str], resolve: Resolve, patience_ms: int) -> None:
+    def __init__(
+        self, first: Provider, chain: Sequence[str], resolve: Resolve, tokens_of: TokensOf, patience_ms: int
+    ) -> None:
         """`patience_ms` is the longest rate limit that is waited for while another model is left."""
         self._current = _Current(first)
         self._left = list(chain)
         self._resolve = resolve
+        self._tokens_of = tokens_of
         self._patience_ms = patience_ms
         self._name = first.name
 
@@ -71,6 +78,7 @@ class FallbackProvider:
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         failed: list[str] = []
+        told = 0
         if self._current.info is not None:
             yield ModelSwitched(self._current.info.qualified)
         while True:
@@ -85,23 +93,38 @@ class FallbackProvider:
                 if has_content or not (is_outage(error) or failed):
                     raise
                 failed.append(error.sentence)
-                qualified = self._take_next(failed)
+                qualified = self._take_next(failed, request)
                 if not qualified:
                     raise NoModelLeftError(" ".join(failed)) from error
             else:
                 return
-            yield ModelSwitched(qualified, f"{failed[-1]} {qualified} goes on for this turn.")
+            yield ModelSwitched(qualified, f"{' '.join(failed[told:])} {qualified} goes on for this turn.")
+            told = len(failed)
 
-    def _take_next(self, failed: list[str]) -> str:
+    def _take_next(self, failed: list[str], request: ProviderRequest) -> str:
         """Make the next model that there is the current one; its name, empty when none is left."""
         while self._left:
             try:
                 provider, info = self._resolve(self._left.pop(0))
             except (ProviderError, ConfigError) as error:
                 failed.append(error.sentence)
-            else:
-                self._current = _Current(provider, info)
-                return info.qualified
+                continue
+            problem = self._cannot_take(info, request)
+            if problem:
+                failed.append(f"{info.qualified} cannot go on: {problem}.")
+                continue
+            self._current = _Current(provider, info)
+            return info.qualified
+        return ""
+
+    def _cannot_take(self, info: ModelInfo, request: ProviderRequest) -> str:
+        """Why a model cannot take a request; empty when it can. Tools are no reason: they can be written as text."""
+        if not info.sees_images and has_images(request.messages):
+            return "it sees no images, and there are some in this conversation"
+        most = min(request.max_output_tokens, info.max_output_tokens, info.context_window // 2)
+        tokens = self._tokens_of(replace(request, model=info.name))
+        if tokens > info.context_window - most:
+            return f"its window of {info.context_window:,} tokens is too small for this conversation of {tokens:,}"
         return ""
 
     def _adapted(self, request: ProviderRequest) -> ProviderRequest:
@@ -114,6 +137,14 @@ class FallbackProvider:
         level = request.thought_level if request.thought_level in info.thought_levels else ThoughtLevel.OFF
         most = min(request.max_output_tokens, info.max_output_tokens)
         return replace(request, model=info.name, thought_level=level, max_output_tokens=most)
+
+
+def has_images(messages: Sequence[Message]) -> bool:
+    """Whether there are images in messages, or in results of tools."""
+    parts = (part for message in messages for part in message.parts)
+    return any(
+        isinstance(part, ImagePart) or (isinstance(part, ToolResultPart) and bool(part.images)) for part in parts
+    )
 
 
 def is_outage(error: ProviderError) -> bool:

@@ -17,7 +17,7 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.compacting import Wanted, compact, pinned_of, told
 from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.session.window import session_limits, strategy_of
+from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact
@@ -35,7 +35,7 @@ async def run_compact(session: "Session", argument: str) -> str:
     if missing := shared.models.missing_key(state.model.qualified):
         raise InvalidRequestError(missing)
     provider, info = shared.models.resolve(state.model.qualified)
-    model = ModelInUse(shared.models.with_fallback(provider, info), info)
+    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session)), info)
     request = build_request(
         session_id=session.session_id,
         stable=session.stable(),

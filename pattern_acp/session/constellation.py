@@ -19,7 +19,7 @@ from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import Holder
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.providers.base import ModelInfo, Provider
+from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.workspace.folder_changes import FolderChanges
@@ -44,8 +44,13 @@ class Models(Protocol):
         """
         ...
 
-    def with_fallback(self, provider: Provider, info: ModelInfo) -> Provider:
-        """`provider`, behind which other models stand in for one turn when it is out, as the person set up."""
+    def with_fallback(
+        self, provider: Provider, info: ModelInfo, tokens_of: Callable[[ProviderRequest], int]
+    ) -> Provider:
+        """`provider`, behind which other models stand in for one turn when it is out, as the person set up.
+
+        `tokens_of` says about how many tokens a request has for the model that it names.
+        """
         ...
 
     def missing_key(self, qualified: str) -> str:

@@ -42,7 +42,7 @@ from pattern_acp.session.request_memory import current_memory, memory_of_request
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
-from pattern_acp.session.window import SessionWindow, with_room
+from pattern_acp.session.window import SessionWindow, tokens_in, with_room
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.budget import Budget, Limits, Waits
@@ -132,7 +132,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
-    provider = shared.models.with_fallback(provider, info)
+    provider = shared.models.with_fallback(provider, info, tokens_in(session))
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
     budget = turn_budget(session)

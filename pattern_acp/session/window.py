@@ -74,6 +74,15 @@ def seen_messages(session: "Session") -> frozenset[str] | None:
     return frozenset(message.message_id for message in session.state.history)
 
 
+def tokens_in(session: "Session") -> Callable[[ProviderRequest], int]:
+    """What says about how many tokens a request has for the model that it names, as past counts teach."""
+
+    def tokens_of(request: ProviderRequest) -> int:
+        return session.state.window.calibration.tokens(request.model, request_tokens(request))
+
+    return tokens_of
+
+
 def strategy_of(session: "Session", model: ModelInUse) -> CompactionStrategy:
     """How this session compacts; `offline` cannot sum up."""
     wanted = session.state.settings.compaction.strategy

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pattern_acp.providers.base import ModelInfo, Provider, ThoughtLevel
 from pattern_acp.providers.errors import ProviderRequestError
-from pattern_acp.providers.fallback import FallbackProvider
+from pattern_acp.providers.fallback import FallbackProvider, TokensOf
 
 
 class FakeModels:
@@ -32,10 +32,10 @@ class FakeModels:
             raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
         return self._providers[name], self.infos[name]
 
-    def with_fallback(self, provider: Provider, info: ModelInfo) -> Provider:
+    def with_fallback(self, provider: Provider, info: ModelInfo, tokens_of: TokensOf) -> Provider:
         """See `Models.with_fallback`; no rate limit is waited for."""
         chain = [qualified for qualified in self.fallback if qualified != info.qualified]
-        return FallbackProvider(provider, chain, self.resolve, 0) if chain else provider
+        return FallbackProvider(provider, chain, self.resolve, tokens_of, 0) if chain else provider
 
     def missing_key(self, qualified: str) -> str:
         """See `Models.missing_key`."""

@@ -5,6 +5,8 @@ import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.messages import ImagePart, Message, Part, Role, ToolResultPart
 from pattern_acp.providers.base import (
     ModelInfo,
     ModelSwitched,
@@ -41,6 +43,10 @@ OUT = ProviderOverloadedError("main is out.")
 END = Stopped(ProviderStop.END)
 
 
+def size_of(asked: ProviderRequest) -> int:
+    return sum(len(message.text) for message in asked.messages)
+
+
 @dataclass(slots=True)
 class Chain:
     """A chosen model with scripts of those that stand in for it, by name."""
@@ -52,13 +58,13 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.main = ScriptedProvider(self.first, name="main")
-        self.provider = FallbackProvider(self.main, [f"{name}/m" for name in self.others], self.resolve, 1_000)
+        self.provider = FallbackProvider(self.main, [f"{name}/m" for name in self.others], self.resolve, size_of, 1_000)
 
     def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
         name = qualified.partition("/")[0]
         if name == "gone":
             raise ProviderRequestError("There is no gone.")
-        return self.others[name], ModelInfo(name, "m", max_output_tokens=100)
+        return self.others[name], ModelInfo(name, "m", 1_000, max_output_tokens=100, sees_images=name != "blind")
 
     async def ask(self, asked: ProviderRequest | None = None) -> list[ProviderEvent]:
         async with self.provider.stream(asked or request(user("Hi"))) as events:
@@ -116,7 +122,32 @@ async def test_one_that_cannot_take_over_is_passed_over_with_its_reason():
     chain = Chain([(OUT,)], others)
     switches = [event for event in await chain.ask() if isinstance(event, ModelSwitched)]
     assert [switch.qualified for switch in switches] == ["keyless/m", "last/m"]
+    assert switches[0].sentence == "main is out. There is no gone. keyless/m goes on for this turn."
     assert switches[-1].sentence == "No key. last/m goes on for this turn."
+
+
+@pytest.mark.parametrize(
+    "image",
+    [ImagePart("image/png", "eA=="), ToolResultPart(ToolCallId("c"), "", images=(ImagePart("image/png", "eA=="),))],
+)
+async def test_a_model_that_sees_no_images_is_passed_over_when_there_are_some(image: Part):
+    others = {"blind": scripted(says("Never.")), "last": scripted(says("Here."))}
+    seen = Message(MessageId("m"), Role.USER, (image,))
+    (switch, *_) = await Chain([(OUT,)], others).ask(request(seen))
+    assert isinstance(switch, ModelSwitched)
+    assert switch.sentence == (
+        "main is out. blind/m cannot go on: it sees no images, and there are some in this conversation. "
+        "last/m goes on for this turn."
+    )
+    assert others["blind"].requests == []
+    assert isinstance((await Chain([(OUT,)], others).ask())[0], ModelSwitched)
+    assert len(others["blind"].requests) == 1
+
+
+async def test_a_model_whose_window_is_too_small_is_passed_over():
+    chain = Chain([(OUT,)], {"spare": scripted(says("Never."))})
+    with pytest.raises(NoModelLeftError, match=r"window of 1,000 tokens is too small for this conversation of 950\.$"):
+        await chain.ask(request(user("x" * 950)))
 
 
 async def test_when_none_is_left_the_reason_of_each_is_told():
@@ -146,7 +177,7 @@ async def test_tokens_are_counted_by_the_model_that_answers():
     assert await Chain([]).provider.count_tokens(asked) is None
     model = WindowModel(1_000, lambda _: says("Here."), counts=True)
     assert isinstance(model, TokenCounter)
-    wrapped = FallbackProvider(model, [], Chain([]).resolve, 0)
+    wrapped = FallbackProvider(model, [], Chain([]).resolve, size_of, 0)
     assert await wrapped.count_tokens(asked) == await model.count_tokens(asked)
 
 
@@ -154,6 +185,6 @@ def test_without_others_than_the_chosen_model_the_provider_is_itself():
     spare = ProviderSettings("spare", "openai", "http://127.0.0.1:1", configured=True)
     providers = Providers(Settings(fallback=("spare/m",), providers={"spare": spare}))
     provider, info = providers.resolve("spare/m")
-    assert providers.with_fallback(provider, info) is provider
+    assert providers.with_fallback(provider, info, size_of) is provider
     offline, offline_info = providers.resolve("offline")
-    assert isinstance(providers.with_fallback(offline, offline_info), FallbackProvider)
+    assert isinstance(providers.with_fallback(offline, offline_info, size_of), FallbackProvider)

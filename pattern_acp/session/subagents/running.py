@@ -43,6 +43,7 @@ from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.report import Work, outcome_of
 from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
 from pattern_acp.session.subagents.window import SubagentWindow
+from pattern_acp.session.window import tokens_in
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
@@ -77,7 +78,7 @@ class Subagent:
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
         provider, info = shared.models.resolve(qualified)
-        self._model = ModelInUse(shared.models.with_fallback(provider, info), info)
+        self._model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session)), info)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._sink = ThreadSink(session.sink, thread, self._activity)
