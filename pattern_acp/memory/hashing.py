@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from math import log1p, sqrt
-from operator import add, sub
+from operator import add, mul, sub
 from zlib import crc32
 
 import anyio.to_thread
@@ -31,7 +31,7 @@ _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WORD = 40
 """Longer runs of letters are data, such as a hash or base64; their beginning tells them apart."""
 
-_SIGNS = tuple(crc32(b"sign %d" % place) & 1 for place in range(DIMENSIONS))
+_SIGNS = tuple(-1.0 if crc32(b"sign %d" % place) & 1 else 1.0 for place in range(DIMENSIONS))
 """Arbitrary and fixed."""
 
 _TEXTS_INLINE = 4
@@ -52,8 +52,9 @@ class HashedNgrams:
         return await anyio.to_thread.run_sync(_all_vectors, tuple(texts))
 
 
+@lru_cache(maxsize=128)
 def hashed_vector(text: str) -> Vector:
-    """The vector of one text."""
+    """The vector of one text. A prompt is asked for twice: it is searched with, and then stored."""
     words = [word.lower() for word in _WORD.findall(f"{text} {split_identifiers(text)}")]
     telling = Counter(word for word in words if word not in STOP_WORDS) or Counter(words)
     sums = [0.0] * DIMENSIONS
@@ -70,16 +71,11 @@ def _rotated(values: list[float]) -> list[float]:
     Likeness stays what it was, and everything spreads over all places. Without that a short text fills few of them,
     and an index that keeps one bit of each (db/vector.py) finds 1 of 12 that are near; see docs/recall.md, "Speed".
     """
-    turned = [-value if sign else value for value, sign in zip(values, _SIGNS, strict=True)]
-    half = 1
-    while half < len(turned):
-        spread: list[float] = []
-        for start in range(0, len(turned), 2 * half):
-            left, right = turned[start : start + half], turned[start + half : start + 2 * half]
-            spread += map(add, left, right)
-            spread += map(sub, left, right)
-        turned = spread
-        half *= 2
+    turned = list(map(mul, values, _SIGNS))
+    for _ in range(DIMENSIONS.bit_length() - 1):
+        # Neighbours are added and subtracted, and places turn by one bit each time: after all bits they are back.
+        left, right = turned[::2], turned[1::2]
+        turned = [*map(add, left, right), *map(sub, left, right)]
     return turned
 
 

@@ -174,4 +174,10 @@ class Indexer:
 
 
 def _storing(table: VectorTable, batch: tuple[Waiting, ...], made: tuple[Vector, ...]) -> Callable[[Transaction], int]:
-    return lambda tx: vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))
+    def store(tx: Transaction) -> int:
+        stored = vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))
+        # In the same commit, since a search may be waiting for both.
+        vectors.mend_index(tx, table, MEND_STEPS)
+        return stored
+
+    return store

@@ -205,6 +205,7 @@ def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
     return not is_other
 
 
+@lru_cache(maxsize=1024)
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
     """What is known of a model. `is_openai`: OpenAI itself serves it, which counts for how it is asked."""
     short = model.rsplit("/", 1)[-1].lower()

@@ -70,14 +70,17 @@ def _with_results(message: Message, following: Sequence[Message], used: set[str]
         ids.append(call_id)
         # Popped, so that two calls with one id do not both get the first one's result.
         result = recorded.pop(call.call_id, None) or ToolResultPart(call_id, NO_RESULT, is_error=True)
-        results.append(replace(result, call_id=call_id))
+        results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
     named = iter(ids)
-    parts = tuple(
-        replace(part, call_id=next(named), name=_plain_name(part.name)) if isinstance(part, ToolCallPart) else part
-        for part in message.parts
-    )
+    parts = tuple(_named(part, next(named)) if isinstance(part, ToolCallPart) else part for part in message.parts)
     result_id = following[0].message_id if following else message.message_id
     return [replace(message, parts=parts), Message(result_id, Role.TOOL, tuple(results))]
+
+
+def _named(call: ToolCallPart, call_id: ToolCallId) -> ToolCallPart:
+    name = _plain_name(call.name)
+    is_same = call.call_id == call_id and call.name == name
+    return call if is_same else replace(call, call_id=call_id, name=name)
 
 
 def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:

@@ -72,6 +72,22 @@ def sort_keys(value: Json) -> Json:
     return value
 
 
+_sorted_schemas: dict[int, tuple[JsonObject, Json]] = {}
+"""By identity, which the schema beside each keeps from being taken by another."""
+
+_SORTED_SCHEMAS_KEPT = 1024
+
+
+def sorted_schema(schema: JsonObject) -> Json:
+    """`sort_keys` of the schema of a tool, which is the same one in every request of a session."""
+    found = _sorted_schemas.get(id(schema))
+    if found is None:
+        if len(_sorted_schemas) >= _SORTED_SCHEMAS_KEPT:
+            _sorted_schemas.clear()
+        found = _sorted_schemas[id(schema)] = (schema, sort_keys(schema))
+    return found[1]
+
+
 def arguments_object(text: str) -> JsonObject:
     """A call's arguments as the object that ran, mended where they were near-valid.
 

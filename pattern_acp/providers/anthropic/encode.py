@@ -26,7 +26,7 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts, Thinking
 from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
-from pattern_acp.providers.wire_json import arguments_object, sort_keys, to_bytes
+from pattern_acp.providers.wire_json import arguments_object, sorted_schema, to_bytes
 
 THINKING_TOKENS: Mapping[ThoughtLevel, int] = {
     ThoughtLevel.LOW: 4_096,
@@ -95,7 +95,7 @@ def _thinking(level: ThoughtLevel, kind: Thinking) -> tuple[JsonObject, str]:
 
 def _tools(tools: Sequence[ToolSpec]) -> list[Json]:
     encoded: list[Block] = [
-        {"name": tool.name, "description": tool.description, "input_schema": sort_keys(tool.input_schema)}
+        {"name": tool.name, "description": tool.description, "input_schema": sorted_schema(tool.input_schema)}
         for tool in tools
     ]
     encoded[-1]["cache_control"] = _MARK
@@ -130,19 +130,20 @@ def _mark(encoded: Sequence[tuple[str, list[Block]]]) -> None:
 
 def _blocks(part: Part, model: str, facts: ModelFacts, provider: str) -> Iterator[Block]:
     match part:
-        case TextPart(text):
+        case TextPart():
             if not is_blank(part):
-                yield {"type": "text", "text": text}
+                yield {"type": "text", "text": part.text}
+        case ToolCallPart():
+            arguments = arguments_object(part.arguments)
+            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+        case ToolResultPart():
+            yield _result(part, facts)
         case ImagePart():
             yield _image(part, facts)
         case ResourcePart():
             yield {"type": "text", "text": resource_text(part)}
         case ThinkingPart():
             yield from _thinking_blocks(part, model, provider)
-        case ToolCallPart(call_id, name, arguments):
-            yield {"type": "tool_use", "id": call_id, "name": name, "input": arguments_object(arguments)}
-        case ToolResultPart():
-            yield _result(part, facts)
 
 
 def _image(part: ImagePart, facts: ModelFacts) -> Block:

@@ -27,7 +27,7 @@ from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
-from pattern_acp.providers.wire_json import arguments_text, sort_keys, to_bytes
+from pattern_acp.providers.wire_json import arguments_text, sorted_schema, to_bytes
 
 WireMessage: TypeAlias = dict[str, Json]
 
@@ -63,7 +63,7 @@ def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
 
 
 def _tool(tool: ToolSpec) -> Json:
-    function = {"name": tool.name, "description": tool.description, "parameters": sort_keys(tool.input_schema)}
+    function = {"name": tool.name, "description": tool.description, "parameters": sorted_schema(tool.input_schema)}
     return {"type": "function", "function": function}
 
 

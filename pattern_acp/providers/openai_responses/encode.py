@@ -27,7 +27,7 @@ from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
-from pattern_acp.providers.wire_json import arguments_object, arguments_text, sort_keys, to_bytes
+from pattern_acp.providers.wire_json import arguments_object, arguments_text, sorted_schema, to_bytes
 
 WIRE = "responses"
 
@@ -90,7 +90,7 @@ def _tool(tool: ToolSpec, facts: ModelFacts) -> Json:
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": sort_keys(tool.input_schema),
+        "parameters": sorted_schema(tool.input_schema),
         # The API's default is true, which wants every argument to be required.
         "strict": False,
     }
