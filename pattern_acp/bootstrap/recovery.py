@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from pattern_acp.config.settings import BackupSettings
 from pattern_acp.db.backup import FOLDER, PART, back_up, check_copy, put_in_place
+from pattern_acp.db.segment_files import generations
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -59,16 +60,19 @@ def list_backups(path: Path) -> tuple[Backup, ...]:
 
 
 def lost_constellation(path: Path) -> str:
-    """A sentence for the person when the file is gone or empty though there are backups of it; else empty."""
+    """A sentence for the person when the file is gone or empty though it can be had back; else empty."""
     if path.exists() and path.stat().st_size:
         return ""
-    backups = list_backups(path)
-    if not backups:
+    ways = ["'pattern-acp restore --latest' for the newest backup"] if list_backups(path) else []
+    if known := generations(path):
+        # The new one begins a generation of its own.
+        command = f"pattern-acp journal rebuild --from {int(known[-1].name)} --replace"
+        ways.append(f"'{command}' for all that was recorded")
+    if not ways:
         return ""
     return (
         f"The constellation {path} was {'empty' if path.exists() else 'missing'}, so a new one was begun, without your "
-        "sessions and memory; to go back to the newest backup, close every window and run 'pattern-acp restore "
-        "--latest'."
+        f"sessions and memory; to go back, close every window and run {' or '.join(ways)}."
     )
 
 

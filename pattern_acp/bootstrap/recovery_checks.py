@@ -16,8 +16,10 @@ from pattern_acp.bootstrap.recovery import STALE_PART_MS, stamp
 from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
+from pattern_acp.db.segment_files import generations, size_of
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.checking import broken_streams, damaged_contents, newest_ms
+from pattern_acp.journal.segment_rebuild import check_segments
 from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -54,13 +56,14 @@ def verify(path: Path) -> list[Finding]:
     """Check a temporary copy of the constellation at `path` from end to end.
 
     These are the file's structure, the chain of every session, every block of memory rebuilt from its writes, every
-    kept file against its hash, and the search index against what it was made from.
+    kept file against its hash, the search index against what it was made from, and every line of the segments.
     """
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         copy = Path(scratch) / path.name
         try:
             back_up(path, copy)
-            return [*read_file(copy, _verify), *change_file(copy, lambda tx: _verify_search(tx, path))]
+            findings = [*read_file(copy, check_rows), *change_file(copy, lambda tx: _verify_search(tx, path))]
+            return [*findings, *_verify_segments(path)]
         except DatabaseError as error:
             remedy = "Close every window that uses it, then run: pattern-acp restore --latest"
             repair = Repair("restore", str(path), safe=False)
@@ -92,7 +95,12 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
     return "The search index was written anew from what it indexes."
 
 
-def _verify(tx: Transaction) -> list[Finding]:
+def check_rows(tx: Transaction) -> list[Finding]:
+    """Check a whole constellation that nobody uses, as `verify` does, all but its search index.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
     problems = full_check(tx)
     found = [_outcome("Verified file", list(problems), "every page and index is sound")]
     if problems:
@@ -116,6 +124,24 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
         return [Finding("Verified search", Health.OK, "the index is that of the stored texts")]
     remedy = "pattern-acp doctor --repair writes it anew."
     return [Finding("Verified search", Health.BROKEN, problem, remedy, Repair("rebuild_search", str(path), safe=True))]
+
+
+def _verify_segments(path: Path) -> Iterator[Finding]:
+    for generation in generations(path)[-1:]:
+        try:
+            events, torn, damaged = check_segments(generation)
+        except OSError as error:
+            yield Finding("Verified segments", Health.NOTE, f"{generation} cannot be read ({error.strerror}).")
+            continue
+        if damaged:
+            more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+            detail = f"Damaged at {'; '.join(damaged[:3])}{more}."
+            remedy = "pattern-acp doctor --repair moves them away; the next session writes them anew."
+            yield Finding("Verified segments", Health.NOTE, detail, remedy, Repair("move", str(generation), safe=True))
+        else:
+            cut = f", {torn} lines were cut off" if torn else ""
+            detail = f"{events:,} events in {size_of(generation) / 1e6:.1f} MB{cut}"
+            yield Finding("Verified segments", Health.OK, detail)
 
 
 def _outcome(name: str, problems: Sequence[str], sound: str) -> Finding:

@@ -12,11 +12,12 @@ from pathlib import Path
 from pattern_acp.bootstrap.recovery import STAMP, list_backups
 from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import change_file, read_file
+from pattern_acp.db.segment_files import generations, segments, size_of
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.sweeping import delete_unused_blobs, newest_forgetting_ms, unused_blobs
 from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS
 
-_KEPT_FOLDER = re.compile(r"(?:before-restore|leftovers)-([0-9]{8}T[0-9]{6}Z)")
+_KEPT_FOLDER = re.compile(r"(?:before-restore|before-rebuild|leftovers)-([0-9]{8}T[0-9]{6}Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,11 @@ def find_sweepable(path: Path, *, now_ms: int) -> list[Sweepable]:
     if not path.exists():
         return []
     forgotten_ms = read_file(path, newest_forgetting_ms)
-    found = [*_copies(path, now_ms, forgotten_ms), *_folders(path, now_ms, forgotten_ms)]
+    found = [
+        *_copies(path, now_ms, forgotten_ms),
+        *_folders(path, now_ms, forgotten_ms),
+        *_segments(path, now_ms, forgotten_ms),
+    ]
     count, size = read_file(path, unused_blobs)
     if count:
         found.append(Sweepable("", size, f"{count} large {'payload' if count == 1 else 'payloads'} of no event"))
@@ -83,6 +88,15 @@ def _folders(path: Path, now_ms: int, forgotten_ms: int) -> Iterator[Sweepable]:
         if reason:
             size = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
             yield Sweepable(str(folder), size, reason)
+
+
+def _segments(path: Path, now_ms: int, forgotten_ms: int) -> Iterator[Sweepable]:
+    """Segments of a constellation that was replaced, such as by a restore; the newest are those that are written."""
+    for generation in generations(path)[:-1]:
+        newest_ms = max((each.stat().st_mtime_ns // 1_000_000 for each in segments(generation)), default=0)
+        reason = _reason(newest_ms, now_ms, forgotten_ms, ages=True)
+        if reason:
+            yield Sweepable(str(generation), size_of(generation), reason)
 
 
 def _reason(at_ms: int, now_ms: int, forgotten_ms: int, *, ages: bool) -> str:

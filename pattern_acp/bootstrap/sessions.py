@@ -19,6 +19,7 @@ from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import keep_snapshots
+from pattern_acp.bootstrap.segments import export_last, keep_segments
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.domain.errors import PatternError
@@ -52,6 +53,12 @@ SNAPSHOT_START_SECONDS = 5.0
 
 SNAPSHOT_SECONDS = 600.0
 """Between two looks; snapshots are an hour apart."""
+
+SEGMENT_SECONDS = 4.0
+"""Between two looks whether something was committed that segments lack: what they may be behind."""
+
+LAST_SEGMENT_SECONDS = 0.3
+"""For what was committed last; what takes longer is written at the next start."""
 
 REFRESH_SECONDS = 2.0
 """Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
@@ -102,11 +109,17 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
                 keep_snapshots, shared.database.path, settings.backup, shared.clock, _snapshot_pause(methods)
             )
             tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
+            if settings.backup.segments:
+                segments = partial(keep_segments, shared.database, _segment_pause(methods))
+                tasks.start_soon(beside_sessions, "segments", segments, name="segments")
             try:
                 yield OpenSessions(methods, client.introduce)
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                     await _wind_down(sessions, shared)
+                    if settings.backup.segments:
+                        with anyio.move_on_after(LAST_SEGMENT_SECONDS):
+                            await export_last(shared.database)
                 tasks.cancel_scope.cancel()
 
 
@@ -187,6 +200,14 @@ def _snapshot_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:
     async def pause() -> None:
         await methods.answered.wait()
         await anyio.sleep(next(pauses))
+
+    return pause
+
+
+def _segment_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:
+    async def pause() -> None:
+        await methods.answered.wait()
+        await anyio.sleep(SEGMENT_SECONDS)
 
     return pause
 

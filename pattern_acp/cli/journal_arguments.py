@@ -14,14 +14,16 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     import argparse
 
-JournalAction: TypeAlias = Literal["verify", "export", "anchor", "redact", "replay", "tail"]
+JournalAction: TypeAlias = Literal["verify", "export", "anchor", "rebuild", "redact", "replay", "tail"]
 
 ACTIONS: tuple[str, ...] = get_args(JournalAction)
 
 LEVELS = ("none", "secrets", "content")
 """`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
 
-JOURNAL_VALUED = frozenset({"-o", "--output", "--leave-out", "--anchor", "--event", "--match", "--reason", "--lines"})
+JOURNAL_VALUED = frozenset(
+    {"-o", "--output", "--leave-out", "--anchor", "--event", "--match", "--reason", "--lines", "--into", "--from"}
+)
 """Options that take a value."""
 
 _OF = {
@@ -32,7 +34,10 @@ _OF = {
     "event": {"redact"},
     "match": {"redact"},
     "reason": {"redact"},
-    "yes": {"redact"},
+    "yes": {"redact", "rebuild"},
+    "into": {"rebuild"},
+    "generation": {"rebuild"},
+    "replace": {"rebuild"},
     "lines": {"tail"},
     "no_follow": {"tail"},
 }
@@ -59,6 +64,10 @@ class Journal:
     match: str = ""
     reason: str = ""
     assume_yes: bool = False
+    into: str = ""
+    generation: int = 0
+    """The number of the segments to rebuild from; 0 for the newest."""
+    replace: bool = False
     lines: int = TAIL_LINES
     follow: bool = True
 
@@ -81,7 +90,12 @@ def add_journal_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--event", type=int, metavar="N", help="redact: the event of that number, as tail shows it")
     parser.add_argument("--match", metavar="TEXT", help="redact: this text, wherever the session recorded it")
     parser.add_argument("--reason", metavar="TEXT", help="redact: why; it is recorded")
-    parser.add_argument("--yes", action="store_true", help="redact: do not ask")
+    parser.add_argument("--yes", action="store_true", help="redact, rebuild: do not ask")
+    parser.add_argument("--into", metavar="FILE", help="rebuild: the new file to write; nothing else is changed")
+    about = "rebuild: from the segments of that number instead of the newest"
+    parser.add_argument("--from", dest="generation", type=int, metavar="N", help=about)
+    about = "rebuild: put the new file in the place of the constellation, which is kept"
+    parser.add_argument("--replace", action="store_true", help=about)
     parser.add_argument("--lines", type=int, metavar="N", help=f"tail: events to begin with ({TAIL_LINES})")
     parser.add_argument("--no-follow", action="store_true", help="tail: do not wait for more")
 
@@ -96,7 +110,10 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
     words = [str(word) for word in cast("list[object]", found.get("words_given") or [])]
     for name, actions in _OF.items():
         if found.get(name) not in (None, False) and action not in actions:
-            raise JournalUsageError(f"--{name.replace('_', '-')} belongs to journal {min(actions)}, not to {action}.")
+            flag = "from" if name == "generation" else name.replace("_", "-")
+            raise JournalUsageError(f"--{flag} belongs to journal {min(actions)}, not to {action}.")
+    if action == "rebuild":
+        return _rebuild_arguments(flags, found, words)
     if len(words) > 1:
         raise JournalUsageError(f"journal {action} takes one session, not {words[1]!r} too.")
     if not words and action not in {"verify", "tail"}:
@@ -124,4 +141,23 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
         assume_yes=bool(found.get("yes")),
         lines=TAIL_LINES if lines is None else lines,
         follow=not found.get("no_follow"),
+    )
+
+
+def _rebuild_arguments(flags: Flags, found: Mapping[str, object], words: list[str]) -> Journal:
+    if words:
+        raise JournalUsageError("journal rebuild takes no session: it makes the whole constellation again.")
+    generation, into = cast("int | None", found.get("generation")), str(found.get("into") or "")
+    if generation is not None and generation < 1:
+        raise JournalUsageError("--from must be 1 or more.")
+    if into and found.get("replace"):
+        raise JournalUsageError("journal rebuild takes either --into FILE or --replace, not both.")
+    return Journal(
+        flags,
+        "rebuild",
+        json=bool(found.get("json")),
+        into=into,
+        generation=generation or 0,
+        replace=bool(found.get("replace")),
+        assume_yes=bool(found.get("yes")),
     )

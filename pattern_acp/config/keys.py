@@ -266,6 +266,13 @@ KEYS: tuple[Key, ...] = (
     _snapshots("daily", "days", _BACKUP.daily),
     _snapshots("monthly", "months", _BACKUP.monthly),
     Key(
+        name="backup.segments",
+        summary="Whether all that is recorded is written to files beside the constellation too, to rebuild it from.",
+        allowed="true or false",
+        check=yes_or_no,
+        default=_BACKUP.segments,
+    ),
+    Key(
         name="fetch.private_addresses",
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
         allowed="true or false",

@@ -194,6 +194,8 @@ class BackupSettings:
     hourly: int = 24
     daily: int = 7
     monthly: int = 6
+    segments: bool = True
+    """Whether what is committed is written to segments too, from which a destroyed constellation can be rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -23,6 +23,7 @@ from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_f
 from pattern_acp.db.errors import DatabaseClosedError, DatabaseForkedError
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
+from pattern_acp.db.segment_files import delete_segments
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -40,6 +41,9 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 0.2
 """Longest that a cancelled caller goes on waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
 answered within 2 s (architecture.md, invariant 3)."""
+
+_SEGMENTS_SECONDS = 2.0
+"""Longest wait for a process that is writing segments, when they are to be deleted."""
 
 _CLOSE_SECONDS = 1.0
 """Longest wait for a connection to close; the whole program has 2 s after its stdin ends (invariant 9)."""
@@ -173,14 +177,15 @@ class Database:
         await self._writer.run(ApswConnection.checkpoint)
 
     async def rewrite(self) -> bool:
-        """Write the whole file anew, so that nothing deleted is left in it or in its write-ahead log.
+        """Write the whole file anew, so that nothing deleted is left in it, in its write-ahead log or in its segments.
 
-        False: other processes were in the way, and something may be left. Takes as long as writing the file does.
+        False: other processes were in the way, and something may be left. Takes as long as writing the file does. The
+        segments are deleted; whoever keeps them writes them anew.
 
         Raises:
             DatabaseError: there is no room for the copy, or the file cannot be written.
         """
-        return await self._writer.run(rewrite_file)
+        return await self._writer.run(_rewrite)
 
     async def close(self) -> bool:
         """Close both connections; harmless when closed. False: one did not close in time and was abandoned."""
@@ -251,18 +256,44 @@ async def open_for_reading(path: Path, *, clock: Clock) -> AsyncGenerator[Databa
         yield migrated
 
 
+class FileReader:
+    """A connection of a thread of its own, which reads one snapshot after another."""
+
+    def __init__(self, driver: ApswConnection) -> None:
+        self._driver = driver
+
+    def read(self, function: Callable[[Transaction], T]) -> T:
+        """Run `function` on one snapshot.
+
+        Raises:
+            DatabaseError: the file cannot be read, or `function` tried to write.
+        """
+        return self._driver.read(function)
+
+
+@contextmanager
+def reading_file(path: Path) -> Generator[FileReader]:
+    """Read the constellation at `path` on this thread, for as long as the context lasts.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        yield FileReader(driver)
+    finally:
+        driver.close()
+
+
 def read_file(path: Path, function: Callable[[Transaction], T]) -> T:
     """Run `function` on one snapshot of the constellation at `path`, on this thread: for a process that has no loop.
 
     Raises:
         DatabaseError: the file cannot be read, or `function` tried to write.
     """
-    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
-    try:
-        driver.open()
-        return driver.read(function)
-    finally:
-        driver.close()
+    with reading_file(path) as file:
+        return file.read(function)
 
 
 def change_file(path: Path, function: Callable[[Transaction], T]) -> T:
@@ -279,6 +310,41 @@ def change_file(path: Path, function: Callable[[Transaction], T]) -> T:
         return driver.write(function)
     finally:
         driver.close()
+
+
+def _rewrite(driver: ApswConnection) -> bool:
+    try:
+        gone = delete_segments(driver.path, seconds=_SEGMENTS_SECONDS)
+    except OSError:
+        logger.warning("The segments of %s could not be deleted.", driver.path, exc_info=True)
+        gone = False
+    return rewrite_file(driver) and gone
+
+
+def make_file(
+    path: Path,
+    version: int,
+    fill: Callable[[Transaction], T],
+    finish: Callable[[Transaction], object],
+    *,
+    now_ms: int,
+) -> T:
+    """Make the new constellation `path` with the schema of `version`, fill it, bring it up to date, and finish it.
+
+    Raises:
+        DatabaseError: it cannot be written, or what it was filled with breaks a rule of the schema.
+    """
+    steps = load_migrations()
+    driver = ApswConnection(path, read_only=False, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        migrate(driver, steps[:version], now_ms=now_ms)
+        filled = driver.write(fill)
+        migrate(driver, steps, now_ms=now_ms)
+        driver.write(finish)
+    finally:
+        driver.close()
+    return filled
 
 
 def _facts(driver: ApswConnection, version: int) -> DatabaseFacts:

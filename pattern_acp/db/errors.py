@@ -82,7 +82,8 @@ def _corrupt(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DatabaseCorruptError, (
         f"The constellation {path} is damaged or not a database ({detail}); "
         "nothing was changed: close every window that uses it and run 'pattern-acp restore --latest' to go back to the "
-        "newest backup, or read what can still be read with 'pattern-acp sessions' and 'pattern-acp doctor'."
+        "newest backup, or 'pattern-acp journal rebuild' to make it again from its segments, which are newer, or read "
+        "what can still be read with 'pattern-acp sessions' and 'pattern-acp doctor'."
     )
 
 

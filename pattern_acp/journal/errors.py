@@ -80,3 +80,7 @@ class AnchorError(JournalError):
 
 class RedactionError(JournalError):
     """Words cannot be taken out of an event; nothing was changed."""
+
+
+class SegmentsError(JournalError):
+    """No constellation can be made from these segments."""

@@ -286,3 +286,9 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
     if not 0 <= before_ms <= _NEWEST:
         raise BadCursorError
     return before_ms, before_id
+
+
+def every_session(tx: Transaction) -> tuple[tuple[SessionId, str, bool], ...]:
+    """All sessions, oldest first, with their folders, and whether they were deleted."""
+    rows = tx.all(QUERIES["every_session"])
+    return tuple((SessionId(text(row[0])), text(row[1]), row[2] == 1) for row in rows)

@@ -776,3 +776,16 @@ UPDATE repeats SET told = 1, last_seq = :seq WHERE entry = :entry AND other = :o
 -- name: block_frontiers
 -- Loro's frontiers of a block's newest state.
 SELECT frontiers FROM blocks WHERE id = :id;
+
+-- name: seq_of_block
+-- The event that changed a block last.
+SELECT last_seq FROM blocks WHERE id = :block_id;
+
+-- name: every_archival
+-- All archival entries, oldest first, and whether another one supersedes it.
+SELECT a.id, a.owner, a.text, a.at_ms, a.last_seq, EXISTS (SELECT 1 FROM archival_entries WHERE supersedes = a.id)
+FROM archival_entries AS a ORDER BY a.at_ms, a.rowid;
+
+-- name: count_blocks
+-- How many blocks there are.
+SELECT count(*) FROM blocks WHERE deleted = 0;

@@ -4,9 +4,11 @@ Owns: renaming, putting away, deleting and bringing back, each one transaction w
 (an editor, a slash command or the command line).
 """
 
+import logging
 from pathlib import Path
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -29,6 +31,8 @@ from pattern_acp.memory.recall import MessageKind, index_message, move_messages,
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
+
+logger = logging.getLogger(__name__)
 
 RESTORE_DAYS = 30
 """How long a deleted session can be brought back (issue 5, section 2); what is older may be swept."""
@@ -175,3 +179,28 @@ def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
     if not isinstance(event, SessionRestored):
         _existing(tx, session_id)
     return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq
+
+
+def index_all(tx: Transaction) -> None:
+    """Make the messages of every session findable, in an index that holds none of them.
+
+    What was deleted is found no longer, except as what its living forks share with it. A session of which an event
+    cannot be understood stays out.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    for session_id, cwd, deleted in sessions.every_session(tx):
+        forks = sessions.living_forks(tx, session_id) if deleted else ()
+        if deleted and not forks:
+            continue
+        try:
+            recorded = read_stream(tx, session_id)
+        except JournalError as error:
+            logger.warning("Session %s cannot be searched. %s", session_id, error)
+            continue
+        _index_again(tx, session_id, recorded, _search_owner(cwd))
+        for fork, fork_seq in forks:
+            move_messages(tx, session_id, fork, upto_seq=fork_seq)
+        if deleted:
+            remove_source(tx, session_id)

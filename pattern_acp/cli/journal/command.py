@@ -11,6 +11,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
 from pattern_acp.cli.journal.exporting import export_session
+from pattern_acp.cli.journal.rebuilding import rebuild_constellation
 from pattern_acp.cli.journal.redacting import redact
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
@@ -29,6 +30,8 @@ def run_journal(arguments: Journal, process: Process) -> int:
     try:
         if arguments.action == "verify" and _is_file(arguments.target):
             return anyio.run(verify_file, arguments)
+        if arguments.action == "rebuild":
+            return rebuild_constellation(arguments, path)
         if path.exists():
             return anyio.run(_run, arguments, process, path)
         if arguments.target:
@@ -62,6 +65,8 @@ async def _act(database: Database, arguments: Journal, process: Process) -> int:
             return await replay_session(database, arguments)
         case "redact":
             return await redact(database, arguments)
+        case "rebuild":
+            raise ValueError("A rebuild opens no constellation.")
 
 
 def _is_file(target: str) -> bool:

@@ -1,0 +1,72 @@
+"""Segments of a constellation: which tables they hold, and keeping them up to date while sessions are served.
+
+Owns: the list of tables, and when it is time to write. Must not know: the form of a segment (db/segment_files.py,
+journal/segment_export.py).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.segment_export import Exported, SegmentExporter, StateTables
+
+logger = logging.getLogger(__name__)
+
+TABLES = StateTables(
+    by_row=(
+        "sessions",
+        "redactions",
+        "file_contents",
+        "grants",
+        "usage",
+        "mcp_pins",
+        "cursors",
+        "blocks",
+        "block_updates",
+        "block_archives",
+        "archival_entries",
+    ),
+    whole=("block_shares", "folder_trust", "memory_files"),
+)
+"""What segments hold besides events and their large payloads. Rows of the last three are deleted when they no longer
+hold; of the others only forgetting deletes any, and that begins the segments anew."""
+
+MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
+"""Tables of state that segments do not hold: the search index is made from the texts, vectors in the background, and
+how often a passage was recalled begins anew."""
+
+
+async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]) -> None:
+    """Bring the segments up to date after each `pause` in which something was committed, until cancelled.
+
+    A failure is logged, and tried again when something more was committed.
+    """
+    exporter, tried = SegmentExporter(database.path, TABLES), -1
+    while True:
+        await pause()
+        newest = await database.read(newest_event)
+        if newest == tried:
+            continue
+        # Between two pages the thread sees that its task was cancelled.
+        if await _export(exporter, anyio.from_thread.check_cancelled) is not None:
+            tried = newest
+
+
+async def export_last(database: Database) -> None:
+    """Bring the segments up to date once, before the constellation is closed; cancelling it leaves them behind."""
+    await _export(SegmentExporter(database.path, TABLES), anyio.from_thread.check_cancelled)
+
+
+async def _export(exporter: SegmentExporter, between: Callable[[], object]) -> Exported | None:
+    try:
+        return await anyio.to_thread.run_sync(partial(exporter.export, between), abandon_on_cancel=True)
+    except (DatabaseError, OSError) as error:
+        logger.warning("Segments of the constellation could not be written: %s", error)
+        return None

@@ -1,0 +1,138 @@
+"""Rows of whichever tables, by the event that they were last changed by.
+
+Owns: the SQL that is put together from names of tables and columns, which come from the schema and are checked. Must
+not know: what any table means. Every table of state has a column `last_seq` (rule R1); nothing else is relied on.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import LiteralString, cast
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.raw import Row
+from pattern_acp.db.transaction import Transaction
+
+LAST_SEQ = "last_seq"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def columns_of(tx: Transaction, table: str) -> tuple[str, ...]:
+    """The columns of a table in their order; none when there is no such table.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return tuple(text(row[0]) for row in tx.all("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)))
+
+
+def tables_of_state(tx: Transaction) -> tuple[str, ...]:
+    """The tables that have a `last_seq`, by name.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    tables = [text(row[0]) for row in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+    return tuple(table for table in tables if LAST_SEQ in columns_of(tx, table))
+
+
+def rows_between(
+    tx: Transaction, table: str, columns: Sequence[str], after: int, upto: int, *, by: str = LAST_SEQ
+) -> list[Row]:
+    """The rows of a table that an event after `after`, up to `upto`, changed last, in the order of those events.
+
+    `by` is the column that holds the event's number.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    number = _names([by])
+    sql = f"SELECT {_names(columns)} FROM {_names([table])} WHERE {number} > ? AND {number} <= ? ORDER BY {number}"  # noqa: S608
+    return tx.all(_sql(sql), (after, upto))
+
+
+def all_rows(tx: Transaction, table: str, columns: Sequence[str]) -> list[Row]:
+    """Every row of a table, in the order of the given columns.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    names = _names(columns)
+    return tx.all(_sql(f"SELECT {names} FROM {_names([table])} ORDER BY {names}"))  # noqa: S608
+
+
+def count_rows(tx: Transaction, table: str) -> int:
+    """How many rows a table has.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(_sql(f"SELECT count(*) FROM {_names([table])}"))  # noqa: S608  # a checked name
+    return 0 if row is None else integer(row[0])
+
+
+def put_rows(tx: Transaction, table: str, columns: Sequence[str], rows: Sequence[Row], *, replace: bool = True) -> None:
+    """Add rows; one of the same key is replaced, or stays with `replace` off.
+
+    Raises:
+        DatabaseError: a row breaks a rule of the schema, or the file cannot be written.
+    """
+    verb = "REPLACE" if replace else "IGNORE"
+    marks = ", ".join("?" * len(columns))
+    sql = f"INSERT OR {verb} INTO {_names([table])} ({_names(columns)}) VALUES ({marks})"  # noqa: S608
+    tx.execute_each(_sql(sql), rows)
+
+
+def clear_table(tx: Transaction, table: str) -> None:
+    """Delete every row of a table.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    tx.execute(_sql(f"DELETE FROM {_names([table])}"))  # noqa: S608  # a checked name
+
+
+def mend_references(tx: Transaction, table: str) -> tuple[int, int]:
+    """Let rows of a table refer to events and rows that are there; how many were moved, and how many deleted.
+
+    A row whose event is gone counts as changed by the event before; what refers to something else that is gone goes.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    name, moved, gone = _names([table]), 0, 0
+    if not _in_key(tx, table, LAST_SEQ):
+        moved = tx.execute(
+            _sql(
+                f"UPDATE {name} SET {LAST_SEQ} = (SELECT max(seq) FROM events WHERE seq < {name}.{LAST_SEQ}) "  # noqa: S608
+                f"WHERE NOT EXISTS (SELECT 1 FROM events WHERE seq = {name}.{LAST_SEQ}) "
+                f"AND EXISTS (SELECT 1 FROM events WHERE seq < {name}.{LAST_SEQ})"
+            )
+        )
+    for parent, column, target in _references(tx, table):
+        own = f"{name}.{_names([column])}"
+        found = f"SELECT 1 FROM {_names([parent])} AS parent WHERE parent.{_names([target])} = {own}"  # noqa: S608
+        gone += tx.execute(_sql(f"DELETE FROM {name} WHERE {own} IS NOT NULL AND NOT EXISTS ({found})"))  # noqa: S608
+    return moved, gone
+
+
+def _references(tx: Transaction, table: str) -> list[tuple[str, str, str]]:
+    rows = tx.all('SELECT "table", "from", "to" FROM pragma_foreign_key_list(?)', (table,))
+    return [(text(row[0]), text(row[1]), text(row[2])) for row in rows]
+
+
+def _in_key(tx: Transaction, table: str, column: str) -> bool:
+    row = tx.one("SELECT pk FROM pragma_table_info(?) WHERE name = ?", (table, column))
+    return row is not None and integer(row[0]) > 0
+
+
+def _names(names: Sequence[str]) -> str:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a table or column.")
+    return ", ".join(names)
+
+
+def _sql(statement: str) -> LiteralString:
+    # Names are checked, and every value is bound.
+    return cast("LiteralString", statement)

@@ -1,0 +1,252 @@
+"""Writing segments: what was committed since, appended to files from which a destroyed constellation can be rebuilt.
+
+Owns: which rows go into which line, and when a generation begins anew. Must not know: what tables beyond its own mean,
+or when it is time to write. Everything here blocks: call it on a worker thread.
+
+A page is some events with all that follows from them. Its lines are, in this order: the rows of state that one of its
+events changed last, the large payloads, and the events. The last event is what a later page goes on behind, so that a
+page of which the end was cut off is written again; rows that come twice are the same, or newer. The first line of a
+segment names its columns and the schema. Rows that can be deleted without a trace in another are in tables that are
+small, and are written as a whole whenever one of them changed.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from pattern_acp.db.columns import integer
+from pattern_acp.db.connection import FileReader, Row, Transaction, reading_file
+from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.segment_files import (
+    SEGMENT_BYTES,
+    Place,
+    SegmentWriter,
+    Tail,
+    generations,
+    next_generation,
+    only_writer,
+    read_header,
+    read_tail,
+    segments,
+)
+from pattern_acp.db.segment_lines import encode_rows
+from pattern_acp.db.table_rows import all_rows, columns_of, rows_between
+from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+QUERIES = load_queries("pattern_acp.journal")
+
+logger = logging.getLogger(__name__)
+
+FORM = 1
+"""The form of segments that is written; a reader refuses a newer one."""
+
+EVENTS, BLOBS = "events", "blobs"
+
+FORGETTING = frozenset({"block_forgotten", "events_redacted"})
+"""Events that take words out of rows which were written before."""
+
+PAGE_EVENTS = 400
+PAGE_BYTES = 4_000_000
+"""Payloads of a page: what is held in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What one call wrote. `upto` is the newest event that segments hold now."""
+
+    events: int
+    upto: int
+    generation: Path | None
+    began: str = ""
+    """Why a new generation was begun: `first`, `schema`, `forgotten` or `diverged`; empty when none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTables:
+    """The tables besides the events: those written row by row, and those written as a whole."""
+
+    by_row: Sequence[str]
+    whole: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    rows: dict[str, list[Row]]
+    blobs: list[Row]
+    events: list[Row]
+    upto: int
+    forgets: int
+    """The newest event that takes words out of earlier rows, 0 without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Where the last call ended: reading it again is not needed while nobody else wrote."""
+
+    place: Place
+    header: JsonObject
+    tail: Tail
+
+    def is_end_of(self, generation: Path) -> bool:
+        return self.place.is_unchanged and segments(generation)[-1:] == [self.place.segment]
+
+
+class SegmentExporter:
+    """Brings the segments of one constellation up to date, again and again."""
+
+    def __init__(self, path: Path, tables: StateTables, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._path = path
+        self._tables = tables
+        self._segment_bytes = segment_bytes
+        self._whole: dict[str, str] = {}
+        self._left: _Left | None = None
+
+    def export(self, between: Callable[[], object] = lambda: None) -> Exported | None:
+        """Append what is missing; None when another process does it, or uses a newer schema.
+
+        `between` is called after every page; what it raises ends the writing, and the next call goes on behind it.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+            OSError: a segment cannot be written.
+        """
+        with only_writer(self._path) as locked:
+            if not locked:
+                return None
+            with reading_file(self._path) as file:
+                if file.read(_schema) != load_migrations()[-1].version:
+                    return None
+                return self._export(file, between)
+
+    def _export(self, file: FileReader, between: Callable[[], object]) -> Exported:
+        columns = file.read(self._columns)
+        current, tail, began = self._current(file, columns)
+        watermark = tail.seq
+        born = _number(current[1], "upto")
+        count = 0
+        writer = SegmentWriter(*current, segment_bytes=self._segment_bytes)
+        try:
+            while (page := file.read(partial(self._page, columns=columns, after=watermark))).events:
+                if page.forgets > born:
+                    writer.close()
+                    began = "forgotten"
+                    current = self._begin(file, columns, began)
+                    watermark, born, count = 0, _number(current[1], "upto"), 0
+                    writer = SegmentWriter(*current, segment_bytes=self._segment_bytes)
+                    continue
+                writer.write(integer(page.events[0][0]), _lines(page, writer))
+                tail = Tail(page.upto, cast("tuple[Json, ...]", page.events[-1]))
+                watermark, count = page.upto, count + len(page.events)
+                between()
+            if count or began:
+                self._write_whole(file, columns, writer, watermark)
+            self._left = _Left(writer.place, current[1], tail)
+        finally:
+            writer.close()
+        self._drop_replaced(current[1])
+        return Exported(count, watermark, current[0], began)
+
+    def _current(
+        self, file: FileReader, columns: dict[str, tuple[str, ...]]
+    ) -> tuple[tuple[Path, JsonObject], Tail, str]:
+        """The generation to go on with and its header, the last event in it, and why it was begun just now."""
+        known = generations(self._path)
+        if not known:
+            return self._begin(file, columns, "first"), Tail(), "first"
+        if self._left is not None and self._left.is_end_of(known[-1]):
+            header, tail = self._left.header, self._left.tail
+        else:
+            header, tail = read_header(known[-1]), read_tail(known[-1])
+        if not header:
+            return self._begin(file, columns, "diverged"), Tail(), "diverged"
+        if header.get("segment") != FORM or header.get("schema") != load_migrations()[-1].version:
+            return self._begin(file, columns, "schema"), Tail(), "schema"
+        if tail.seq:
+            place = columns[EVENTS].index("hash")
+            row = file.read(lambda tx: tx.one(QUERIES["hash_of_event"], {"seq": tail.seq}))
+            if row is None or len(tail.row) <= place or tail.row[place] != row[0]:
+                return self._begin(file, columns, "diverged"), Tail(), "diverged"
+        return (known[-1], header), tail, ""
+
+    def _begin(self, file: FileReader, columns: dict[str, tuple[str, ...]], because: str) -> tuple[Path, JsonObject]:
+        known = [each.name for each in generations(self._path)]
+        replaced: list[Json] = [*(known if because == "forgotten" else known[-1:] if because == "schema" else ())]
+        newest = file.read(lambda tx: tx.one(QUERIES["newest_event"]))
+        tables: JsonObject = {table: list(names) for table, names in columns.items()}
+        header: JsonObject = {
+            "segment": FORM,
+            "schema": load_migrations()[-1].version,
+            "because": because,
+            "replaces": replaced,
+            "upto": 0 if newest is None else integer(newest[0]),
+            "tables": tables,
+        }
+        self._whole.clear()
+        generation = next_generation(self._path)
+        logger.info("the segments of the constellation are begun anew as %s: %s", generation.name, because)
+        return generation, header
+
+    def _columns(self, tx: Transaction) -> dict[str, tuple[str, ...]]:
+        return {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *self._tables.by_row, *self._tables.whole)}
+
+    def _page(self, tx: Transaction, *, columns: dict[str, tuple[str, ...]], after: int) -> _Page:
+        blobs: list[Row] = []
+        upto, size, forgets = after, 0, 0
+        for seq, kind, blob, length in tx.all(QUERIES["events_after"], {"after": after, "limit": PAGE_EVENTS}):
+            upto, size = integer(seq), size + integer(length)
+            if kind in FORGETTING:
+                forgets = upto
+            if blob is not None and (row := tx.one(QUERIES["read_blob"], {"hash": blob})) is not None:
+                blobs.append(row)
+                size += len(row[3]) if isinstance(row[3], bytes) else 0
+            if size > PAGE_BYTES:
+                break
+        rows = {table: rows_between(tx, table, columns[table], after, upto) for table in self._tables.by_row}
+        return _Page(rows, blobs, _events(tx, columns[EVENTS], after, upto), upto, forgets)
+
+    def _write_whole(
+        self, file: FileReader, columns: dict[str, tuple[str, ...]], writer: SegmentWriter, watermark: int
+    ) -> None:
+        for table in self._tables.whole:
+            rows = file.read(partial(all_rows, table=table, columns=columns[table]))
+            line = encode_rows(lambda values, table=table: {"w": table, "rows": values}, rows, writer.keep)
+            digest = sha256_hex(line)
+            if self._whole.get(table) != digest:
+                writer.write(watermark + 1, [line])
+                self._whole[table] = digest
+
+    def _drop_replaced(self, header: JsonObject) -> None:
+        """Delete the generations that this one, which is complete now, stands for."""
+        replaced = header.get("replaces")
+        for each in generations(self._path):
+            if isinstance(replaced, list) and each.name in replaced:
+                logger.info("the segments %s were written anew and are deleted", each.name)
+                shutil.rmtree(each)
+
+
+def _events(tx: Transaction, columns: Sequence[str], after: int, upto: int) -> list[Row]:
+    return rows_between(tx, EVENTS, columns, after, upto, by="seq")
+
+
+def _lines(page: _Page, writer: SegmentWriter) -> list[bytes]:
+    lines: list[bytes] = []
+    for table, rows in (*page.rows.items(), (BLOBS, page.blobs)):
+        lines += [
+            encode_rows(lambda values, table=table: {"t": table, "r": values[0]}, [row], writer.keep) for row in rows
+        ]
+    return lines + [encode_rows(lambda values: {"e": values[0]}, [row], writer.keep) for row in page.events]
+
+
+def _schema(tx: Transaction) -> int:
+    row = tx.one("PRAGMA user_version")
+    return 0 if row is None else integer(row[0])
+
+
+def _number(header: JsonObject, name: str) -> int:
+    value = header.get(name)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,195 @@
+"""Reading segments: making a constellation from one generation, and saying what was not there or was damaged.
+
+Owns: the order in which lines become rows, and what happens to rows whose event is missing. Must not know: what tables
+beyond its own mean; the search index, which is made from the texts afterwards by a caller. Everything here blocks.
+"""
+
+from collections.abc import Callable
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+
+from pattern_acp.db.columns import integer
+from pattern_acp.db.connection import Row, Transaction, make_file
+from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.segment_files import Reading, read_header, read_lines, read_value, segments
+from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
+from pattern_acp.db.table_rows import clear_table, columns_of, count_rows, mend_references, put_rows
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.errors import SegmentsError
+from pattern_acp.journal.segment_export import BLOBS, EVENTS, FORM, StateTables
+
+QUERIES = load_queries("pattern_acp.journal")
+
+_ROWS_AT_ONCE = 500
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What came of a generation."""
+
+    events: int = 0
+    rows: int = 0
+    """Rows of state that there are now."""
+    upto: int = 0
+    """Number of the newest event."""
+    at_ms: int = 0
+    """When that was appended."""
+    torn: int = 0
+    """Lines that were cut off when they were written, which a crash explains."""
+    damaged: tuple[str, ...] = ()
+    """Places of lines and files that are not what was written, which nothing explains."""
+    missing_payloads: int = 0
+    """Events whose large payload is gone; verifying their chains names them."""
+    moved: int = 0
+    """Rows whose event is missing; they count as changed by the event before."""
+    dropped: int = 0
+    """Rows that referred to something that is missing."""
+
+
+@dataclass(slots=True)
+class _Loading:
+    tx: Transaction
+    generation: Path
+    allowed: dict[str, tuple[str, ...]]
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    waiting: list[Row] = field(default_factory=list[Row])
+    table: str = ""
+
+    def begin(self, header: JsonObject) -> None:
+        """Take the columns of the lines that follow from the first line of a segment."""
+        tables = header.get("tables")
+        if not isinstance(tables, dict):
+            return
+        self.flush()
+        for table, names in tables.items():
+            if table in self.allowed and isinstance(names, list):
+                found = tuple(str(name) for name in names)
+                if set(found) <= set(self.allowed[table]):
+                    self.columns[table] = found
+
+    def put(self, table: str, row: Json) -> None:
+        """Add a row, now or with those that follow."""
+        if table not in self.columns:
+            raise SegmentDamageError(f"a row is of {table[:40]!r}, which its segment does not describe")
+        decoded = decode_row(row, partial(read_value, self.generation))
+        if len(decoded) != len(self.columns[table]):
+            raise SegmentDamageError("a row has not the columns of its table")
+        if table != self.table or len(self.waiting) >= _ROWS_AT_ONCE:
+            self.flush()
+        self.table = table
+        self.waiting.append(decoded)
+
+    def flush(self) -> None:
+        """Add the rows that wait."""
+        if self.waiting:
+            put_rows(self.tx, self.table, self.columns[self.table], self.waiting, replace=self.table != EVENTS)
+        self.waiting = []
+
+
+def newest_schema(generation: Path) -> int:
+    """The schema version that a generation was written with.
+
+    Raises:
+        SegmentsError: it has no sound segment, or a newer pattern-acp wrote it.
+        OSError: it cannot be read.
+    """
+    header = read_header(generation)
+    form, schema = header.get("segment"), header.get("schema")
+    if not isinstance(form, int) or not isinstance(schema, int):
+        raise SegmentsError(f"There is no segment in {generation} that can be read.")
+    if form > FORM or schema > load_migrations()[-1].version:
+        raise SegmentsError(f"The segments in {generation} are of a newer pattern-acp; upgrade this one.")
+    return schema
+
+
+def rebuild(
+    generation: Path,
+    target: Path,
+    tables: StateTables,
+    finish: Callable[[Transaction], object],
+    *,
+    now_ms: int,
+) -> Rebuilt:
+    """Make the new constellation `target` from a generation; `finish` adds what segments do not hold.
+
+    Raises:
+        SegmentsError: nothing in it can be used.
+        DatabaseError: `target` cannot be written.
+        OSError: a segment cannot be read.
+    """
+    schema = newest_schema(generation)
+    reading = Reading()
+
+    def fill(tx: Transaction) -> Rebuilt:
+        tx.execute("PRAGMA defer_foreign_keys = ON")
+        _load(tx, generation, tables, reading)
+        return _mend(tx, tables)
+
+    rebuilt = make_file(target, schema, fill, finish, now_ms=now_ms)
+    if not rebuilt.events:
+        raise SegmentsError(f"There is no event in {generation} that can be read.")
+    rebuilt.torn, rebuilt.damaged = reading.torn, tuple(reading.damaged)
+    return rebuilt
+
+
+def check_segments(generation: Path) -> tuple[int, int, tuple[str, ...]]:
+    """Read a generation from end to end: how many events it holds, how many torn lines, and the places of damage.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    reading, count = Reading(), 0
+    for segment in segments(generation):
+        count += sum("e" in line for line in read_lines(segment, reading))
+    return count, reading.torn, tuple(reading.damaged)
+
+
+def _load(tx: Transaction, generation: Path, tables: StateTables, reading: Reading) -> None:
+    allowed = {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *tables.by_row, *tables.whole)}
+    loading = _Loading(tx, generation, allowed)
+    for segment in segments(generation):
+        for number, line in enumerate(read_lines(segment, reading)):
+            try:
+                _take(loading, line)
+            except SegmentDamageError as error:
+                reading.damaged.append(f"{segment.name}, line {number + 1}: {error}")
+    loading.flush()
+
+
+def _take(loading: _Loading, line: JsonObject) -> None:
+    match line:
+        case {"segment": int()}:
+            loading.begin(line)
+        case {"e": row}:
+            loading.put(EVENTS, row)
+        case {"t": str(table), "r": row}:
+            loading.put(table, row)
+        case {"w": str(table), "rows": list(rows)} if table in loading.columns:
+            loading.flush()
+            clear_table(loading.tx, table)
+            for row in rows:
+                loading.put(table, row)
+        case _:
+            raise SegmentDamageError("a line says nothing that is known")
+
+
+def _mend(tx: Transaction, tables: StateTables) -> Rebuilt:
+    found = Rebuilt()
+    found.missing_payloads = tx.execute(QUERIES["stand_in_for_blobs"])
+    # A file of an older schema has not all of them.
+    state = [table for table in (*tables.by_row, *tables.whole) if columns_of(tx, table)]
+    while True:
+        outcomes = [mend_references(tx, table) for table in state]
+        found.moved += sum(moved for moved, _ in outcomes)
+        gone = sum(gone for _, gone in outcomes)
+        found.dropped += gone
+        if not gone:
+            break
+    row = tx.one(QUERIES["newest_event_time"])
+    if row is not None:
+        found.events, found.upto, found.at_ms = integer(row[0]), integer(row[1]), integer(row[2])
+    found.rows = sum(count_rows(tx, table) for table in state)
+    return found

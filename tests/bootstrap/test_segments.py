@@ -1,0 +1,328 @@
+"""Segments of a constellation: what is written when, and what a rebuild makes of them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.findings import Health, Repair
+from pattern_acp.bootstrap.rebuilding import rebuild_into, take_place
+from pattern_acp.bootstrap.recovery import lost_constellation, restore
+from pattern_acp.bootstrap.recovery_checks import repair, verify
+from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
+from pattern_acp.bootstrap.segments import MADE_AGAIN, TABLES, keep_segments
+from pattern_acp.db.backup import back_up
+from pattern_acp.db.connection import Row, Transaction, change_file, open_database, read_file
+from pattern_acp.db.segment_files import FOLDER, generations, only_writer, segments
+from pattern_acp.db.segment_lines import encode_line
+from pattern_acp.db.table_rows import all_rows, columns_of, tables_of_state
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import events
+from pattern_acp.journal.errors import SegmentsError
+from pattern_acp.journal.segment_export import SegmentExporter
+from pattern_acp.journal.sessions import NewSession, create_session, set_title
+from pattern_acp.journal.writer import append
+from pattern_acp.session.redacting import RedactionWanted, redact_session
+from pattern_acp.testing.constellation import FakeClock
+
+NOW = FakeClock().now_ms()
+SESSION = SessionId("ses_1")
+SECRET = "the words " + "that go"
+
+
+class EnoughError(Exception):
+    """Ends what goes on for ever."""
+
+
+def add(tx: Transaction, event: events.Event) -> int:
+    return append(tx, SESSION, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=NOW).seq
+
+
+def begin(tx: Transaction) -> None:
+    new = NewSession(SESSION, "/work", (), "default", "identity", "offline/offline", "ask")
+    seq = add(tx, events.SessionCreated("/work", (), "default", "identity", "offline/offline", "ask"))
+    create_session(tx, new, seq=seq, at_ms=NOW)
+
+
+def title(tx: Transaction, text: str) -> None:
+    set_title(tx, SESSION, text, seq=add(tx, events.SessionTitled(text)), at_ms=NOW)
+
+
+def fill(tx: Transaction) -> None:
+    begin(tx)
+    title(tx, SECRET)
+    # Two payloads that are large: one stands in a line, one in a file.
+    add(tx, events.ErrorReported(None, "large", "word " * 4_000))
+    add(tx, events.ErrorReported(None, "larger", os.urandom(200_000).hex()))
+    title(tx, "The newest title")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "home" / "constellation.db"
+    anyio.run(make, path)
+    return path
+
+
+async def make(path: Path) -> None:
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(fill)
+
+
+def export(path: Path, **more: int) -> str:
+    done = SegmentExporter(path, TABLES, **more).export()
+    assert done is not None
+    return done.began
+
+
+def state(path: Path) -> dict[str, list[Row]]:
+    def read(tx: Transaction) -> dict[str, list[Row]]:
+        tables = ("events", "blobs", *TABLES.by_row, *TABLES.whole)
+        return {table: all_rows(tx, table, columns_of(tx, table)) for table in tables}
+
+    return read_file(path, read)
+
+
+def destroy(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+def test_every_table_of_state_is_in_segments_or_is_made_again(path: Path):
+    assert {*TABLES.by_row, *TABLES.whole, *MADE_AGAIN} == set(read_file(path, tables_of_state))
+
+
+@pytest.mark.parametrize("segment_bytes", [10_000_000, 20_000])
+def test_a_destroyed_constellation_is_rebuilt_row_for_row(path: Path, segment_bytes: int):
+    assert export(path, segment_bytes=segment_bytes) == "first"
+    before = state(path)
+    destroy(path)
+    fresh = path.with_name("fresh.db")
+    report = rebuild_into(path, fresh, number=0, now_ms=NOW)
+    assert (report.problems, report.longer, report.generation) == ((), (), "0001")
+    assert (report.rebuilt.events, report.rebuilt.torn, report.rebuilt.damaged) == (5, 0, ())
+    assert (report.sessions, report.blocks) == (1, 0)
+    assert take_place(path, fresh, now_ms=NOW) is None
+    assert state(path) == before
+    assert export(path) == ""
+    assert len(generations(path)) == 1
+
+
+def test_what_was_committed_since_is_added_and_nothing_is_written_twice(path: Path):
+    export(path)
+    change_file(path, lambda tx: title(tx, "Another"))
+    [segment] = segments(generations(path)[0])
+    before = segment.read_bytes()
+    export(path)
+    after = segment.read_bytes()
+    assert after.startswith(before)
+    assert after[len(before) :].count(b'"e":') == 1
+    export(path)
+    assert segment.read_bytes() == after
+
+
+def test_a_tail_that_is_gone_is_written_again(path: Path):
+    export(path)
+    before = state(path)
+    [segment] = segments(generations(path)[0])
+    content = segment.read_bytes()
+    segment.write_bytes(content[: content.index(b'"e":[3') - 17])
+    export(path)
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert (report.rebuilt.events, report.rebuilt.damaged, report.problems) == (5, (), ())
+    assert state(path.with_name("fresh.db")) == before
+
+
+def test_wherever_writing_was_cut_off_what_was_written_before_is_rebuilt_and_sound(path: Path):
+    export(path)
+    [segment] = segments(generations(path)[0])
+    content = segment.read_bytes()
+    fresh = path.with_name("fresh.db")
+    last = content.rindex(b'"e":[5') - 16
+    content = content[: content.index(b"\n", last) + 1]
+    for length in (*range(last - 1, len(content), 97), len(content) - 1):
+        segment.write_bytes(content[:length])
+        report = rebuild_into(path, fresh, number=0, now_ms=NOW)
+        assert report.rebuilt.events == 4, length
+        assert (report.rebuilt.torn, report.rebuilt.damaged) == (int(length > last), ())
+        assert (report.problems, report.sessions) == ((), 1)
+        destroy(fresh)
+
+
+def test_a_damaged_line_is_named_and_the_chain_says_which_event_is_missing(path: Path):
+    export(path)
+    [segment] = segments(generations(path)[0])
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b'"e":[2,', b'"e":[7,'))
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert len(report.rebuilt.damaged) == 1
+    assert report.rebuilt.torn == 0
+    assert "event 2 of the stream is missing" in report.problems[0]
+    assert verify(path)[-1].repair == Repair("move", str(generations(path)[0]), safe=True)
+    assert "Damaged at seg-000000000001.jsonl" in verify(path)[-1].detail
+    repair(path, verify(path), now_ms=NOW)
+    assert generations(path) == []
+    export(path)
+    assert verify(path)[-1].health is Health.OK
+
+
+def test_a_large_payload_that_is_gone_is_named_by_its_chain(path: Path):
+    export(path)
+    shutil.rmtree(generations(path)[0] / "blobs")
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert report.rebuilt.missing_payloads == 1
+    assert "the file" in report.rebuilt.damaged[0]
+    assert "its payload was changed" in report.problems[0]
+
+
+def test_a_line_that_says_what_nobody_knows_is_damage(path: Path):
+    export(path)
+    [segment] = segments(generations(path)[0])
+    with segment.open("ab") as file:
+        file.write(encode_line({"t": "secrets", "r": [1]}))
+        file.write(encode_line({"w": "secrets", "rows": []}))
+        file.write(encode_line({"t": "grants", "r": [1]}))
+        file.write(encode_line({"segment": 1, "tables": {"secrets": ["x"], "grants": ["evil"]}}))
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert len(report.rebuilt.damaged) == 3
+    assert report.problems == ()
+
+
+def test_after_a_restore_the_segments_begin_anew_and_the_longer_ones_stay(path: Path):
+    back_up(path, path.with_name("copy.db"))
+    change_file(path, lambda tx: title(tx, "Lost by the restore"))
+    export(path)
+    before = state(path)
+    restore(path, path.with_name("copy.db"), now_ms=NOW)
+    assert export(path) == "diverged"
+    assert [each.name for each in generations(path)] == ["0001", "0002"]
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert (report.generation, report.rebuilt.events, report.longer) == ("0002", 5, ("0001",))
+    rebuild_into(path, path.with_name("old.db"), number=1, now_ms=NOW)
+    assert state(path.with_name("old.db")) == before
+    old = generations(path)[0]
+    for each in segments(old):
+        os.utime(each, (NOW / 1000, NOW / 1000))
+    assert find_sweepable(path, now_ms=NOW) == []
+    for each in segments(old):
+        os.utime(each, (1, 1))
+    found = find_sweepable(path, now_ms=NOW)
+    assert [one.path for one in found] == [str(old)]
+    sweep(path, found)
+    assert [each.name for each in generations(path)] == ["0002"]
+
+
+async def test_words_that_were_redacted_are_in_no_segment_and_no_file_of_them(path: Path):
+    export(path)
+    assert holding(path, SECRET)
+    async with open_database(path, clock=FakeClock()) as database:
+        _, clean = await redact_session(database, RedactionWanted(SESSION, match=SECRET, reason="test"), at_ms=NOW)
+    assert clean
+    assert not holding(path, SECRET)
+    assert export(path) == "first"
+    assert not holding(path, SECRET)
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert report.problems == ()
+    assert state(path.with_name("fresh.db")) == state(path)
+
+
+async def test_segments_of_before_a_redaction_go_when_nobody_deleted_them(path: Path, tmp_path: Path):
+    export(path)
+    shutil.copytree(path.parent / FOLDER, tmp_path / "kept")
+    async with open_database(path, clock=FakeClock()) as database:
+        await redact_session(database, RedactionWanted(SESSION, match=SECRET, reason="test"), at_ms=NOW)
+    shutil.copytree(tmp_path / "kept", path.parent / FOLDER, dirs_exist_ok=True)
+    assert export(path) == "forgotten"
+    assert not holding(path, SECRET)
+    assert [each.name for each in generations(path)] == ["0002"]
+    assert export(path) == ""
+
+
+async def test_a_redaction_that_finds_another_process_writing_says_that_something_is_left(path: Path):
+    export(path)
+    async with open_database(path, clock=FakeClock()) as database:
+        with only_writer(path):
+            assert await database.rewrite() is False
+        assert await database.rewrite() is True
+
+
+def test_segments_of_another_schema_or_of_none_are_written_anew(path: Path):
+    export(path)
+    [segment] = segments(generations(path)[0])
+    lines = segment.read_bytes().split(b"\n")
+    header = encode_line({"segment": 1, "schema": 3, "tables": {}}).strip(b"\n")
+    segment.write_bytes(b"\n".join([b"", header, *lines[2:]]))
+    assert export(path) == "schema"
+    assert [each.name for each in generations(path)] == ["0002"]
+    for each in segments(generations(path)[0]):
+        each.write_bytes(b"")
+    assert export(path) == "diverged"
+    assert [each.name for each in generations(path)] == ["0002", "0003"]
+
+
+def test_while_another_process_writes_segments_this_one_leaves_them_alone(path: Path):
+    with only_writer(path):
+        assert SegmentExporter(path, TABLES).export() is None
+    assert generations(path) == []
+
+
+def test_what_cannot_be_rebuilt_is_refused_with_a_sentence(path: Path):
+    fresh = path.with_name("fresh.db")
+    with pytest.raises(SegmentsError, match="There are no segments of"):
+        rebuild_into(path, fresh, number=0, now_ms=NOW)
+    export(path)
+    with pytest.raises(SegmentsError, match="no segments number 7"):
+        rebuild_into(path, fresh, number=7, now_ms=NOW)
+    with pytest.raises(DatabaseError, match="exists already"):
+        rebuild_into(path, path, number=0, now_ms=NOW)
+    [segment] = segments(generations(path)[0])
+    segment.write_bytes(encode_line({"segment": 99, "schema": 1}))
+    with pytest.raises(SegmentsError, match="of a newer pattern-acp"):
+        rebuild_into(path, fresh, number=0, now_ms=NOW)
+    segment.write_bytes(b"nothing")
+    with pytest.raises(SegmentsError, match="no segment in"):
+        rebuild_into(path, fresh, number=0, now_ms=NOW)
+    segment.write_bytes(encode_line({"segment": 1, "schema": 1, "tables": {}}))
+    with pytest.raises(SegmentsError, match="no event in"):
+        rebuild_into(path, fresh, number=0, now_ms=NOW)
+
+
+def test_a_constellation_that_is_gone_is_offered_from_its_segments(path: Path):
+    export(path)
+    destroy(path)
+    assert "journal rebuild --from 1 --replace" in lost_constellation(path)
+
+
+async def test_segments_follow_what_is_committed_and_a_failure_is_tried_again(path: Path):
+    async with open_database(path, clock=FakeClock()) as database:
+        looks = 0
+
+        async def pause() -> None:
+            nonlocal looks
+            looks += 1
+            match looks:
+                case 1:
+                    path.with_name(FOLDER).write_text("in the way", encoding="utf-8")
+                case 2:
+                    assert not generations(path)
+                    path.with_name(FOLDER).unlink()
+                case 3:
+                    assert len(generations(path)) == 1
+                    await database.write(lambda tx: title(tx, "Committed meanwhile"))
+                case 5:
+                    raise EnoughError
+                case _:
+                    pass
+
+        with pytest.raises(EnoughError):
+            await keep_segments(database, pause)
+    assert holding(path, "Committed meanwhile")
+
+
+def holding(path: Path, words: str) -> list[Path]:
+    files = (each for each in (path.parent / FOLDER).rglob("*") if each.is_file())
+    return [each for each in files if words.encode() in each.read_bytes()]

@@ -1,0 +1,136 @@
+"""A constellation that is gone altogether, through the real process: what is there again after a rebuild."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.process import COMMAND, AgentProcess, Launch, agent_environment, running_process, write_script
+
+pytestmark = pytest.mark.e2e
+
+SECONDS = 30
+CONSTELLATION = Path("constellations", "default", "constellation.db")
+WRITES: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}}
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env=agent_environment(home),
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def launch(tmp_path: Path) -> Launch:
+    def write(name: str, text: str) -> dict[str, object]:
+        return {"tool": "write_file", "arguments": {"path": name, "content": text}}
+
+    remember: dict[str, object] = {
+        "tool": "memory_write",
+        "arguments": {"label": "human", "operation": "append", "text": "Likes ducks.", "reason": "They said so."},
+    }
+    turns: list[list[dict[str, object]]] = [
+        [write("a.txt", "first\n" * 20_000), remember],
+        [{"text": "First done. " + "Long words. " * 2_000}],
+        [write("a.txt", "second\n")],
+        [{"text": "Second done."}],
+        [{"text": "In the fork."}],
+    ]
+    environment = {**write_script(tmp_path, turns), "PATTERN_ACP_MODE": "auto"}
+    return Launch(tmp_path / "home", environment=environment, capabilities=WRITES)
+
+
+def shown(home: Path) -> dict[str, str]:
+    """What a person sees of everything that was kept."""
+    ask = {
+        "sessions": ("sessions", "--all"),
+        "search": ("sessions", "search", "ducks"),
+        "memory": ("memory", "show", "human"),
+        "history": ("memory", "history", "human"),
+        "verify": ("journal", "verify"),
+        "usage": ("usage", "--json"),
+    }
+    return {name: run(home, *arguments).stdout for name, arguments in ask.items()}
+
+
+async def loaded(agent: AgentProcess, session: str, folder: Path) -> str:
+    agent.editor.updates.clear()
+    await agent.editor.request("session/load", {"sessionId": session, "cwd": str(folder), "mcpServers": []})
+    return json.dumps(agent.editor.updates, sort_keys=True)
+
+
+async def work(tmp_path: Path, folder: Path) -> tuple[str, str]:
+    async with running_process(launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "The first, about ducks.")
+        await agent.editor.prompt(session, "The second.")
+        await agent.editor.prompt(session, "/checkpoint before the fork")
+        forked = await agent.editor.request("session/fork", {"sessionId": session, "cwd": str(folder)})
+        await agent.editor.prompt(forked["sessionId"], "The third.")
+        await agent.close_input()
+        await agent.wait()
+    return session, forked["sessionId"]
+
+
+async def test_a_constellation_that_was_deleted_is_there_again_with_all_that_a_person_sees(tmp_path: Path):
+    folder, home = tmp_path / "project", tmp_path / "home"
+    folder.mkdir()
+    session, fork = await work(tmp_path, folder)
+    path = home / CONSTELLATION
+    before = shown(home)
+    assert "Likes ducks." in before["memory"]
+    async with running_process(launch(tmp_path)) as agent:
+        loads = [await loaded(agent, each, folder) for each in (session, fork)]
+        await agent.close_input()
+        await agent.wait()
+    before["verify"] = run(home, "journal", "verify").stdout
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+    rebuilt = run(home, "journal", "rebuild", "--replace", "--json")
+    assert (rebuilt.returncode, rebuilt.stderr) == (0, "")
+    report = json.loads(rebuilt.stdout)
+    assert (report["torn"], report["damaged"], report["problems"], report["replaced"]) == (0, [], [], True)
+    assert report["sessions"] == 2
+
+    assert shown(home) == before
+    async with running_process(launch(tmp_path)) as agent:
+        assert [await loaded(agent, each, folder) for each in (session, fork)] == loads
+        await agent.editor.prompt(session, "/rewind 2 yes")
+        assert (folder / "a.txt").read_text(encoding="utf-8") == "first\n" * 20_000
+        await agent.close_input()
+        await agent.wait()
+    assert run(home, "doctor", "--verify").returncode == 0
+    assert len(list((path.parent / "segments").glob("0*"))) == 1
+
+
+async def test_a_rebuild_beside_the_constellation_changes_nothing_and_one_in_its_place_needs_a_word(tmp_path: Path):
+    home = tmp_path / "home"
+    async with running_process(Launch(home)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "hello")
+        await agent.close_input()
+        await agent.wait()
+    path = home / CONSTELLATION
+    content = path.read_bytes()
+    beside = run(home, "journal", "rebuild", "--into", str(tmp_path / "again.db"))
+    assert (beside.returncode, beside.stderr) == (0, "")
+    assert "is sound" in beside.stdout
+    assert (tmp_path / "again.db").stat().st_size > 0
+    asked = run(home, "journal", "rebuild")
+    assert asked.returncode == 1
+    assert "say --replace" in asked.stderr
+    assert path.read_bytes() == content
+    path.write_bytes(b"no database at all, but long enough to be looked at " * 100)
+    replaced = run(home, "journal", "rebuild", "--replace")
+    assert replaced.returncode == 0
+    assert session in run(home, "sessions", "--all").stdout
+    [kept] = path.parent.glob("backups/before-rebuild-*/constellation.db")
+    assert kept.read_bytes().startswith(b"no database at all")
