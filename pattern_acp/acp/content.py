@@ -40,7 +40,7 @@ async def _checked(part: ImagePart) -> ImagePart:
     try:
         return await image_of_base64(part.data, part.name)
     except ImageError as error:
-        raise RpcError(INVALID_PARAMS, error.sentence) from error
+        raise RpcError(INVALID_PARAMS, error.sentence, failure_code=error.failure_code) from error
 
 
 def parts_of(blocks: Sequence[schema.PromptBlock]) -> tuple[Part, ...]:

@@ -1,5 +1,6 @@
 """Domain errors to JSON-RPC errors: one table, used once, at the dispatcher's boundary."""
 
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import ConfigError, DatabaseError, JournalError, PatternError
 from pattern_acp.journal.errors import BadCursorError
 from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
@@ -30,5 +31,6 @@ def to_rpc_error(error: Exception) -> RpcError | None:
     """
     for kind, code in CODES:
         if isinstance(error, kind):
-            return RpcError(code, error.sentence, {"details": error.sentence})
+            data: JsonObject = {"details": error.sentence}
+            return RpcError(code, error.sentence, data, failure_code=error.failure_code)
     return None

@@ -77,7 +77,7 @@ class ServedCode:
             self._tasks.start_soon(self._keep_open, opened, name="code maps")
         await opened.ready.wait()
         if opened.maps is None:
-            raise WorkspaceError(f"The code map cannot be used: {opened.problem}")
+            raise WorkspaceError(f"The code map cannot be used: {opened.problem}", failure_code="codemap.unavailable")
         seconds = NEXT_SECONDS if root in opened.asked else FIRST_SECONDS
         try:
             index = opened.asked[root] = await opened.maps.at(root)
@@ -85,7 +85,9 @@ class ServedCode:
             found = await index.read(question)
         except DatabaseError as error:
             # An index that cannot be read must not end the turn, as a failure of the constellation does.
-            raise WorkspaceError(f"The code map cannot be used: {error.sentence}") from error
+            raise WorkspaceError(
+                f"The code map cannot be used: {error.sentence}", failure_code=error.failure_code
+            ) from error
         return found, CodeState(judgement, building=index.progress is not None)
 
     def note_changed(self, paths: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ class KeysOfPerson:
         except SignInTransientError as error:
             raise ProviderConnectionError(error.sentence) from error
         except SignInError as error:
-            raise ProviderAuthError(error.sentence) from error
+            raise ProviderAuthError(error.sentence, failure_code=error.failure_code) from error
         if key is not None:
             mask_also(key.value)
         return _with_key(settings, key)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
 from pattern_acp.cli.auth_arguments import Auth, AuthUsageError, auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_READERS, BackUp, BackupUsageError, Restore, Sweep
 from pattern_acp.cli.command_table import COMMANDS, add_common
+from pattern_acp.cli.explain_arguments import Explain, explain_arguments
 from pattern_acp.cli.journal_arguments import (
     JOURNAL_VALUED,
     Journal,
@@ -99,7 +100,7 @@ InTerminal: TypeAlias = (
 )
 """The commands that a person runs, and that end by themselves."""
 
-Arguments: TypeAlias = Serve | InTerminal | ShowText | BadUsage
+Arguments: TypeAlias = Serve | InTerminal | Explain | ShowText | BadUsage
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -192,6 +193,7 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     **BACKUP_READERS,
     "usage": usage_arguments,
     "models": models_arguments,
+    "explain": explain_arguments,
 }
 """What the arguments of some commands mean."""
 

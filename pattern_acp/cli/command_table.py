@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.cli.auth_arguments import add_auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
+from pattern_acp.cli.explain_arguments import add_explain_arguments
 from pattern_acp.cli.journal_arguments import add_journal_arguments
 from pattern_acp.cli.memory_arguments import add_memory_arguments
 from pattern_acp.cli.models_arguments import add_models_arguments
@@ -144,6 +145,13 @@ COMMANDS = (
         add_models_arguments,
     ),
     *(Command(*each) for each in BACKUP_COMMANDS),
+    Command(
+        "explain",
+        "what a failure code means, and what to do",
+        "Say what a code such as provider.overloaded means: whose fault it is, whether trying again helps, and what to "
+        "do. Without CODE, list them all.",
+        add_explain_arguments,
+    ),
     Command(
         "doctor",
         "report what works and what does not",

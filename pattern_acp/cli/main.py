@@ -22,6 +22,7 @@ from pattern_acp.cli.arguments import (
 )
 from pattern_acp.cli.auth_arguments import Auth
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
+from pattern_acp.cli.explain_arguments import Explain
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.models_arguments import ModelsWanted
@@ -45,6 +46,10 @@ def run(argv: Sequence[str]) -> int:
         case BadUsage(sentence):
             sys.stderr.write(sentence + "\n")
             return EXIT_USAGE
+        case Explain():
+            from pattern_acp.cli.explain import run_explain
+
+            return run_explain(arguments)
         case (
             Chat()
             | Sessions()

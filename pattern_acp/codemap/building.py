@@ -143,7 +143,10 @@ async def _read_portion(
         return
     for path in portion:
         if not await _run(database, root, (), (), work, PORTION_SECONDS):  # a start is not on a file's own time
-            raise WorkspaceError("The process that reads sources cannot be started, so the code map stays as it is.")
+            raise WorkspaceError(
+                "The process that reads sources cannot be started, so the code map stays as it is.",
+                failure_code="codemap.unavailable",
+            )
         if not await _run(database, root, [path], (), work, seconds[1]):
             await database.write(lambda tx, path=path: _record_unparsable(tx, root, path))
 

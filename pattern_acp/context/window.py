@@ -27,6 +27,8 @@ FIRST_TOOLS = ("read_file", "edit_file", "apply_patch", "run_command", "write_fi
 class ContextFullError(PatternError):
     """The request does not fit into the model's window whatever is left out."""
 
+    failure_code = "context.full"
+
 
 @dataclass(frozen=True, slots=True)
 class WindowLimits:

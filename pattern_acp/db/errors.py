@@ -14,41 +14,61 @@ from pattern_acp.domain.errors import DatabaseError
 class DatabaseBusyError(DatabaseError):
     """Another process kept the file locked for longer than we wait."""
 
+    failure_code = "database.busy"
+
 
 class DatabaseReadOnlyError(DatabaseError):
     """The file, or the transaction, allows no writing."""
+
+    failure_code = "database.read-only"
 
 
 class DatabaseCorruptError(DatabaseError):
     """The file is damaged, or is not a database."""
 
+    failure_code = "database.corrupt"
+
 
 class DatabaseForeignError(DatabaseError):
     """The file is a sound database that belongs to another program."""
+
+    failure_code = "database.foreign"
 
 
 class DatabaseUnreachableError(DatabaseError):
     """The file cannot be opened, or the system failed to read or write it."""
 
+    failure_code = "database.unreachable"
+
 
 class DiskFullError(DatabaseError):
     """There is no room to write; the transaction was rolled back whole."""
+
+    failure_code = "database.disk-full"
 
 
 class ConstraintError(DatabaseError):
     """A row breaks a rule of the schema (rule R1's foreign key among them); nothing was written."""
 
+    failure_code = "database.constraint"
+
 
 class DatabaseClosedError(DatabaseError):
     """The database was used after it was closed: the program is ending."""
+
+    failure_code = "database.closed"
 
 
 class DatabaseForkedError(DatabaseError):
     """The connection belongs to the process that this one was forked from."""
 
+    failure_code = "database.forked"
+
 
 class DatabaseNewerError(DatabaseError):
     """The file was written by a newer pattern-acp; `is_open`: while this one had it open."""
+
+    failure_code = "database.newer"
 
     def __init__(self, path: Path, *, found: int, known: int, is_open: bool = False) -> None:
         super().__init__(

@@ -39,6 +39,8 @@ _SHOWN = 40
 class ActionError(PatternError):
     """An action that cannot be read; the sentence says what is wrong with it."""
 
+    failure_code = "model.action-unreadable"
+
 
 @dataclass(frozen=True, slots=True)
 class ToolVerb:

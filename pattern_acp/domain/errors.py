@@ -14,12 +14,22 @@
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
 The message of every one is a full sentence for a person: what is wrong, and what to do. It never holds a key or a
-prompt.
+prompt. Its `failure_code` names a row of domain/failures.toml (docs/failures.md), which says whose fault it is and what
+helps; tests/architecture/test_failures.py keeps both equal.
 """
 
 
 class PatternError(Exception):
     """Root of all errors that pattern-acp raises on purpose."""
+
+    failure_code: str = "agent.fault"
+    """The row of domain/failures.toml; every class that is raised has one of its own."""
+
+    def __init__(self, *message: object, failure_code: str = "") -> None:
+        """`failure_code` is given where a class stands for several failures, or for the error that it translates."""
+        super().__init__(*message)
+        if failure_code:
+            self.failure_code = failure_code
 
     @property
     def sentence(self) -> str:
@@ -30,9 +40,13 @@ class PatternError(Exception):
 class ConfigError(PatternError):
     """A setting cannot be used."""
 
+    failure_code = "config.unusable"
+
 
 class DatabaseError(PatternError):
     """The constellation file cannot be read or written."""
+
+    failure_code = "database.refused"
 
 
 class JournalError(PatternError):
@@ -46,6 +60,8 @@ class BlockError(PatternError):
 class PolicyError(PatternError):
     """A grant or refusal cannot be stored or read."""
 
+    failure_code = "policy.grant-unknown"
+
 
 class ProviderError(PatternError):
     """A model request failed."""
@@ -57,6 +73,8 @@ class SignInError(PatternError):
 
 class WorkspaceError(PatternError):
     """A file, a command or a path cannot be used as asked."""
+
+    failure_code = "workspace.refused"
 
 
 class WebError(PatternError):

@@ -263,11 +263,12 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReported:
-    """Something failed in a way the person was told. `kind` names the error class."""
+    """A turn failed; the event behind it ends the turn. `kind` names the error class, `code` a row of failures.toml."""
 
     turn_id: TurnId | None
     kind: str
     sentence: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

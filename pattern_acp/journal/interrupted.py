@@ -32,6 +32,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.items import item_of
 from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.turn_ends import TurnFailure, end_events
 from pattern_acp.journal.writer import Appended, append
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -40,6 +41,19 @@ INTERRUPTED_RESULT = "interrupted"
 """What the model reads as the result of a call whose end nobody saw."""
 
 INTERRUPTED_SENTENCE = "The process ended during this turn."
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedEnd:
+    """How an interrupted turn ended, as far as that is known."""
+
+    stop_reason: StopReason
+    sentence: str = ""
+    failure: TurnFailure | None = None
+
+
+PROCESS_ENDED = InterruptedEnd(StopReason.CANCELLED, INTERRUPTED_SENTENCE, TurnFailure("turn.interrupted"))
+"""What is known of a turn when another process finds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +99,10 @@ def put_together(before: MessagePartial | None, added: MessagePartial) -> Messag
     )
 
 
-def close_interrupted(tx: Transaction, stream: str, *, at_ms: int) -> tuple[Recorded, ...]:
-    """Append what an interrupted turn at the end of `stream` lacks, and return that.
+def close_interrupted(
+    tx: Transaction, stream: str, *, at_ms: int, how: InterruptedEnd = PROCESS_ENDED
+) -> tuple[Recorded, ...]:
+    """Append what an interrupted turn at the end of `stream` lacks, and return that; `how` says why it ended.
 
     A session has one active turn and is closed like this before it gets another, so only what follows the newest end
     of a turn is read.
@@ -98,7 +114,7 @@ def close_interrupted(tx: Transaction, stream: str, *, at_ms: int) -> tuple[Reco
     last_end = tx.one(QUERIES["last_turn_end"], {"stream": stream})
     closed: list[Recorded] = []
     for turn in find_interrupted(read_stream(tx, stream, after=integer(last_end[0]) if last_end else 0)):
-        for event, origin in _closing_events(turn):
+        for event, origin in _closing_events(turn, how):
             appended = append(tx, stream, event, actor=Actor.PROCESS, origin=origin, at_ms=at_ms)
             closed.append(_as_recorded(appended, event, origin))
     return tuple(closed)
@@ -136,7 +152,7 @@ def _follow_in_turn(
             turn.calls.pop(event.call_id, None)
 
 
-def _closing_events(turn: InterruptedTurn) -> Iterator[tuple[Event, Origin]]:
+def _closing_events(turn: InterruptedTurn, how: InterruptedEnd) -> Iterator[tuple[Event, Origin]]:
     for partial in turn.partials:
         parts = _parts(partial)
         if parts:
@@ -148,7 +164,8 @@ def _closing_events(turn: InterruptedTurn) -> Iterator[tuple[Event, Origin]]:
         announced = _announcement(turn.turn_id, asked)
         yield announced, Origin.MODEL
         yield _failed(turn.turn_id, announced.call), Origin.WORKSPACE
-    yield TurnEnded(turn.turn_id, StopReason.CANCELLED, INTERRUPTED_SENTENCE), Origin.WORKSPACE
+    for event in end_events(turn.turn_id, how.stop_reason, how.sentence, how.failure):
+        yield event, Origin.WORKSPACE
 
 
 def _parts(partial: MessagePartial) -> tuple[Part, ...]:

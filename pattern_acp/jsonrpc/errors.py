@@ -29,6 +29,16 @@ AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 """A session or file is not there (ACP v1, errors)."""
 
+_FAILURES = {
+    PARSE_ERROR: "protocol.not-json",
+    INVALID_REQUEST: "protocol.message-invalid",
+    METHOD_NOT_FOUND: "protocol.method-unknown",
+    INVALID_PARAMS: "protocol.params-invalid",
+    REQUEST_CANCELLED: "protocol.request-cancelled",
+    AUTH_REQUIRED: "auth.required",
+}
+"""The failure that a JSON-RPC code stands for when nothing more exact is known; others are faults of ours."""
+
 
 class ProtocolError(PatternError):
     """Root of everything that can go wrong between two peers."""
@@ -37,8 +47,8 @@ class ProtocolError(PatternError):
 class RpcError(ProtocolError):
     """A request that is answered with this error: code, sentence, and data for programs."""
 
-    def __init__(self, code: int, message: str, data: Json = None) -> None:
-        super().__init__(message)
+    def __init__(self, code: int, message: str, data: Json = None, *, failure_code: str = "") -> None:
+        super().__init__(message, failure_code=failure_code or _FAILURES.get(code, ""))
         self.code = code
         self.message = message
         self.data = data
@@ -46,6 +56,8 @@ class RpcError(ProtocolError):
 
 class RemoteError(ProtocolError):
     """The error that the peer answered one of our requests with."""
+
+    failure_code = "editor.refused"
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(message)
@@ -57,6 +69,10 @@ class RemoteError(ProtocolError):
 class InvalidResultError(ProtocolError):
     """The peer answered our request with a result that the method does not allow."""
 
+    failure_code = "editor.answer-invalid"
+
 
 class ConnectionClosedError(ProtocolError):
     """The peer is gone: nothing can be sent to it and no answer will come."""
+
+    failure_code = "editor.gone"

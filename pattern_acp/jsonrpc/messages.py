@@ -5,7 +5,7 @@ JSON until someone who knows their type decodes them. They are msgspec structs, 
 imported before the first answer, and a dataclass costs ten times as much to define.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
 import msgspec
@@ -142,8 +142,11 @@ def encode_result(request_id: RequestId, result: object) -> bytes:
 
 
 def encode_error(request_id: RequestId, error: RpcError) -> bytes:
-    """The line of an answer that is an error."""
-    return _encode_line(_ErrorLine("2.0", request_id, _Error(error.code, error.message, error.data)))
+    """The line of an answer that is an error; `data.code` names the failure, where `data` is an object or nothing."""
+    data = error.data
+    if data is None or isinstance(data, Mapping):
+        data = {**(data or {}), "code": error.failure_code}
+    return _encode_line(_ErrorLine("2.0", request_id, _Error(error.code, error.message, data)))
 
 
 def _classify(envelope: _Envelope) -> Incoming:

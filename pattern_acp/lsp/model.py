@@ -11,6 +11,8 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 class LanguageServerError(PatternError):
     """A language server cannot be asked; the sentence says why and what else helps."""
 
+    failure_code = "lsp.failed"
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

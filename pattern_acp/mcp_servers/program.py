@@ -42,6 +42,8 @@ _WATCH_SECONDS = 0.01
 class LineTooLongError(PatternError):
     """A server's line has no end."""
 
+    failure_code = "mcp.line-too-long"
+
 
 @dataclass(slots=True)
 class Program:

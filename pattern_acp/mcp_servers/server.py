@@ -99,6 +99,8 @@ Connect = Callable[
 class CannotStartError(ServerError):
     """A server cannot be started at all, so that another try would be the same."""
 
+    failure_code = "mcp.cannot-start"
+
 
 class Server:
     """One server. `run` owns it; everything else may be called from any task."""

@@ -71,6 +71,8 @@ class ArchivalEntry:
 class EntryMissingError(BlockError):
     """There is no archival entry of this id."""
 
+    failure_code = "memory.entry-missing"
+
     def __init__(self, entry: str) -> None:
         """Name the id that was asked for."""
         super().__init__(f"There is no archival entry {entry!r}; search memory to find the ids that there are.")
@@ -79,6 +81,8 @@ class EntryMissingError(BlockError):
 
 class EntryRefusedError(BlockError):
     """The entry cannot be stored; nothing was changed."""
+
+    failure_code = "memory.entry-refused"
 
 
 def insert_entry(tx: Transaction, new: NewEntry, *, at_ms: int, seq: int) -> ArchivalEntry:

@@ -20,6 +20,8 @@ Vector: TypeAlias = "array[float]"
 class EmbedderError(PatternError):
     """Texts could not be embedded. Search goes on with words alone."""
 
+    failure_code = "memory.embedder-failed"
+
 
 class TextUse(StrEnum):
     """What a text is embedded for; some models want to be told."""

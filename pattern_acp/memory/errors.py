@@ -6,6 +6,8 @@ from pattern_acp.domain.errors import BlockError
 class BlockMissingError(BlockError):
     """No block has this label."""
 
+    failure_code = "memory.block-missing"
+
     def __init__(self, label: str, known: tuple[str, ...] = ()) -> None:
         """Name the label that was asked for and, where they are known, the labels that exist."""
         hint = f" The blocks are: {', '.join(known)}." if known else ""
@@ -15,6 +17,8 @@ class BlockMissingError(BlockError):
 
 class LimitExceededError(BlockError):
     """The edit would make the block longer than its limit; nothing is ever cut."""
+
+    failure_code = "memory.block-full"
 
     def __init__(self, label: str, *, current: int, limit: int, wanted: int, oldest: tuple[str, ...] = ()) -> None:
         """Say the counts, in characters: now, the limit, what the edit would lead to; and the passages to give up."""
@@ -32,6 +36,8 @@ class LimitExceededError(BlockError):
 class PassageError(BlockError):
     """The passage to replace is not in the block exactly once."""
 
+    failure_code = "memory.passage-not-unique"
+
     def __init__(self, label: str, *, count: int) -> None:
         """Say how often it was found."""
         self.label = label
@@ -46,6 +52,8 @@ class PassageError(BlockError):
 class UnusableEditError(BlockError):
     """The edit says nothing, changes nothing, or holds characters that cannot be stored."""
 
+    failure_code = "memory.edit-unusable"
+
     def __init__(self, label: str, problem: str) -> None:
         """Name the block; `problem` is the rest of the sentence, with what to do."""
         super().__init__(f"The block {label!r} was not changed: {problem}")
@@ -54,6 +62,8 @@ class UnusableEditError(BlockError):
 
 class StaleProposalError(BlockError):
     """Another write came between proposing a change and storing it."""
+
+    failure_code = "memory.proposal-stale"
 
     def __init__(self, label: str) -> None:
         """Name the block."""
@@ -64,6 +74,8 @@ class StaleProposalError(BlockError):
 class NothingDeletedError(BlockMissingError):
     """No block of this label was deleted, or what was has been forgotten."""
 
+    failure_code = "memory.nothing-deleted"
+
     def __init__(self, label: str) -> None:
         """Name the label."""
         BlockError.__init__(self, f"No memory block {label!r} was deleted that could be restored; list the blocks.")
@@ -72,6 +84,8 @@ class NothingDeletedError(BlockMissingError):
 
 class LabelTakenError(BlockError):
     """A block cannot be restored, since another one has its label now."""
+
+    failure_code = "memory.label-taken"
 
     def __init__(self, label: str) -> None:
         """Name the label."""
@@ -82,6 +96,8 @@ class LabelTakenError(BlockError):
 class VersionError(BlockError):
     """A block has no such version, or that version's words were forgotten."""
 
+    failure_code = "memory.version-missing"
+
     def __init__(self, label: str, problem: str) -> None:
         """Name the block; `problem` is the rest of the sentence, with what to do."""
         super().__init__(f"That version of the block {label!r} cannot be had: {problem}")
@@ -90,6 +106,8 @@ class VersionError(BlockError):
 
 class UndoConflictError(BlockError):
     """A write cannot be taken back, since later ones changed the same text."""
+
+    failure_code = "memory.undo-conflict"
 
     def __init__(self, label: str, number: int, problem: str) -> None:
         """Name the block and the write; `problem` is the rest of the sentence, with what to do."""
@@ -100,6 +118,8 @@ class UndoConflictError(BlockError):
 
 class BlockCorruptError(BlockError):
     """What is stored of a block cannot be read and could not be rebuilt; it is never taken for an empty block."""
+
+    failure_code = "memory.block-corrupt"
 
     def __init__(self, name: str, problem: str) -> None:
         """Name the block and the problem."""
@@ -113,6 +133,8 @@ class BlockCorruptError(BlockError):
 
 class DocumentError(BlockError):
     """The document library refused a call where no stored bytes are at fault."""
+
+    failure_code = "memory.document-unreadable"
 
     def __init__(self, name: str, problem: str) -> None:
         """Name the block and the problem."""

@@ -27,6 +27,8 @@ _RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 class MemoryFileError(BlockError):
     """A file of memory cannot be used; it was left as it is."""
 
+    failure_code = "memory.file-unusable"
+
     def __init__(self, file: str, problem: str) -> None:
         """`problem` completes "… was not taken in and was left as it is: …"."""
         super().__init__(f"The memory file {file} was not taken in and was left as it is: {problem}")

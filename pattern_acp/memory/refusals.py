@@ -7,6 +7,8 @@ from pattern_acp.memory.errors import UnusableEditError
 class ContentRefusedError(UnusableEditError):
     """The content does not fit the block's schema."""
 
+    failure_code = "memory.content-refused"
+
     def __init__(self, label: str, problem: str, field: str = "") -> None:
         """`problem` is a clause that names the field, where one is at fault, and says why."""
         super().__init__(label, problem if problem.endswith(".") else problem + ".")
@@ -16,6 +18,8 @@ class ContentRefusedError(UnusableEditError):
 class PermissionDeniedError(BlockError):
     """The block's permission does not let this writer do this."""
 
+    failure_code = "memory.permission-denied"
+
     def __init__(self, label: str, problem: str) -> None:
         """`problem` says which permission it has and what that allows."""
         super().__init__(f"The block {label!r} was not changed: {problem}")
@@ -24,6 +28,8 @@ class PermissionDeniedError(BlockError):
 
 class IsolationDeniedError(BlockError):
     """The project is kept apart from the persona's memory."""
+
+    failure_code = "memory.isolated"
 
     def __init__(self, label: str, isolation: str) -> None:
         """Say which setting denies it and what would allow it."""
@@ -38,6 +44,8 @@ class IsolationDeniedError(BlockError):
 class SecretFoundError(BlockError):
     """The text seems to hold a secret, and secrets are never stored."""
 
+    failure_code = "memory.secret-found"
+
     def __init__(self, label: str, what: str, excerpt: str) -> None:
         """`what` names the kind of secret, `excerpt` shows it masked."""
         super().__init__(
@@ -49,6 +57,8 @@ class SecretFoundError(BlockError):
 
 class DuplicateFoundError(BlockError):
     """Memory says the same already."""
+
+    failure_code = "memory.duplicate"
 
     def __init__(self, label: str, where: str, existing: str) -> None:
         """`where` is the block or entry that has it, `existing` what it says."""
@@ -62,6 +72,8 @@ class DuplicateFoundError(BlockError):
 
 class SystemTextError(BlockError):
     """The text is the program's own, such as a reminder, and nobody's words to remember."""
+
+    failure_code = "memory.system-text"
 
     def __init__(self, label: str, excerpt: str) -> None:
         """`excerpt` shows what was recognised."""

@@ -6,13 +6,19 @@ from pattern_acp.domain.errors import ProviderError
 class ProviderConnectionError(ProviderError):
     """The provider could not be reached, or the connection broke before any content."""
 
+    failure_code = "provider.unreachable"
+
 
 class ProviderStalledError(ProviderError):
     """The first byte, or the next one, did not come within its limit."""
 
+    failure_code = "provider.stalled"
+
 
 class ProviderTooSlowError(ProviderError):
     """The answer came steadily and took longer in all than one may."""
+
+    failure_code = "provider.too-slow"
 
 
 class ProviderOverloadedError(ProviderError):
@@ -20,6 +26,8 @@ class ProviderOverloadedError(ProviderError):
 
     `retry_after_ms` is how long the provider asks to wait; None when it does not say.
     """
+
+    failure_code = "provider.overloaded"
 
     def __init__(self, sentence: str, retry_after_ms: int | None = None) -> None:
         super().__init__(sentence)
@@ -29,30 +37,46 @@ class ProviderOverloadedError(ProviderError):
 class NoModelLeftError(ProviderError):
     """The chosen model is out, and so is all that `fallback` names; the message has the reason of each."""
 
+    failure_code = "provider.no-model-left"
+
 
 class ProviderAuthError(ProviderError):
     """The key is missing or was refused. Becomes JSON-RPC -32000."""
+
+    failure_code = "provider.key-refused"
 
 
 class ProviderRequestError(ProviderError):
     """The provider says that the request is wrong (unknown model, bad parameter)."""
 
+    failure_code = "provider.request-refused"
+
 
 class ToolsRefusedError(ProviderRequestError):
     """The model takes no tools; it may take the same request without them."""
+
+    failure_code = "provider.tools-refused"
 
 
 class ContextTooLongError(ProviderError):
     """The request is longer than the model's window."""
 
+    failure_code = "provider.context-too-long"
+
 
 class ProviderProtocolError(ProviderError):
     """The answer is not in the wire's format (HTML, broken JSON)."""
+
+    failure_code = "provider.answer-garbled"
 
 
 class EmptyAnswerError(ProviderError):
     """The model ended without text and without a call."""
 
+    failure_code = "provider.answer-empty"
+
 
 class ContentFilteredError(ProviderError):
     """The provider's filter refused the request itself; a filtered answer is a `Stopped` event instead."""
+
+    failure_code = "provider.prompt-filtered"

@@ -10,7 +10,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.usage import Spent
 from pattern_acp.session.budgets import SCOPES, Scope, change_budget, limit_of, spent_now
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -26,10 +26,10 @@ async def run_budget(session: "Session", argument: str) -> str:
     words: dict[str, Scope] = {scope: scope for scope in SCOPES}
     scope = words.get(name.lower())
     if scope is None or not amount.strip():
-        raise InvalidRequestError(f"Say which budget, and how much: {FORM}.")
+        raise CommandMisusedError(f"Say which budget, and how much: {FORM}.")
     allowance = parse_allowance(amount)
     if allowance is None:
-        raise InvalidRequestError(f"A budget must be {ALLOWED.partition(';')[0]}, or `off`.")
+        raise CommandMisusedError(f"A budget must be {ALLOWED.partition(';')[0]}, or `off`.")
     await change_budget(session, scope, allowance)
     where = "" if scope == "session" else f" It holds in this session; `[budget] {scope}` in config.toml is for all."
     return f"The budget of the {scope} is now {allowance}.{where}"

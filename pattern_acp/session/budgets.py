@@ -33,6 +33,7 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
 )
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.usage import Spent, SpentSoFar, spent_so_far
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
@@ -54,6 +55,8 @@ logger = logging.getLogger(__name__)
 SCOPES: tuple[Scope, ...] = ("turn", "session", "day")
 
 NAMES: Mapping[Scope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
+
+USED_UP = TurnFailure("turn.budget-reached")
 
 NOTICE_PERCENT = 80
 """Of a budget that is used when the person is told (issue 6, section 5)."""
@@ -271,7 +274,7 @@ class BudgetGate:
         how = f"`/budget {reached.scope} AMOUNT` changes it."
         if reached.limit.is_zero:
             # Zero means zero: no question can make it more.
-            return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}")
+            return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}", failure=USED_UP)
         other = cheaper_model(self._session, info, reached.expected.tokens) if self._may_switch else None
         answer = await self._question(reached, info, other)
         if answer is Answer.ALLOW_ALWAYS and other is not None:
@@ -279,7 +282,7 @@ class BudgetGate:
             await self._session.view.show_options(options)
             self._state.switched = True
         if not answer.allows:
-            return TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}")
+            return TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
         if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
             await self._extend(reached)
         return TurnEnd(StopReason.END_TURN) if self._state.switched else None

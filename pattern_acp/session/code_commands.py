@@ -16,7 +16,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, CodeMapArguments, CodeOperation, require_query
 from pattern_acp.tools.schema import parse_arguments
@@ -100,7 +100,7 @@ def arguments_of(argument: str) -> str:
     first, _, rest = argument.partition(" ")
     if not first:
         words = ", ".join(CodeOperation)
-        raise InvalidRequestError(
+        raise CommandMisusedError(
             f"Say what to look for: /code NAME, or one of {words} in front, as in /code brief TOPIC."
         )
     operation = CodeOperation(first) if first in set(CodeOperation) else CodeOperation.FIND

@@ -10,7 +10,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.definitions import run_skills, written_commands
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.late_commands import (
@@ -131,7 +131,7 @@ async def run_remember(session: "Session", argument: str) -> str:
         if argument.lower().startswith(f"{prefix}:"):
             label, text = prefix, argument[len(prefix) + 1 :].strip()
     if not text:
-        raise InvalidRequestError("Say what to remember: /remember TEXT.")
+        raise CommandMisusedError("Say what to remember: /remember TEXT.")
     edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
     try:
         change = await session.person_memory.commit(edit, None)
@@ -144,7 +144,7 @@ async def run_remember(session: "Session", argument: str) -> str:
 async def run_recall(session: "Session", argument: str) -> str:
     """Search memory and past messages."""
     if not argument:
-        raise InvalidRequestError("Say what to look for: /recall QUERY.")
+        raise CommandMisusedError("Say what to look for: /recall QUERY.")
     hits = await session.memory.search(argument, RECALL_LIMIT)
     session.memory.recalled([hit.entry for hit in hits])
     if not hits:

@@ -16,7 +16,7 @@ from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStart
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.compacting import Wanted, compact, pinned_of, told
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError, InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.loop import ModelInUse
@@ -76,14 +76,14 @@ async def run_pin(session: "Session", argument: str) -> str:
         lines = [f"- {one_line(m.text, SHOWN_CHARACTERS)}" for m in said if m.message_id in pinned]
         return "\n".join(lines) or "No message is pinned."
     if argument:
-        raise InvalidRequestError("/pin pins your last message and its answer; /pin list shows them, /pin off ends it.")
+        raise CommandMisusedError("/pin pins your last message and its answer; /pin list shows them, /pin off ends it.")
     known = {message.message_id for message in session.state.history}
     last = next((place for place in range(len(said) - 1, -1, -1) if said[place].role == "user"), None)
     chosen = [message for message in said[last:] if message.message_id in known] if last is not None else []
     # The prompt and the last word of its answer: what is between are steps.
     chosen = chosen if len(chosen) < 2 else [chosen[0], chosen[-1]]
     if not chosen:
-        raise InvalidRequestError("There is no message of yours to pin in what the model sees.")
+        raise CommandMisusedError("There is no message of yours to pin in what the model sees.")
     await session.sink.record(*[_fact(session, message.message_id, pinned=True) for message in chosen])
     return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
 

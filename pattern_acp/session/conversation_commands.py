@@ -16,7 +16,7 @@ from pattern_acp.journal.events import HistoryCleared, UsageReported
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
@@ -44,7 +44,7 @@ GIT_SECONDS = 2.0
 async def run_clear(session: "Session", argument: str) -> str:
     """Let the model's context start anew."""
     if argument:
-        raise InvalidRequestError("/clear takes nothing behind it; it clears the conversation, not memory.")
+        raise CommandMisusedError("/clear takes nothing behind it; it clears the conversation, not memory.")
     count = len(session.state.history)
     cleared = HistoryCleared(session.memory.turn_id or TurnId(""))
     await session.sink.record(Fact(cleared, Actor.HUMAN, Origin.PERSON))
@@ -73,9 +73,9 @@ async def run_export(session: "Session", argument: str) -> str:
     facts = await anyio.to_thread.run_sync(inspect_path, path)
     shown = display_path(path, state.cwd)
     if facts.kind == "directory":
-        raise InvalidRequestError(f"{shown} is a folder; name a file: /export {shown}/conversation.md.")
+        raise CommandMisusedError(f"{shown} is a folder; name a file: /export {shown}/conversation.md.")
     if facts.kind != "missing" and not overwrite:
-        raise InvalidRequestError(f"{shown} exists. `/export --overwrite {shown}` replaces it.")
+        raise CommandMisusedError(f"{shown} exists. `/export --overwrite {shown}` replaces it.")
     about = (
         ("Session", f"`{state.session_id}`"),
         ("Folder", f"`{state.cwd}`"),

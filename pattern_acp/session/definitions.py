@@ -17,6 +17,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.hooks.names import matches
 from pattern_acp.journal.events import PromptRefused
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.session.added_context import Addition
 from pattern_acp.session.given import with_files
 from pattern_acp.session.mcp import ServerCommand
@@ -102,7 +103,7 @@ async def expand_command(session: "Session", turn_id: TurnId, runner: ToolRunner
         session.state.history.remove(prompt)
         sentence = f"/{command.name} is a command of this project, and the folder is not trusted. {HOW_TO_TRUST}"
         await session.sink.record(Fact(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
-        return TurnEnd(StopReason.END_TURN, sentence)
+        return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
     lines = inline_commands(command.body, arguments)
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)

@@ -20,7 +20,7 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import TurnUnknownError
 
 MARK = " (fork)"
 """Stands behind the parent's title."""
@@ -104,7 +104,7 @@ def _created(tx: Transaction, new: NewSession) -> SessionCreated:
 def _end_by_id(tx: Transaction, session_id: str, turn_id: str) -> int:
     seq = end_of_turn(tx, session_id, turn_id)
     if seq is None:
-        raise InvalidRequestError(f"There is no turn {turn_id[:80]!r} in this session that has ended.")
+        raise TurnUnknownError(f"There is no turn {turn_id[:80]!r} in this session that has ended.")
     return seq
 
 
@@ -116,7 +116,7 @@ def _end_by_number(tx: Transaction, session_id: str, turn: str) -> int:
     # More digits than any count has are no number for `int`, which refuses thousands of them.
     number = int(turn) if len(turn) <= len(str(len(turns))) else 0
     if not 1 <= number <= len(turns):
-        raise InvalidRequestError(f"There is no turn {turn[:20]}; the session has {len(turns)}.")
+        raise TurnUnknownError(f"There is no turn {turn[:20]}; the session has {len(turns)}.")
     return _end_by_id(tx, session_id, turns[number - 1])
 
 
@@ -135,5 +135,5 @@ def _behind_whole_turns(history: Sequence[Recorded]) -> int:
 def _place(tx: Transaction, seq: int) -> EventPlace:
     place = place_of_event(tx, seq)
     if place is None:
-        raise InvalidRequestError("The turn to fork behind is gone from the journal; run pattern-acp doctor.")
+        raise TurnUnknownError("The turn to fork behind is gone from the journal; run pattern-acp doctor.")
     return place

@@ -11,7 +11,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.job_results import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.sink import Fact, JournalSink
@@ -118,7 +118,7 @@ async def run_jobs(session: "Session", argument: str) -> str:
         return NO_JOBS
     words = argument.split()
     if words and (words[0] != "stop" or len(words) != 2):
-        raise InvalidRequestError("`/jobs` lists background commands; `/jobs stop ID` ends one.")
+        raise CommandMisusedError("`/jobs` lists background commands; `/jobs stop ID` ends one.")
     if words:
         job = jobs.get(words[1])
         if not job.is_running:

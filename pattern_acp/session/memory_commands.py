@@ -12,7 +12,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.tools.memory_access import MemoryOwner
@@ -101,7 +101,7 @@ async def _diff(session: "Session", argument: str) -> str:
     words = rest.split()
     numbers = [_number(word, "version") for word in words if word != "--words"]
     if len(numbers) > 2:
-        raise InvalidRequestError("Compare two versions at most: /memory diff LABEL [OLD [NEW]] [--words].")
+        raise CommandMisusedError("Compare two versions at most: /memory diff LABEL [OLD [NEW]] [--words].")
     history = _history(session)
     old = numbers[0] if numbers else max(1, (await history.show(label)).block.head_update - 1)
     versions = await history.compare(label, old, numbers[1] if len(numbers) == 2 else None)
@@ -125,7 +125,7 @@ def character_range(text: str) -> tuple[int, int]:
     """
     found = re.fullmatch(r"\s*(\d{1,9})-(\d{1,9})\s*", text)
     if found is None or int(found[1]) >= int(found[2]):
-        raise InvalidRequestError("Give characters as START-END, counted from 0, such as 10-25.")
+        raise CommandMisusedError("Give characters as START-END, counted from 0, such as 10-25.")
     return int(found[1]), int(found[2])
 
 
@@ -189,7 +189,7 @@ async def _edit(session: "Session", argument: str) -> str:
 async def _forget(session: "Session", argument: str) -> str:
     label, passage = _label(argument, "forget")
     if not passage.strip():
-        raise InvalidRequestError(
+        raise CommandMisusedError(
             f"Say what to forget for good: /memory forget {label} PASSAGE, or /memory forget {label} {WHOLE} for the "
             "whole block with its history."
         )
@@ -228,7 +228,7 @@ def _reverts(session: "Session") -> MemoryReverts:
 def _label(argument: str, verb: str) -> tuple[str, str]:
     label, rest = take_word(argument)
     if not label:
-        raise InvalidRequestError(f"Say which block: /memory {verb} {VERBS[verb].hint}.")
+        raise CommandMisusedError(f"Say which block: /memory {verb} {VERBS[verb].hint}.")
     return label, rest
 
 
@@ -239,7 +239,7 @@ def _optional_number(text: str, what: str) -> int | None:
 def _number(text: str, what: str) -> int:
     word = text.strip()
     if not re.fullmatch(r"\d{1,9}", word):
-        raise InvalidRequestError(f"Give the number of a {what}; /memory history LABEL shows them.")
+        raise CommandMisusedError(f"Give the number of a {what}; /memory history LABEL shows them.")
     return int(word)
 
 

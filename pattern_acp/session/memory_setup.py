@@ -14,7 +14,7 @@ from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.templates.loading import load_templates
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_sharing import MemorySetup
@@ -78,7 +78,7 @@ async def set_up_block(place: SetupPlace, argument: str) -> str:
     """
     label, setting, value = _words(argument, 3)
     if not label:
-        raise InvalidRequestError("Say which block: /memory set LABEL SETTING VALUE.")
+        raise CommandMisusedError("Say which block: /memory set LABEL SETTING VALUE.")
     if not setting:
         return await _settings(place, label)
     block = await place.setup.configure(label, setting.lower(), value)
@@ -94,7 +94,7 @@ async def share_block(place: SetupPlace, argument: str) -> str:
     """
     label, target, permission = _words(argument, 3)
     if not label:
-        raise InvalidRequestError("Say which block: /memory share LABEL persona:NAME|project:FOLDER [PERMISSION].")
+        raise CommandMisusedError("Say which block: /memory share LABEL persona:NAME|project:FOLDER [PERMISSION].")
     setup = place.setup
     if not target:
         shares = await setup.shares(label)
@@ -104,7 +104,7 @@ async def share_block(place: SetupPlace, argument: str) -> str:
     try:
         allowed = Permission(permission.lower() or Permission.READ_ONLY)
     except ValueError:
-        raise InvalidRequestError(f"A permission is one of {', '.join(Permission)}.") from None
+        raise CommandMisusedError(f"A permission is one of {', '.join(Permission)}.") from None
     await setup.share(label, Attachment(scope, owner, allowed))
     return f"`{label}` is shared with the {scope} `{owner}` now, with the permission {allowed}."
 
@@ -118,7 +118,7 @@ async def unshare_block(place: SetupPlace, argument: str) -> str:
     """
     label, target, _ = _words(argument, 3)
     if not target:
-        raise InvalidRequestError("Say with whom no longer: /memory unshare LABEL persona:NAME|project:FOLDER.")
+        raise CommandMisusedError("Say with whom no longer: /memory unshare LABEL persona:NAME|project:FOLDER.")
     scope, owner = await _target(place, target)
     await place.setup.unshare(label, scope, owner)
     return f"`{label}` is no longer shared with the {scope} `{owner}`."
@@ -129,9 +129,9 @@ def _read_create(argument: str) -> _Asked:
     label, description = _words(_OPTION.sub("", argument), 2)
     scope = options.get("scope", "")
     if scope not in {"", *Scope}:
-        raise InvalidRequestError(f"A scope is one of {', '.join(Scope)}.")
+        raise CommandMisusedError(f"A scope is one of {', '.join(Scope)}.")
     if not label:
-        raise InvalidRequestError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
+        raise CommandMisusedError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
     return _Asked(label, options.get("template", ""), scope, description)
 
 
@@ -155,7 +155,7 @@ async def _settings(place: SetupPlace, label: str) -> str:
             return "\n".join(
                 ("| Setting | Value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows))
             )
-    raise InvalidRequestError(f"There is no memory block {label!r}; /memory lists them.")
+    raise CommandMisusedError(f"There is no memory block {label!r}; /memory lists them.")
 
 
 async def _target(place: SetupPlace, text: str) -> tuple[Scope, str]:
@@ -164,7 +164,7 @@ async def _target(place: SetupPlace, text: str) -> tuple[Scope, str]:
         return Scope.PERSONA, name
     if colon and name and kind == Scope.PROJECT.value:
         return Scope.PROJECT, await anyio.to_thread.run_sync(_project, name, place.cwd)
-    raise InvalidRequestError("Share with persona:NAME or project:FOLDER.")
+    raise CommandMisusedError("Share with persona:NAME or project:FOLDER.")
 
 
 def _project(folder: str, cwd: str) -> str:

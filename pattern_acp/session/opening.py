@@ -33,7 +33,7 @@ from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
-from pattern_acp.session.errors import CredentialsError, InvalidRequestError
+from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
@@ -190,13 +190,13 @@ async def look_at(shared: Constellation, opening: Opening) -> Place:
     """
     for folder in (opening.cwd, *opening.additional_directories):
         if "\0" in folder or not Path(folder).is_absolute():
-            raise InvalidRequestError(f"The folder {shown(folder)} is not an absolute path; send absolute paths.")
+            raise FolderUnusableError(f"The folder {shown(folder)} is not an absolute path; send absolute paths.")
     return await anyio.to_thread.run_sync(_look_at, shared, opening)
 
 
 def _look_at(shared: Constellation, opening: Opening) -> Place:
     if not is_folder(opening.cwd):
-        raise InvalidRequestError(f"The folder {shown(opening.cwd)} is none; open a session in an existing folder.")
+        raise FolderUnusableError(f"The folder {shown(opening.cwd)} is none; open a session in an existing folder.")
     git = git_facts(opening.cwd)
     roots = tuple(resolve_path(folder) for folder in (opening.cwd, *opening.additional_directories))
     project = project_key(git.common_dir, roots[0])

@@ -10,13 +10,11 @@ from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.errors import LeaseLostError
-from pattern_acp.journal.events import ErrorReported, TurnEnded
-from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.turn_ends import TurnFailure, failure_of
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
@@ -47,10 +45,8 @@ from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
-from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
-from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 from pattern_acp.workspace.noted_files import NotedFiles
@@ -62,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
 
+CONTINUED = TurnFailure("turn.continued-too-often")
+
 
 async def run_command(session: "Session", turn_id: TurnId, command: Command) -> TurnEnd:
     """Answer a slash command with a message that the model does not see."""
@@ -71,7 +69,7 @@ async def run_command(session: "Session", turn_id: TurnId, command: Command) -> 
     except (DatabaseError, LeaseLostError):
         raise
     except PatternError as error:
-        answer = error.sentence
+        return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     await show_sentence(session.sink, turn_id, session.constellation.ids, answer)
     return TurnEnd(StopReason.END_TURN)
 
@@ -96,24 +94,23 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     try:
         return await _run_loop(session, turn_id)
     except ProviderAuthError as error:
-        await _report(session, turn_id, type(error).__name__, error.sentence)
-        await session.sink.record(Fact(TurnEnded(turn_id, StopReason.END_TURN, error.sentence), Actor.SYSTEM))
-        await session.reload_history()
-        raise CredentialsError(error.sentence) from error
-    except DatabaseError:
+        raise CredentialsError(error.sentence, failure_code=error.failure_code) from error
+    except (DatabaseError, LeaseLostError):
         raise
-    except PatternError as error:
-        logger.warning("a turn failed: %s", type(error).__name__)
-        return await _failed(session, turn_id, type(error).__name__, error.sentence)
-    except Exception as error:
-        logger.exception("a turn failed")
-        return await _failed(session, turn_id, type(error).__name__, UNFORESEEN)
+    except Exception as error:  # noqa: BLE001  the boundary: it is logged, told and recorded
+        end = failed_end(error)
+        await session.reload_history()
+        return end
 
 
-async def _failed(session: "Session", turn_id: TurnId, kind: str, sentence: str) -> TurnEnd:
-    await _report(session, turn_id, kind, sentence)
-    await session.reload_history()
-    return TurnEnd(StopReason.END_TURN, sentence)
+def failed_end(error: Exception) -> TurnEnd:
+    """How a turn ends that this error stopped; it goes to the log, without its sentence, which may name files."""
+    failure = failure_of(error)
+    if isinstance(error, PatternError):
+        logger.warning("a turn failed (%s): %s", failure.code, failure.kind)
+        return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure)
+    logger.error("a turn failed (%s)", failure.code, exc_info=error)
+    return TurnEnd(StopReason.END_TURN, UNFORESEEN, failure=failure)
 
 
 async def show_notices(session: "Session", turn_id: TurnId) -> None:
@@ -240,7 +237,7 @@ async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, 
             return end
     session.state.waiting.clear()
     sentence = f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit."
-    return TurnEnd(StopReason.END_TURN, sentence)
+    return TurnEnd(StopReason.END_TURN, sentence, failure=CONTINUED)
 
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
@@ -333,35 +330,3 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session, text_id),
     )
-
-
-async def nothing_saved(session: "Session", error: PatternError) -> TurnEnd:
-    """Tell the person that the journal could not be written; the text is shown but cannot be recorded.
-
-    The next turn closes this one in the journal, when that can be written again.
-    """
-    session.state.unfinished = True
-    await session.view.close_calls()
-    sentence = f"Nothing more was saved and the turn stopped: {error.sentence}"
-    message_id = MessageId(session.constellation.ids.new("msg"))
-    await session.view.show(TextStreamed(message_id, sentence))
-    await session.view.settle()
-    return TurnEnd(StopReason.END_TURN, sentence)
-
-
-async def close_unfinished(session: "Session") -> None:
-    """Complete in the journal the turn whose end could not be recorded, and go on from what the journal has.
-
-    Raises:
-        DatabaseError: the journal still cannot be written.
-    """
-    if not session.state.unfinished:
-        return
-    now = session.constellation.clock.now_ms()
-    await session.constellation.database.write(lambda tx: close_interrupted(tx, session.session_id, at_ms=now))
-    session.state.unfinished = False
-    await session.reload_history()
-
-
-async def _report(session: "Session", turn_id: TurnId, kind: str, sentence: str) -> None:
-    await session.sink.record(Fact(ErrorReported(turn_id, kind, sentence), Actor.SYSTEM))

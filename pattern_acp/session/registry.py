@@ -17,7 +17,7 @@ from pattern_acp.journal.events import Event, SessionClosed
 from pattern_acp.journal.session_lists import ListedSession, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import InvalidRequestError, UnknownSessionError
+from pattern_acp.session.errors import SessionBusyError, UnknownSessionError
 from pattern_acp.session.opening import Opening, create_session
 from pattern_acp.session.ports import Client
 from pattern_acp.session.reopening import Reopening, reopen_session, view_session
@@ -194,7 +194,7 @@ class Sessions:
     ) -> tuple[Session, Sequence[Event]]:
         already = self._open.get(SessionId(session_id)) or _under_another_id(self._open.values(), session_id)
         if already is not None and already.is_busy:
-            raise InvalidRequestError(
+            raise SessionBusyError(
                 f"Session {session_id} is answering a prompt here; wait for it or cancel it, then open it again."
             )
         # Off the table meanwhile: a prompt that comes now must not start on what is about to be replaced.

@@ -14,16 +14,18 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.ancestry import ancestors, read_history
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, TurnEnded, UsageReported
-from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.interrupted import PROCESS_ENDED, InterruptedEnd, close_interrupted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, earliest_rewind, read_jobs, read_stream
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.subagents import with_threads
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Grant, load_grants
@@ -47,6 +49,11 @@ from pattern_acp.session.tool_form import tool_form_of
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.gate import PolicyState
+
+TAKEN_OVER = InterruptedEnd(
+    StopReason.CANCELLED, "Another window took the session over during this turn.", TurnFailure("session.taken-over")
+)
+"""What is known of a turn that runs in the window which the session is taken from."""
 
 FIRST_EVENTS = 100
 """Events that are read and shown before the rest of a long session."""
@@ -191,7 +198,7 @@ def _take(
     _get(tx, session_id)
     now = shared.clock.now_ms()
     leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over)
-    close_interrupted(tx, session_id, at_ms=now)
+    close_interrupted(tx, session_id, at_ms=now, how=TAKEN_OVER if how.take_over else PROCESS_ENDED)
     opened = SessionOpened(how.how, place.cwd, place.additional_directories)
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
     sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)

@@ -27,7 +27,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
@@ -59,7 +59,7 @@ async def run_checkpoint(session: "Session", argument: str) -> str:
     name = argument.strip()
     reserved = {UNDO, LAST, "yes", "overwrite", *PARTS}
     if not name or len(name) > LONGEST_NAME or name.isdigit() or name.lower() in reserved or "\n" in name:
-        raise InvalidRequestError(
+        raise CommandMisusedError(
             f"Give the checkpoint a name of at most {LONGEST_NAME} characters that is no number: /checkpoint NAME."
         )
     await session.checkpoints.take("person", name)
@@ -96,7 +96,7 @@ def parse_rewind(argument: str) -> Asked:
     flags = {word for word in words[1:] if word in {"yes", "overwrite"}}
     named = " ".join(word for index, word in enumerate(words) if index == 0 or word not in {*PARTS, *flags})
     if not named:
-        raise InvalidRequestError("Say where to: /rewind TURN or /rewind CHECKPOINT; /rewind lists them.")
+        raise CommandMisusedError("Say where to: /rewind TURN or /rewind CHECKPOINT; /rewind lists them.")
     return Asked(named, parts, "yes" in flags, "overwrite" in flags)
 
 

@@ -25,6 +25,8 @@ SHOWN_PROMPT = 80
 class UnknownPointError(PatternError):
     """There is no such turn or checkpoint."""
 
+    failure_code = "rewind.point-unknown"
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

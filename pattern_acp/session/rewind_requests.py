@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pattern_acp.journal import leases
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import InvalidRequestError, SessionBusyError
 from pattern_acp.session.rewind import Rewound, carry_out, finish_left_over
 from pattern_acp.session.rewind_plan import RewindPlan, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import PARTS, Point, UnknownPointError, find_target, list_points
@@ -31,7 +31,7 @@ async def preview_rewind(session: "Session", named: str) -> RewindPlan:
         InvalidRequestError: there is no such moment, or a turn runs.
     """
     if session.is_busy:
-        raise InvalidRequestError("A turn runs in this session; wait for its end, or cancel it.")
+        raise SessionBusyError("A turn runs in this session; wait for its end, or cancel it.")
     async with _taken(session):
         return await _plan(session, named)
 
@@ -67,7 +67,7 @@ async def _plan(session: "Session", named: str) -> RewindPlan:
     try:
         target = find_target(recorded, named)
     except UnknownPointError as error:
-        raise InvalidRequestError(error.sentence) from error
+        raise InvalidRequestError(error.sentence, failure_code=error.failure_code) from error
     return await plan_rewind(session, recorded, target)
 
 

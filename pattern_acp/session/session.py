@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -10,43 +9,38 @@ import anyio
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
-from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, Part, Role
+from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.errors import LeaseLostError
-from pattern_acp.journal.events import MemoryShown, SessionConfigured, SessionTitled, TurnEnded, TurnStarted
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.journal.events import MemoryShown, SessionConfigured
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
+from pattern_acp.session.answering import end_cancelled, new_turn, run_turn
 from pattern_acp.session.budgets import BudgetState
 from pattern_acp.session.checkpoints import Checkpoints
-from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import InvalidRequestError
-from pattern_acp.session.given import with_files
+from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.hooks import HookState
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
-from pattern_acp.session.memory_files import exchange_files, write_files
+from pattern_acp.session.memory_files import write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
-from pattern_acp.session.request_memory import drop_forgotten
-from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import FolderTrust
 from pattern_acp.session.window import WindowState, seen_messages
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.gate import PolicyState
-from pattern_acp.turn.loop import TurnEnd, show_sentence
-from pattern_acp.turn.sink import SHOW_SECONDS, Fact, JournalSink
+from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.turn.sink import Fact, JournalSink
 from pattern_acp.workspace.jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -126,6 +120,8 @@ class SessionState:
     """The tool that loads skills, once a prompt has fixed what it lists."""
     unfinished: bool = False
     """Whether a turn's end could not be recorded."""
+    unrecorded: TurnEnd | None = None
+    """That end; None where it was a cancellation."""
     shown: MemoryShown | None = None
     """The memory that the model was last shown in whole."""
     redacted_seq: int = 0
@@ -233,96 +229,25 @@ class Session:
         Raises:
             CredentialsError: the provider's key is missing or was refused.
         """
-        turn = _new_turn(self.constellation, parts)
+        turn = new_turn(self, parts)
         end = TurnEnd(StopReason.CANCELLED)
         try:
             with ticket.scope:
                 await ticket.wait_for_earlier()
                 if first is not None:
                     await first()
-                end = await self._turn(turn)
+                end = await run_turn(self, turn)
             if ticket.scope.cancel_called:
                 # Also when the cancel came too late to change anything: the client must hear `cancelled`.
                 end = TurnEnd(StopReason.CANCELLED)
-                await self._end_cancelled(turn, ticket.seconds_to_end)
+                await end_cancelled(self, turn, ticket.seconds_to_end)
         except anyio.get_cancelled_exc_class():
             # The connection is going down, not this prompt: its end is recorded all the same.
-            await self._end_cancelled(turn, END_SECONDS)
+            await end_cancelled(self, turn, END_SECONDS)
             raise
         finally:
             self.drop_prompt(ticket)
         return end
-
-    async def _turn(self, turn: "_Turn") -> TurnEnd:
-        turn_id = turn.turn_id
-        self.sink.begin(turn_id)
-        self.memory.turn_id = self.person_memory.turn_id = turn_id
-        try:
-            await prompting.close_unfinished(self)
-            await drop_forgotten(self)
-            # What a turn changed that was cut off belongs to it and not to this one.
-            if self.checkpoints.rewinding:
-                from pattern_acp.session.rewind import finish_left_over
-
-                await finish_left_over(self)
-            await self.checkpoints.close_turn()
-            refusal = await _expand(self.mcp, turn)
-            if turn.command is None:
-                turn.message = await with_files(self, turn.message)
-            await self._record_start(turn)
-            if refusal is not None:
-                end = refusal
-            elif turn.command is not None:
-                end = await prompting.run_command(self, turn_id, turn.command)
-            else:
-                self.state.history.append(turn.message)
-                end = await prompting.run_model_turn(self, turn_id)
-            if end.was_cut:
-                await self.reload_history()
-            if end.sentence:
-                await show_sentence(self.sink, turn_id, self.constellation.ids, end.sentence)
-            await exchange_files(self)
-            await prompting.show_notices(self, turn_id)
-            turn.ended = True
-            await self.sink.record(Fact(TurnEnded(turn_id, end.stop_reason, end.sentence), Actor.SYSTEM))
-            await self.checkpoints.close_turn()
-        except (DatabaseError, LeaseLostError) as error:
-            logger.exception("a turn could not be recorded")
-            end = await prompting.nothing_saved(self, error)
-        finally:
-            # Also before an error: nothing may follow the answer.
-            await self.view.settle()
-        return end
-
-    async def _record_start(self, turn: "_Turn") -> None:
-        turn.started = True
-        name = turn.command.name if turn.command is not None else ""
-        facts = [Fact(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
-        title = self.state.title or (title_of(turn.message) if turn.command is None else "")
-        if title != self.state.title:
-            facts.append(Fact(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
-        await self.sink.record(*facts)
-        self.state.title = title
-
-    async def _end_cancelled(self, turn: "_Turn", seconds: float) -> None:
-        # Until the end is known to be recorded: another process may hold the lock for longer than the answer may take.
-        before, self.state.unfinished = self.state.unfinished, True
-        with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
-            try:
-                if not turn.started:
-                    # The person sees their prompt in the editor, so a replay has to show it too.
-                    await self._record_start(turn)
-                if not turn.ended:
-                    ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
-                    await self.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON))
-                await self.reload_history()
-                self.state.unfinished = before
-            except PatternError:
-                logger.exception("the end of a cancelled turn could not be recorded")
-        with anyio.CancelScope(shield=True), anyio.move_on_after(SHOW_SECONDS), suppress(PatternError):
-            # What was recorded too late to be shown must not look as if it still ran.
-            await self.view.close_calls()
-            await self.view.settle()
 
     async def reload_history(self) -> None:
         """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
@@ -342,11 +267,11 @@ class Session:
         chosen = next((option for option in self.options() if option.option_id == option_id), None)
         if chosen is None:
             known = ", ".join(option.option_id for option in self.options())
-            raise InvalidRequestError(f"There is no option {option_id!r}; this session has {known}.")
+            raise OptionUnusableError(f"There is no option {option_id!r}; this session has {known}.")
         model = _model_named(self.constellation, value) if option_id == MODEL_OPTION else None
         if model is None and value not in {choice.value for choice in chosen.choices}:
             allowed = ", ".join(choice.value for choice in chosen.choices)
-            raise InvalidRequestError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
+            raise OptionUnusableError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
         configured = SessionConfigured(option_id, model.qualified if model is not None else value, by)
         await self.sink.record(Fact(configured, Actor.HUMAN, Origin.EDITOR))
         # Only now: what could not be recorded was not set (rule R1).
@@ -363,35 +288,8 @@ class Session:
         return prompting.stable_part(self)
 
 
-@dataclass(slots=True)
-class _Turn:
-    """One turn, and which of its ends the journal has."""
-
-    turn_id: TurnId
-    message: Message
-    command: Command | None
-    started: bool = False
-    ended: bool = False
-
-
-def _new_turn(constellation: Constellation, parts: Sequence[Part]) -> _Turn:
-    message = Message(MessageId(constellation.ids.new("msg")), Role.USER, tuple(parts))
-    return _Turn(TurnId(constellation.ids.new("turn")), message, command_of(message))
-
-
-async def _expand(mcp: SessionMcp, turn: _Turn) -> TurnEnd | None:
-    """Fill in a prompt of an MCP server that the person chose; the turn's end when the server does not give it."""
-    try:
-        turn.message = await mcp.expanded(turn.message)
-    except ServerError as error:
-        # Recorded like a command of ours, which the model does not see.
-        turn.command = Command(turn.message.text.strip().split()[0].lstrip("/"), "")
-        return TurnEnd(StopReason.END_TURN, error.sentence)
-    return None
-
-
 def _model_named(constellation: Constellation, value: str) -> ModelInfo:
     try:
         return constellation.models.resolve(value)[1]
     except PatternError as error:
-        raise InvalidRequestError(error.sentence) from error
+        raise OptionUnusableError(error.sentence, failure_code=error.failure_code) from error

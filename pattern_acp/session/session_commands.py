@@ -10,7 +10,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import SessionTitled
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS, archive_session, clean_title, restore_session
@@ -36,7 +36,7 @@ async def run_rename(session: "Session", argument: str) -> str:
 async def run_archive(session: "Session", argument: str) -> str:
     """Put the session away."""
     if argument:
-        raise InvalidRequestError("/archive takes nothing behind it; it puts this session away.")
+        raise CommandMisusedError("/archive takes nothing behind it; it puts this session away.")
     shared = session.constellation
     await archive_session(shared.database, session.session_id, archived=True, now=shared.clock.now_ms())
     return "This session is put away: lists leave it out until its next prompt. `/search` still finds it."
@@ -55,7 +55,7 @@ async def run_fork(session: "Session", argument: str) -> str:
 async def run_search(session: "Session", argument: str) -> str:
     """Find what was said in any session."""
     if not argument:
-        raise InvalidRequestError("Say what to look for: /search WORDS.")
+        raise CommandMisusedError("Say what to look for: /search WORDS.")
     shared = session.constellation
     hits = await search_sessions(shared.database, argument, FOUND, now=shared.clock.now_ms())
     if not hits:

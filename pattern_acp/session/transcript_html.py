@@ -138,8 +138,9 @@ def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
             yield '<hr><p class="note">The model\'s context starts anew here.</p>'
         case ContextCompacted():
             yield '<hr><p class="note">The conversation was compacted here: the model no longer saw all of it.</p>'
-        case ErrorReported(sentence=sentence):
-            yield f'<p class="note del">{escape(sentence)}</p>'
+        case ErrorReported(sentence=sentence, code=code):
+            shown = f" <code>{escape(code)}</code>" if code else ""
+            yield f'<p class="note del">{escape(sentence)}{shown}</p>'
         case TurnEnded() if page.turn != Usage():
             yield f'<p class="note">{escape(usage_words(page.turn, None))}</p>'
         case _:

@@ -22,6 +22,7 @@ from pattern_acp.domain.tool_calls import (
 from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import (
     ContextCompacted,
+    ErrorReported,
     HistoryCleared,
     MessageRecorded,
     SubagentRecorded,
@@ -90,10 +91,18 @@ def _sections(entry: Recorded, export: _Export) -> Iterator[str]:
             export.cost = cost or export.cost
         case ContextCompacted():
             yield "---\n\n*The conversation was compacted here: the model no longer saw all of it.*"
-        case TurnEnded() if export.turn != Usage():
-            yield f"*{usage_words(export.turn, None)}*"
+        case ErrorReported() | TurnEnded() as end:
+            yield from _end(end, export)
         case _:
             pass
+
+
+def _end(event: ErrorReported | TurnEnded, export: _Export) -> Iterator[str]:
+    if isinstance(event, ErrorReported):
+        if event.code:
+            yield f"*Failed: `{event.code}`*"
+    elif export.turn != Usage():
+        yield f"*{usage_words(export.turn, None)}*"
 
 
 def _message_text(message: Message) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.trust import HOW_TO_TRUST, decide_trust, ensure_trust
 from pattern_acp.trust.records import Agreement, list_agreements
 from pattern_acp.trust.wording import count_parts, describe_parts
@@ -27,7 +27,7 @@ async def run_trust(session: "Session", argument: str) -> str:
     if argument == "revoke":
         return await _revoke(session)
     if argument:
-        raise InvalidRequestError("Say /trust, /trust list or /trust revoke.")
+        raise CommandMisusedError("Say /trust, /trust list or /trust revoke.")
     trust = session.trust
     trust.answered = {digest: trusted for digest, trusted in (trust.answered or {}).items() if trusted}
     granted = await ensure_trust(session, turn_of(session), used=True)

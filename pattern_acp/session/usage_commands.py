@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.usage import UsedOnce, usage_of_session, usage_since
-from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.usage_report import UsageSum, day_began_ms, sum_up, total_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TURNS_SHOWN = 5
 async def run_usage(session: "Session", argument: str) -> str:
     """Sums of this session: its last turns, models and subagents; and of today, over all sessions."""
     if argument:
-        raise InvalidRequestError("/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.")
+        raise CommandMisusedError("/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.")
     shared = session.constellation
     since = day_began_ms(shared.clock.now_ms())
     own = await shared.database.read(lambda tx: usage_of_session(tx, session.session_id))

@@ -16,7 +16,7 @@ from pattern_acp.domain.errors import PatternError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext, ToolFailedError, WrongTargetError
 from pattern_acp.tools.file_changes import (
     FileChange,
     prepared_changes,
@@ -114,14 +114,14 @@ async def _plan(section: Section, target: Target, to: Target | None, context: To
     if isinstance(section, AddFile):
         return _addition(section, target, before)
     if before is None:
-        raise ToolFailedError(f"{await missing_sentence(target)} Nothing was changed.")
+        raise TargetMissingError(f"{await missing_sentence(target)} Nothing was changed.")
     is_known = require_current(target, before, context)
     if isinstance(section, DeleteFile) or to is not None:
         await _require_no_link(target)
     if isinstance(section, DeleteFile):
         return FileChange(target, before, None, f"Deleted {target.shown}.")
     if to is not None and await _exists(to):
-        raise ToolFailedError(f"{to.shown} exists already, so nothing is moved there. Nothing was changed.")
+        raise WrongTargetError(f"{to.shown} exists already, so nothing is moved there. Nothing was changed.")
     patched = await _patched(section, target, before)
     summary = _summary(target, to, patched)
     line = patched.lines[0] if patched.lines else 1
@@ -130,7 +130,7 @@ async def _plan(section: Section, target: Target, to: Target | None, context: To
 
 def _addition(section: AddFile, target: Target, before: TextFile | None) -> FileChange:
     if before is not None:
-        raise ToolFailedError(
+        raise WrongTargetError(
             f"{target.shown} exists already; change it with `*** Update File: {target.shown}`. Nothing was changed."
         )
     lines = plural(len(text_lines(section.text)), "line")
@@ -143,12 +143,12 @@ async def _patched(section: UpdateFile, target: Target, before: TextFile) -> Pat
     try:
         return await anyio.to_thread.run_sync(partial(apply_hunks, before.text, section.hunks))
     except PatternError as error:
-        raise ToolFailedError(f"{target.shown}: {error.sentence}") from error
+        raise ToolFailedError(f"{target.shown}: {error.sentence}", failure_code=error.failure_code) from error
 
 
 async def _require_no_link(target: Target) -> None:
     if await anyio.to_thread.run_sync(Path(target.path).is_symlink):
-        raise ToolFailedError(
+        raise WrongTargetError(
             f"{target.shown} is a symbolic link; name the file that it leads to, or use a command. Nothing was changed."
         )
 

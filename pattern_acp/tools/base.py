@@ -46,9 +46,43 @@ COMMAND_SECONDS = 120
 class ToolInputError(PatternError):
     """The arguments are not usable: the sentence names the field and what was expected. Goes back to the model."""
 
+    failure_code = "tool.arguments-wrong"
+
 
 class ToolFailedError(PatternError):
     """The tool could not do it: the sentence goes back to the model as the result."""
+
+    failure_code = "tool.failed"
+
+
+class TargetMissingError(ToolFailedError):
+    """There is no such file, folder, block or name."""
+
+    failure_code = "tool.target-missing"
+
+
+class NothingChangedError(ToolFailedError):
+    """The call would leave everything as it is."""
+
+    failure_code = "tool.nothing-changed"
+
+
+class NotAvailableError(ToolFailedError):
+    """This session has nothing of the kind that the tool needs."""
+
+    failure_code = "tool.not-available"
+
+
+class BeyondEndError(ToolFailedError):
+    """The text ends before what was asked for."""
+
+    failure_code = "tool.beyond-end"
+
+
+class WrongTargetError(ToolFailedError):
+    """The target is not of the kind that the tool works on, or lies outside of what it may touch."""
+
+    failure_code = "tool.target-unsuitable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,15 @@ from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.lsp.model import FileEdits, Place, Span
 from pattern_acp.lsp.positions import apply_edits, column_of, split_lines, units
 from pattern_acp.policy.access import Access, ReadPath
-from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError, ToolInputError
+from pattern_acp.tools.base import (
+    NotAvailableError,
+    NothingChangedError,
+    PreparedCall,
+    TargetMissingError,
+    ToolContext,
+    ToolInputError,
+    WrongTargetError,
+)
 from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_roots import CodeRoot
 from pattern_acp.tools.code_texts import Line
@@ -99,7 +107,7 @@ async def prepare_rename(asked: CodeMapArguments, title: str, context: ToolConte
             await languages.show(file.path, file.text)
         edits = await languages.rename(spot.file.path, spot.file.text, spot.span, new_name)
     if not edits:
-        raise ToolFailedError(f"The language server would change nothing to rename {spot.name}.")
+        raise NothingChangedError(f"The language server would change nothing to rename {spot.name}.")
     changes = [await _change(each, context) for each in edits]
     prepared = prepared_changes(f"{title} to {new_name}", changes, context)
     return PreparedCall(
@@ -114,7 +122,7 @@ def servers_of(context: ToolContext) -> LanguageAccess:
         ToolFailedError: there are none.
     """
     if context.languages is None:
-        raise ToolFailedError(NO_SERVERS)
+        raise NotAvailableError(NO_SERVERS)
     return context.languages
 
 
@@ -132,13 +140,13 @@ async def find_spot(query: str, context: ToolContext) -> Spot:
     found = await _indexed(query, context)
     if len(found) > 1:
         choices = ", ".join(f"{_shown(path, context)}:{symbol.line}:{symbol.name}" for path, symbol in found[:_NAMED])
-        raise ToolFailedError(f"{plural(len(found), 'thing')} have that name; say which as path:line:name: {choices}.")
+        raise WrongTargetError(f"{plural(len(found), 'thing')} have that name; say which as path:line:name: {choices}.")
     if found:
         path, symbol = found[0]
         return _on_line(await _read(path, context), symbol.line, symbol.name, context)
     in_file = _IN_FILE.fullmatch(query)
     if in_file is None:
-        raise ToolFailedError(f"The index knows nothing called {query[:100]!r}; name it as path:line:name.")
+        raise TargetMissingError(f"The index knows nothing called {query[:100]!r}; name it as path:line:name.")
     file = await _read(in_file["path"], context)
     name = in_file["name"].rpartition(".")[2]
     lines = (number for number, line in enumerate(split_lines(file.text), 1) if _word(name).search(line))
@@ -170,7 +178,7 @@ def _on_line(file: TextFile, number: int, name: str, context: ToolContext) -> Sp
     if match is None:
         shown = cut_line(line.strip(), LINE_CHARACTERS)
         where = f"{_shown(file.path, context)}:{number}"
-        raise ToolFailedError(f"There is no {word} at {where}, which reads {shown!r}; read the file again.")
+        raise TargetMissingError(f"There is no {word} at {where}, which reads {shown!r}; read the file again.")
     start = units(line[: match.start()])
     return Spot(file, Span(number - 1, start, number - 1, start + units(word)), word)
 
@@ -184,13 +192,13 @@ async def _read(path: str, context: ToolContext) -> TextFile:
     try:
         return await context.files.read_text_file(target.path)
     except FileMissingError:
-        raise ToolFailedError(await missing_sentence(target)) from None
+        raise TargetMissingError(await missing_sentence(target)) from None
 
 
 async def _change(edits: FileEdits, context: ToolContext) -> FileChange:
     target = await find_target(edits.path, context)
     if not is_within(target.resolved, context.roots):
-        raise ToolFailedError(f"Renaming would change {target.shown}, outside the folders of this session.")
+        raise WrongTargetError(f"Renaming would change {target.shown}, outside the folders of this session.")
     before = await context.files.read_text_file(target.path)
     after = apply_edits(before.text, edits.edits)
     line = min(each.span.line for each in edits.edits) + 1 if edits.edits else 1

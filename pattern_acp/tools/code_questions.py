@@ -20,7 +20,15 @@ from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.tools.base import MemoryHit, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    MemoryHit,
+    NotAvailableError,
+    Progress,
+    ToolContext,
+    ToolInputError,
+    ToolOutcome,
+    WrongTargetError,
+)
 from pattern_acp.tools.code_access import CodeAccess, CodeState
 from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_relations import callers_lines, impact_lines, importers_lines
@@ -85,7 +93,7 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
 
         return Answered("answered by a language server", tuple(await language_lines(asked, context)))
     if code is None:
-        raise ToolFailedError("There is no code map in this session; use search_text and find_files.")
+        raise NotAvailableError("There is no code map in this session; use search_text and find_files.")
     _require_kinds(asked)
     states: list[CodeState] = []
     parts: list[list[Line]] = []
@@ -129,7 +137,7 @@ async def _roots(asked: CodeMapArguments, context: ToolContext, code: CodeAccess
         target = await find_target(asked.query or ".", context)
         inside = [path for path in outer if is_within(target.resolved, (path,))]
         if not inside:
-            raise ToolFailedError(f"{target.shown} is outside the folders of this session; only those are indexed.")
+            raise WrongTargetError(f"{target.shown} is outside the folders of this session; only those are indexed.")
         return [_root(path, context) for path in inside]
     if asked.operation is CodeOperation.IMPACT and not asked.query.strip():
         return [_root(path, context, await code.changed_files(path)) for path in outer]

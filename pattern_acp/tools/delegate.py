@@ -14,7 +14,14 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    NotAvailableError,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolInputError,
+    ToolOutcome,
+)
 from pattern_acp.tools.delegation import DELEGATE, DelegatedTask, Delegation, SubagentKind
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line
@@ -59,7 +66,7 @@ class Delegate:
         asked = parse_arguments(arguments, DelegateArguments)
         delegation = context.delegation
         if delegation is None:
-            raise ToolFailedError("A subagent cannot delegate; do the task yourself.")
+            raise NotAvailableError("A subagent cannot delegate; do the task yourself.")
         if asked.paths and asked.kind.only_reads:
             raise ToolInputError(f"The argument paths is for a worker; a subagent of kind {asked.kind} writes nothing.")
         _check_tools(asked, delegation)

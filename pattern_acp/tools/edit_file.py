@@ -11,7 +11,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext, ToolFailedError
 from pattern_acp.tools.edit_text import EditResult, Replacement, apply_replacements
 from pattern_acp.tools.file_changes import (
     FileChange,
@@ -70,7 +70,7 @@ class EditFile:
 async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) -> FileChange:
     before = await read_if_there(target, context)
     if before is None:
-        raise ToolFailedError(f"{await missing_sentence(target)} A new file is made with write_file.")
+        raise TargetMissingError(f"{await missing_sentence(target)} A new file is made with write_file.")
     is_known = require_current(target, before, context)
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
     result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))

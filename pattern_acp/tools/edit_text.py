@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.tools.base import ToolFailedError
+from pattern_acp.tools.base import NothingChangedError, ToolFailedError
 from pattern_acp.tools.line_match import Place, find_lines, replaced_lines
 from pattern_acp.tools.text_limits import cut_line, numbered
 
@@ -63,6 +63,8 @@ class _Step:
 class PassageError(ToolFailedError):
     """A passage is missing or not unique: the text may differ from what the model believes."""
 
+    failure_code = "tool.passage-not-unique"
+
 
 def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditResult:
     """Apply the replacements in order, each on the result of the one before.
@@ -83,7 +85,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditRe
         notes.extend(filter(None, [step.note]))
     after = mark + (with_newline(body, newline) if newline else body)
     if after == text:
-        raise ToolFailedError("The edits together leave the file as it is; nothing was changed.")
+        raise NothingChangedError("The edits together leave the file as it is; nothing was changed.")
     return EditResult(after, count, tuple(lines), tuple(notes))
 
 

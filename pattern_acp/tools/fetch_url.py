@@ -17,7 +17,16 @@ from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolKind
 from pattern_acp.policy.access import FetchUrl as FetchAccess
 from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    BeyondEndError,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolFailedError,
+    ToolInputError,
+    ToolOutcome,
+    WrongTargetError,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.web.pages import Fetched, site_of
@@ -85,7 +94,7 @@ class FetchUrl:
         try:
             site = await anyio.to_thread.run_sync(site_of, asked.url)
         except WebError as error:
-            raise ToolInputError(error.sentence) from error
+            raise ToolInputError(error.sentence, failure_code=error.failure_code) from error
         is_kept = asked.start > 0 and (context.session_id, site.url) in self._kept
         access = NoEffect() if is_kept else FetchAccess(site.host, site.url)
         run = partial(self._run, site.url, asked.start, context)
@@ -98,7 +107,7 @@ class FetchUrl:
         try:
             fetched = await self._pages.fetch(url)
         except WebError as error:
-            raise ToolFailedError(error.sentence) from error
+            raise ToolFailedError(error.sentence, failure_code=error.failure_code) from error
         if fetched.moved_to:
             text = f"{url} redirects to another host: {fetched.moved_to}. Fetch that if it is what you want."
             return ToolOutcome(text, content=(TextContent(text),), origin=Origin.WEB)
@@ -135,7 +144,7 @@ async def page_of(fetched: Fetched) -> Page:
         return Page(fetched.url, title, text, note)
     if not is_text(fetched.media_type, fetched.body):
         about = f"{len(fetched.body):,} bytes of {fetched.media_type or 'an unknown type'}"
-        raise ToolFailedError(f"{fetched.url} is no text but {about}, which cannot be read here.")
+        raise WrongTargetError(f"{fetched.url} is no text but {about}, which cannot be read here.")
     return Page(fetched.url, "", text_of(fetched.body, fetched.charset), note)
 
 
@@ -151,7 +160,7 @@ async def pdf_page(fetched: Fetched) -> Page:
         ToolFailedError: it is too large, or cannot be read.
     """
     if fetched.is_cut:
-        raise ToolFailedError(f"{fetched.url} is a PDF of more than {len(fetched.body):,} bytes, which is too large.")
+        raise WrongTargetError(f"{fetched.url} is a PDF of more than {len(fetched.body):,} bytes, which is too large.")
     # Late: few pages are PDFs.
     from tempfile import TemporaryDirectory
 
@@ -161,7 +170,7 @@ async def pdf_page(fetched: Fetched) -> Page:
         try:
             found = await read_pdf(str(path), 1, PDF_PAGES, name=fetched.url)
         except WorkspaceError as error:
-            raise ToolFailedError(error.sentence) from error
+            raise ToolFailedError(error.sentence, failure_code=error.failure_code) from error
     texts = (f"[page {number}]\n{text.strip()}" for number, text in enumerate(found.texts, 1))
     note = f"Only the first {PDF_PAGES} of {found.count:,} pages were read." if found.count > PDF_PAGES else ""
     return Page(fetched.url, f"PDF of {plural(found.count, 'page')}", "\n".join(texts), note)
@@ -185,7 +194,7 @@ def shown(page: Page, start: int, limit: int) -> ToolOutcome:
         ToolFailedError: the page ends before `start`.
     """
     if start and start >= len(page.text):
-        raise ToolFailedError(f"The page has only {len(page.text):,} characters; choose a smaller start.")
+        raise BeyondEndError(f"The page has only {len(page.text):,} characters; choose a smaller start.")
     end = min(start + max(limit - HEAD_ROOM, 1), len(page.text))
     span = f"characters {start:,} to {end:,} of {len(page.text):,}"
     title = one_line(page.title, 150)

@@ -11,7 +11,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
@@ -66,7 +66,7 @@ async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, 
     try:
         found = await find_files(target.path, asked.pattern, limit=FILES_SHOWN)
     except FileMissingError as error:
-        raise ToolFailedError(await missing_sentence(target)) from error
+        raise TargetMissingError(await missing_sentence(target)) from error
     # The walk follows links to its root; people and editors know the files below the name that was asked for.
     paths = [str(Path(target.path, *file.name.split("/"))) for file in found.files]
     lines = [display_path(path, context.cwd) for path in paths]

@@ -19,7 +19,14 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolContent, ToolKind
 from pattern_acp.policy.access import Access, NoEffect, RunCommand
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    NotAvailableError,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolInputError,
+    ToolOutcome,
+)
 from pattern_acp.tools.job_results import SHOWN_LINE, job_list, job_outcome, job_sentence
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import fenced, one_line
@@ -86,7 +93,7 @@ class JobTool:
         asked = parse_arguments(arguments, JobArguments)
         jobs = context.jobs
         if jobs is None:
-            raise ToolFailedError("There are no background jobs here.")
+            raise NotAvailableError("There are no background jobs here.")
         if asked.action is JobAction.LIST:
             return PreparedCall("List background jobs", (NoEffect(),), partial(_list, jobs))
         if asked.job is None:
@@ -155,7 +162,7 @@ async def _stop(jobs: Jobs, job: Job, limit: int, _progress: Progress) -> ToolOu
 
 async def _write(asked: JobArguments, jobs: Jobs, job: Job, limit: int, _progress: Progress) -> ToolOutcome:
     if job.is_running and not job.takes_input:
-        raise ToolFailedError(
+        raise NotAvailableError(
             f"{job_sentence(job)} It runs in the editor's terminal, which takes no input from here; stop it and "
             "start it with interactive."
         )

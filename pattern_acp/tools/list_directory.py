@@ -10,7 +10,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, plural
@@ -56,7 +56,7 @@ async def _run(asked: ListDirectoryArguments, target: Target, context: ToolConte
     try:
         listing = await list_directory(target.path, limit=ENTRIES_SHOWN, depth=asked.depth)
     except FileMissingError as error:
-        raise ToolFailedError(await missing_sentence(target)) from error
+        raise TargetMissingError(await missing_sentence(target)) from error
     counted = plural(listing.total, "entry", "entries")
     lines = [_line(entry) for entry in listing.entries] or ["(empty)"]
     if listing.total > len(listing.entries):

@@ -22,7 +22,7 @@ from pattern_acp.mcp_servers.pins import News, Pin, news_of
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.policy.access import CallServer
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import NotAvailableError, PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, short_diff
 from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import image_of_base64
@@ -75,7 +75,7 @@ class ServerTool:
     def _now(self) -> RemoteTool:
         now = self.server.catalogue.tool(self.remote.name)
         if now is None and self.server.state is ServerState.READY:
-            raise ToolFailedError(f"The MCP server {self.server.name} no longer has the tool {self.remote.name}.")
+            raise NotAvailableError(f"The MCP server {self.server.name} no longer has the tool {self.remote.name}.")
         return now or self.remote
 
     async def _run(
@@ -170,4 +170,4 @@ async def asked(question: Awaitable[Reply]) -> Reply:
     try:
         return await question
     except ServerError as error:
-        raise ToolFailedError(error.sentence) from error
+        raise ToolFailedError(error.sentence, failure_code=error.failure_code) from error

@@ -20,8 +20,10 @@ from pattern_acp.memory.undo import Plan, plan_redo, plan_rollback, plan_undo
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import (
     MemoryBlockView,
+    NotAvailableError,
     PreparedCall,
     Progress,
+    TargetMissingError,
     ToolContext,
     ToolFailedError,
     ToolInputError,
@@ -121,10 +123,10 @@ async def read_version(label: str, number: int, context: ToolContext) -> ToolOut
 
 async def _history_of(label: str, context: ToolContext) -> AgentHistory:
     if context.history is None:
-        raise ToolFailedError("This session keeps no history of memory.")
+        raise NotAvailableError("This session keeps no history of memory.")
     seen = [block.label for block in await context.memory.blocks()]
     if label not in seen:
-        raise ToolFailedError(f"There is no memory block of this label; the blocks are {', '.join(seen)}.")
+        raise TargetMissingError(f"There is no memory block of this label; the blocks are {', '.join(seen)}.")
     return context.history
 
 

@@ -22,8 +22,8 @@ from pattern_acp.tools.base import (
     MemoryNarrowing,
     PreparedCall,
     Progress,
+    TargetMissingError,
     ToolContext,
-    ToolFailedError,
     ToolInputError,
     ToolOutcome,
 )
@@ -151,7 +151,7 @@ async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOu
     chosen = [block for block in blocks if label in {"", block.label}]
     if not chosen:
         known = ", ".join(block.label for block in blocks)
-        raise ToolFailedError(f"There is no memory block of this label; the blocks are {known}.")
+        raise TargetMissingError(f"There is no memory block of this label; the blocks are {known}.")
     if label:
         context.memory.touch(label)
     text = cut_middle("\n\n".join(_block_text(block) for block in chosen), context.result_limit).text

@@ -36,6 +36,8 @@ _UNIFIED = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
 class PatchSyntaxError(ToolInputError):
     """The text is no patch of this format: which line is wrong, and what was expected there."""
 
+    failure_code = "tool.patch-malformed"
+
 
 @dataclass(frozen=True, slots=True)
 class Hunk:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.tools.base import ToolFailedError
+from pattern_acp.tools.base import NothingChangedError
 from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
 from pattern_acp.tools.line_match import indent_map, indented
 from pattern_acp.tools.patch_format import Hunk
@@ -67,7 +67,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
     result += lines.raw[done:]
     after = mark + _joined(result, lines)
     if after == text:
-        raise ToolFailedError("The hunks together leave the file as it is; nothing was changed.")
+        raise NothingChangedError("The hunks together leave the file as it is; nothing was changed.")
     return PatchedText(after, tuple(starts), tuple(notes))
 
 

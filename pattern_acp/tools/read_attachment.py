@@ -10,7 +10,14 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import (
+    BeyondEndError,
+    PreparedCall,
+    Progress,
+    TargetMissingError,
+    ToolContext,
+    ToolOutcome,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 
 FOOTER_ROOM = 100
@@ -45,9 +52,9 @@ class ReadAttachment:
 async def _run(asked: ReadAttachmentArguments, context: ToolContext, _progress: Progress) -> ToolOutcome:
     text = await context.long_text(asked.id)
     if text is None:
-        raise ToolFailedError(f"There is no text {asked.id!r} here; take the id from the marker in the message.")
+        raise TargetMissingError(f"There is no text {asked.id!r} here; take the id from the marker in the message.")
     if asked.start >= len(text):
-        raise ToolFailedError(f"The text has only {len(text):,} characters; choose a smaller start.")
+        raise BeyondEndError(f"The text has only {len(text):,} characters; choose a smaller start.")
     end = asked.start + max(context.result_limit - FOOTER_ROOM, 1)
     footer = f"\n[{len(text) - end:,} characters more; start={end} reads on]" if end < len(text) else ""
     summary = f"Characters {asked.start:,} to {min(end, len(text)):,} of {len(text):,}."

@@ -12,7 +12,15 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import (
+    BeyondEndError,
+    PreparedCall,
+    Progress,
+    TargetMissingError,
+    ToolContext,
+    ToolOutcome,
+    WrongTargetError,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, one_line, plural
@@ -74,7 +82,7 @@ async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _
     await confirm_target(target)
     facts = await anyio.to_thread.run_sync(inspect_path, target.path)
     if facts.kind == "directory":
-        raise ToolFailedError(f"{target.shown} is a folder; use list_directory.")
+        raise WrongTargetError(f"{target.shown} is a folder; use list_directory.")
     if facts.kind == "image":
         return await _image(target, facts)
     if facts.media_type == "application/pdf":
@@ -88,7 +96,7 @@ async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _
 
 async def _image(target: Target, facts: PathFacts) -> ToolOutcome:
     if facts.size > GIVEN_BYTES:
-        raise ToolFailedError(
+        raise WrongTargetError(
             f"{target.shown} is an image of {facts.size:,} bytes; at most {GIVEN_BYTES:,} can be looked at."
         )
     image = await image_of(await anyio.to_thread.run_sync(Path(target.path).read_bytes), target.shown)
@@ -109,10 +117,10 @@ async def _text(asked: ReadFileArguments, target: Target, context: ToolContext) 
     try:
         file = await context.files.read_text_file(target.path)
     except FileMissingError as error:
-        raise ToolFailedError(await missing_sentence(target)) from error
+        raise TargetMissingError(await missing_sentence(target)) from error
     lines = text_lines(file.text)
     if lines and asked.start_line > len(lines):
-        raise ToolFailedError(f"{target.shown} has only {plural(len(lines), 'line')}; choose a smaller start_line.")
+        raise BeyondEndError(f"{target.shown} has only {plural(len(lines), 'line')}; choose a smaller start_line.")
     shown = _window(lines, asked, context.result_limit)
     context.read_fingerprints[target.resolved] = file.fingerprint
     last = asked.start_line + len(shown) - 1

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from pattern_acp.domain.tool_calls import TextContent
-from pattern_acp.tools.base import ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import BeyondEndError, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.tools.targets import Target
 from pattern_acp.tools.text_limits import cut_middle, plural
 from pattern_acp.workspace.pdfs import PdfPages, read_pdf
@@ -48,7 +48,7 @@ async def pdf_outcome(target: Target, pages: str, context: ToolContext) -> ToolO
     first, last = pages_asked(pages)
     found = await read_pdf(target.path, first, last)
     if not found.texts:
-        raise ToolFailedError(f"{target.shown} has only {plural(found.count, 'page')}; choose others.")
+        raise BeyondEndError(f"{target.shown} has only {plural(found.count, 'page')}; choose others.")
     shown = _within(found.texts, first, context.result_limit - FOOTER_ROOM)
     end = first + len(shown) - 1
     summary = f"Pages {first}-{end} of {found.count:,}."

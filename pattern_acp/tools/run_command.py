@@ -28,12 +28,13 @@ from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
+    NotAvailableError,
     PreparedCall,
     Progress,
     ToolContext,
-    ToolFailedError,
     ToolInputError,
     ToolOutcome,
+    WrongTargetError,
 )
 from pattern_acp.tools.job import has_settled
 from pattern_acp.tools.job_results import job_outcome
@@ -156,7 +157,7 @@ async def start_job(
         WorkspaceError: the command could not be started.
     """
     if context.jobs is None:
-        raise ToolFailedError("Nothing can be run in the background here; run the command without it.")
+        raise NotAvailableError("Nothing can be run in the background here; run the command without it.")
     await _check_folder(folder)
     request = CommandRequest(
         asked.command,
@@ -181,7 +182,7 @@ async def _move_to_background(
 ) -> ToolOutcome:
     jobs = context.jobs
     if jobs is None:
-        raise ToolFailedError("Nothing can be run in the background here.")
+        raise NotAvailableError("Nothing can be run in the background here.")
     jobs.check_room()
     job = await jobs.adopt(command, stack, request)
     job.output.append(run.tail)
@@ -194,7 +195,7 @@ async def _check_folder(folder: Target) -> None:
     await confirm_target(folder)
     facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
     if facts.kind != "directory":
-        raise ToolFailedError(f"{folder.shown} is not a folder; the command was not run.")
+        raise WrongTargetError(f"{folder.shown} is not a folder; the command was not run.")
 
 
 def require_command_text(command: str) -> None:

@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
@@ -76,7 +76,7 @@ async def _run(asked: SearchTextArguments, target: Target, context: ToolContext,
             limit=MATCHES_SHOWN,
         )
     except FileMissingError as error:
-        raise ToolFailedError(await missing_sentence(target)) from error
+        raise TargetMissingError(await missing_sentence(target)) from error
     counted = _counted(matches)
     hits = [line for line in matches.lines if line.is_match]
     return ToolOutcome(

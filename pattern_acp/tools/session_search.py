@@ -14,7 +14,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import LinkContent, TextContent, ToolKind
 from pattern_acp.policy.access import ReadMemory
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import NotAvailableError, PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.session_access import SessionHit
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
@@ -53,7 +53,7 @@ class SearchSessions:
 
 async def _run(asked: SessionSearchArguments, context: ToolContext, _progress: Progress) -> ToolOutcome:
     if context.sessions is None:
-        raise ToolFailedError("There are no other sessions to search here.")
+        raise NotAvailableError("There are no other sessions to search here.")
     hits = await context.sessions.search(asked.query, asked.limit)
     text = "\n\n".join(_told(hit) for hit in hits) or "No other session of this project has it; try other words."
     links = tuple(

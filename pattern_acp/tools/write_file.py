@@ -9,7 +9,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext, ToolFailedError
 from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, newline_of, with_newline
 from pattern_acp.tools.file_changes import (
     FileChange,
@@ -62,7 +62,7 @@ async def _plan(asked: WriteFileArguments, target: Target, context: ToolContext)
     _require_read(before, target, context)
     after = _in_form_of(before.text, asked.content)
     if after == before.text:
-        raise ToolFailedError(f"{target.shown} already has exactly this text; nothing was written.")
+        raise NothingChangedError(f"{target.shown} already has exactly this text; nothing was written.")
     summary = f"Wrote {target.shown} ({lines}, {len(text_lines(before.text)):,} before)."
     return FileChange(target, before, after, summary, knows_text=True)
 

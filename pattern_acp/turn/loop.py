@@ -16,6 +16,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
 from pattern_acp.turn.budget import Budget
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 MIN_LOOK_SECONDS = 0.2
 """How often the time is looked at when the limit is near and the person is being asked."""
 
+LIMIT_REACHED = TurnFailure("turn.limit-reached")
+
 OUT_OF_TIME = "The turn reached its limit of time before this call ended."
 
 
@@ -45,6 +48,8 @@ class TurnEnd:
     sentence: str = ""
     was_cut: bool = False
     """Whether something was ended in its middle, so that only the journal knows what came of it."""
+    failure: TurnFailure | None = None
+    """What failed; None for a turn that ended as it should, or was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ class TurnLoop:
         if end is None:
             reached = f"its limit of {self._budget.limits.seconds} seconds"
             sentence = f"This turn reached {reached} and was ended in the middle; send another prompt to go on."
-            return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, was_cut=True)
+            return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, was_cut=True, failure=LIMIT_REACHED)
         return end
 
     async def _end_in_time(self, scope: anyio.CancelScope) -> None:
@@ -168,7 +173,8 @@ class TurnLoop:
             end = await self._one_request(turn_id, history)
             if end is not None:
                 return end
-        return TurnEnd(StopReason.MAX_TURN_REQUESTS, f"This turn reached {reached}; send another prompt to go on.")
+        sentence = f"This turn reached {reached}; send another prompt to go on."
+        return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, failure=LIMIT_REACHED)
 
     async def _one_request(self, turn_id: TurnId, history: list[Message]) -> TurnEnd | None:
         self._number += 1
@@ -294,6 +300,7 @@ class TurnLoop:
                 StopReason.END_TURN,
                 f"Stopped: the model made the same failing call {self._runner.repeats.worst} times in a row. "
                 "Tell it what to change and prompt again.",
+                failure=TurnFailure("turn.repeating"),
             )
         return None
 
@@ -335,16 +342,17 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
     """The turn's end for a message without calls."""
     match stop:
         case ProviderStop.MAX_TOKENS:
-            return TurnEnd(StopReason.MAX_TOKENS, detail or "The answer reached the model's output limit.")
+            sentence = detail or "The answer reached the model's output limit."
+            return TurnEnd(StopReason.MAX_TOKENS, sentence, failure=TurnFailure("provider.answer-cut"))
         case ProviderStop.REFUSAL:
-            return TurnEnd(StopReason.REFUSAL, detail or "The model refused to answer this.")
+            sentence = detail or "The model refused to answer this."
+            return TurnEnd(StopReason.REFUSAL, sentence, failure=TurnFailure("provider.model-refused"))
         case ProviderStop.CONTENT_FILTER:
-            return TurnEnd(StopReason.REFUSAL, detail or "The provider's content filter stopped the answer.")
+            sentence = detail or "The provider's content filter stopped the answer."
+            return TurnEnd(StopReason.REFUSAL, sentence, failure=TurnFailure("provider.answer-filtered"))
         case ProviderStop.INTERRUPTED:
-            return TurnEnd(
-                StopReason.END_TURN,
-                detail or "The connection to the model broke; the answer above is incomplete. Prompt again to go on.",
-            )
+            sentence = "The connection to the model broke; the answer above is incomplete. Prompt again to go on."
+            return TurnEnd(StopReason.END_TURN, detail or sentence, failure=TurnFailure("provider.interrupted"))
         case ProviderStop.END | ProviderStop.TOOL_CALLS:
             return TurnEnd(StopReason.END_TURN)
 

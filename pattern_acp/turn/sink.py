@@ -15,7 +15,9 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
+from pattern_acp.journal.turn_ends import TurnFailure, end_events
 from pattern_acp.journal.writer import append
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
 
@@ -45,6 +47,11 @@ class TurnView(Protocol):
         Waits while the client does not keep up; a call that ends by cancellation has shown nothing.
         """
         ...
+
+
+def end_facts(turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None) -> tuple[Fact, ...]:
+    """What ends a turn, for one call of `TurnSink.record`."""
+    return tuple(Fact(event, Actor.SYSTEM) for event in end_events(turn_id, stop_reason, sentence, failure))
 
 
 class TurnSink(Protocol):

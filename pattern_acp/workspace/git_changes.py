@@ -10,6 +10,7 @@ from dataclasses import field
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import GitFailedError
 from pattern_acp.workspace.search_process import run_lines
 
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-optional-locks")
@@ -97,10 +98,10 @@ async def _git(
     try:
         end = await run_lines(("git", *_SAFE, *arguments), folder, None, take, environment=environment)
     except WorkspaceError as error:
-        raise WorkspaceError("git could not be started, so it is not known what changed; name a path.") from error
+        raise GitFailedError("git could not be started, so it is not known what changed; name a path.") from error
     if end.exit_code != 0:
         first = next(iter(end.stderr.strip().splitlines()), "no reason given")
-        raise WorkspaceError(f"git could not say what changed ({first}); name a path or symbol instead.")
+        raise GitFailedError(f"git could not say what changed ({first}); name a path or symbol instead.")
 
 
 def _path_of_header(names: bytes) -> str:

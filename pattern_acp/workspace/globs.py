@@ -10,8 +10,8 @@ text after a star is always good enough, so that the matcher need not come back 
 import re
 from collections.abc import Iterator
 
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import PatternUnusableError
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 from pattern_acp.workspace.paths import display_path
 
@@ -43,7 +43,7 @@ def compile_glob(pattern: str, root: str, *, flavour: Flavour = PLATFORM) -> Glo
     negated = pattern.startswith("!")
     text = _anchored(pattern.removeprefix("!"), root, flavour)
     if text.count("**") > MAX_DOUBLE_STARS:
-        raise WorkspaceError(f"The pattern has more than {MAX_DOUBLE_STARS} '**'; use fewer.")
+        raise PatternUnusableError(f"The pattern has more than {MAX_DOUBLE_STARS} '**'; use fewer.")
     expressions = [glob_expression(one.removeprefix("/")) for one in _alternatives(text)]
     return Glob(text, negated, re.compile("|".join(expressions), re.DOTALL))
 
@@ -60,7 +60,7 @@ def _anchored(pattern: str, root: str, flavour: Flavour) -> str:
             text = ("" if below == "." else "/" + below) + text[len(fixed) :]
     text = text.removeprefix("./")
     if not text.strip("/"):
-        raise WorkspaceError("The pattern is empty; give one such as '*.py' or 'src/**/*.ts'.")
+        raise PatternUnusableError("The pattern is empty; give one such as '*.py' or 'src/**/*.ts'.")
     if text.endswith("/"):
         text += "**"
     text = re.sub(r"(?:\*\*/)+", "**/", text)
@@ -82,7 +82,7 @@ def _alternatives(text: str) -> list[str]:
             start, end = span
             pending.extend(one[:start] + choice + one[end + 1 :] for choice in _choices(one[start + 1 : end]))
         if len(done) + len(pending) > MAX_ALTERNATIVES:
-            raise WorkspaceError(f"The braces stand for more than {MAX_ALTERNATIVES} patterns; use fewer.")
+            raise PatternUnusableError(f"The braces stand for more than {MAX_ALTERNATIVES} patterns; use fewer.")
     return done
 
 

@@ -16,9 +16,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.errors import PatternError, WorkspaceError
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.errors import InputClosedError
+from pattern_acp.workspace.errors import InputClosedError, JobRefusedError
 from pattern_acp.workspace.job_output import JobOutput
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
 
@@ -139,7 +139,7 @@ class Jobs:
         job = self._jobs.get(job_id) or self._jobs.get(f"job{job_id}")
         if job is None:
             known = ", ".join(self._jobs) or "none"
-            raise WorkspaceError(f"There is no job {job_id[:40]!r}; this session has {known}.")
+            raise JobRefusedError(f"There is no job {job_id[:40]!r}; this session has {known}.")
         return job
 
     async def start(self, request: CommandRequest) -> Job:
@@ -160,9 +160,9 @@ class Jobs:
             WorkspaceError: too many run, or the session ends.
         """
         if self._closed:
-            raise WorkspaceError("The session ends; nothing can be started in the background.")
+            raise JobRefusedError("The session ends; nothing can be started in the background.")
         if sum(job.is_running for job in self._jobs.values()) >= MOST_RUNNING:
-            raise WorkspaceError(f"{MOST_RUNNING} background commands run already; stop one first.")
+            raise JobRefusedError(f"{MOST_RUNNING} background commands run already; stop one first.")
 
     async def adopt(self, command: RunningCommand, stack: AsyncExitStack, request: CommandRequest) -> Job:
         """Take over a command that runs; what `stack` holds is released when it ends, and no longer by the caller.

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import TypeGuard
 
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.errors import PatternUnusableError, SearchFailedError
 from pattern_acp.workspace.matches import MAX_SEARCHED_BYTES, MatchCollector, RawLine, TextQuery
 from pattern_acp.workspace.search_process import run_lines
 from pattern_acp.workspace.walk import in_thread, walk_files
@@ -59,9 +59,9 @@ async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
     command = [sys.executable, "-I", "-S", "-c", _START, _PACKAGE_PARENT]
     end = await run_lines(command, query.root, json.dumps(request).encode(), take)
     if failure:
-        raise WorkspaceError(f"The regular expression is not valid: {failure}. Escape special characters.")
+        raise PatternUnusableError(f"The regular expression is not valid: {failure}. Escape special characters.")
     if end.exit_code not in {0, None}:
-        raise WorkspaceError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
+        raise SearchFailedError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
 
 
 def _names(query: TextQuery, stop: threading.Event) -> list[str]:

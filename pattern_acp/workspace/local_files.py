@@ -16,7 +16,15 @@ from pathlib import Path
 from anyio import to_thread
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.errors import (
+    AccessDeniedError,
+    AlreadyThereError,
+    FileMissingError,
+    NoRoomError,
+    NotAFileError,
+    NotTextError,
+    TooLargeError,
+)
 from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
@@ -79,16 +87,16 @@ def _read_bytes(path: str) -> bytes:
 
 def _refuse_unreadable(path: str, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(f"{path} is a folder; list it instead.")
+        raise NotAFileError(f"{path} is a folder; list it instead.")
     if not stat.S_ISREG(found.st_mode):
-        raise WorkspaceError(f"{path} is a device, pipe or socket, not a file of text.")
+        raise NotAFileError(f"{path} is a device, pipe or socket, not a file of text.")
     _refuse_size(path, found.st_size)
 
 
 def _refuse_size(path: str, size: int) -> None:
     if size > MAX_TEXT_BYTES:
         limit = MAX_TEXT_BYTES // 1_000_000
-        raise WorkspaceError(f"{path} is larger than {limit} MB; use a command to read or change a part of it.")
+        raise TooLargeError(f"{path} is larger than {limit} MB; use a command to read or change a part of it.")
 
 
 def _write(path: str, text: str) -> None:
@@ -107,12 +115,12 @@ def _write(path: str, text: str) -> None:
 
 def _refuse_unwritable(path: str, target: Path, before: os.stat_result) -> None:
     if stat.S_ISDIR(before.st_mode):
-        raise WorkspaceError(f"{path} is a folder, so no text can be written to it.")
+        raise NotAFileError(f"{path} is a folder, so no text can be written to it.")
     if not stat.S_ISREG(before.st_mode):
-        raise WorkspaceError(f"{path} is a device, pipe or socket; only files are written.")
+        raise NotAFileError(f"{path} is a device, pipe or socket; only files are written.")
     # Replacing a file asks only for rights on its folder, so a read-only file needs a check of its own.
     if not os.access(target, os.W_OK):
-        raise WorkspaceError(f"{path} is read-only; make it writable first if it is to be changed.")
+        raise AccessDeniedError(f"{path} is read-only; make it writable first if it is to be changed.")
 
 
 def _move(path: str, to: str) -> None:
@@ -121,7 +129,7 @@ def _move(path: str, to: str) -> None:
         Path(to).parent.mkdir(parents=True, exist_ok=True)
         # A name that differs in case only is the same file where case does not count.
         if os.path.lexists(to) and not Path(path).samefile(to):
-            raise WorkspaceError(f"{to} exists already; {path} was not moved.")
+            raise AlreadyThereError(f"{to} exists already; {path} was not moved.")
         _replace(Path(path), Path(to))
     except (OSError, ValueError) as error:
         raise _error_for(path, error, "moved") from error
@@ -138,9 +146,9 @@ def _remove(path: str) -> None:
 def _refuse_other_than_file(path: str) -> None:
     mode = Path(path).lstat().st_mode
     if stat.S_ISLNK(mode):
-        raise WorkspaceError(f"{path} is a symbolic link; name the file that it leads to, or use a command.")
+        raise NotAFileError(f"{path} is a symbolic link; name the file that it leads to, or use a command.")
     if not stat.S_ISREG(mode):
-        raise WorkspaceError(f"{path} is not a file, so it is neither moved nor deleted; use a command for it.")
+        raise NotAFileError(f"{path} is not a file, so it is neither moved nor deleted; use a command for it.")
 
 
 def _encoding_of(target: Path, before: os.stat_result | None, text: str) -> TextEncoding:
@@ -207,10 +215,10 @@ def _error_for(path: str, error: OSError | ValueError, verb: str) -> WorkspaceEr
     if isinstance(error, FileNotFoundError):
         return FileMissingError(f"There is no file {path}; check the path.")
     if isinstance(error, PermissionError):
-        return WorkspaceError(f"{path} cannot be {verb}: the system denies access to it.")
+        return AccessDeniedError(f"{path} cannot be {verb}: the system denies access to it.")
     if isinstance(error, NotADirectoryError | FileExistsError):
         return WorkspaceError(f"{path} cannot be {verb}: a part of the path is a file, not a folder.")
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return WorkspaceError(f"{path} cannot be {verb}: the disk is full. Free some space; nothing was changed.")
+        return NoRoomError(f"{path} cannot be {verb}: the disk is full. Free some space; nothing was changed.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return WorkspaceError(f"{path} cannot be {verb}: {reason}.")

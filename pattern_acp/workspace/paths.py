@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.errors import PathUnusableError
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -59,7 +59,7 @@ def resolve_path(path: str) -> str:
         # A missing file is a fine answer; only a circle means that nothing was resolved.
         if _is_loop(error):
             message = f"The path {path!r} cannot be followed; its symbolic links lead in a circle."
-            raise WorkspaceError(message) from error
+            raise PathUnusableError(message) from error
     return real
 
 
@@ -79,25 +79,25 @@ def display_path(path: str, cwd: str, *, flavour: Flavour = PLATFORM) -> str:
 
 def _refuse_unusable(name: str) -> None:
     if not name.strip():
-        raise WorkspaceError("The path is empty; name a file or folder.")
+        raise PathUnusableError("The path is empty; name a file or folder.")
     if "\0" in name:
-        raise WorkspaceError("The path holds a NUL character, which no file name can.")
+        raise PathUnusableError("The path holds a NUL character, which no file name can.")
     try:
         name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise WorkspaceError("The path holds half of a surrogate pair, which no file name can.") from error
+        raise PathUnusableError("The path holds half of a surrogate pair, which no file name can.") from error
 
 
 def _from_uri(uri: str, flavour: Flavour) -> str:
     try:
         split = urlsplit(uri)
     except ValueError as error:
-        raise WorkspaceError(f"{uri!r} is not a usable file URI; give a path.") from error
+        raise PathUnusableError(f"{uri!r} is not a usable file URI; give a path.") from error
     name = unquote(split.path, errors="surrogateescape")
     if split.netloc.lower() in {"", "localhost"}:
         return name
     if not flavour.windows:
-        raise WorkspaceError(f"The URI {uri!r} names a file on another host; give a path on this machine.")
+        raise PathUnusableError(f"The URI {uri!r} names a file on another host; give a path on this machine.")
     if _DRIVE.fullmatch(split.netloc):
         return split.netloc + name
     return f"//{split.netloc}{name}"
@@ -107,13 +107,13 @@ def _home() -> str:
     try:
         return str(Path.home())
     except RuntimeError as error:
-        raise WorkspaceError("There is no home folder here; give the whole path instead of '~'.") from error
+        raise PathUnusableError("There is no home folder here; give the whole path instead of '~'.") from error
 
 
 def _join_posix(name: str, cwd: str) -> str:
     joined = posixpath.normpath(posixpath.join(cwd, name))
     if not joined.startswith("/"):
-        raise WorkspaceError(f"The working folder {cwd!r} is not absolute; give the whole path.")
+        raise PathUnusableError(f"The working folder {cwd!r} is not absolute; give the whole path.")
     # POSIX leaves the meaning of exactly two leading slashes open; every system here reads them as one.
     return "/" + joined.lstrip("/")
 
@@ -124,13 +124,13 @@ def _join_windows(name: str, cwd: str) -> str:
     joined = ntpath.normpath(ntpath.join(_without_extended_prefix(cwd), _without_extended_prefix(name)))
     drive, rest = ntpath.splitdrive(joined)
     if not (_DRIVE.fullmatch(drive) or _SHARE.fullmatch(drive)):
-        raise WorkspaceError(f"{name!r} does not name a file below a drive or share; give the whole path.")
+        raise PathUnusableError(f"{name!r} does not name a file below a drive or share; give the whole path.")
     if _DRIVE.fullmatch(drive) and not rest.startswith("\\"):
         # `C:name` is relative to that drive's own folder, which only a process knows; its root is the nearest answer.
         rest = "\\" + rest
     for part in rest.split("\\"):
         if ":" in part or part.endswith((" ", ".")) or _WINDOWS_DEVICES.fullmatch(part):
-            raise WorkspaceError(f"Windows cannot have a file named {part!r}; choose another name.")
+            raise PathUnusableError(f"Windows cannot have a file named {part!r}; choose another name.")
     return drive[:1].upper() + drive[1:] + (rest or "\\")
 
 

@@ -13,8 +13,8 @@ import anyio
 import anyio.to_process
 from anyio import BrokenWorkerProcess
 
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import PdfUnreadableError
 
 PDF_BYTES = 50_000_000
 """Most bytes of a PDF that is read."""
@@ -51,16 +51,16 @@ async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPa
     name = name or path
     size = (await anyio.Path(path).stat()).st_size
     if size > PDF_BYTES:
-        raise WorkspaceError(f"{name} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
+        raise PdfUnreadableError(f"{name} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
     try:
         with anyio.fail_after(PDF_SECONDS):
             found = await anyio.to_process.run_sync(_pages, path, first, last, cancellable=True)
     except TimeoutError as error:
-        raise WorkspaceError(f"{name} took longer than {PDF_SECONDS:g} s to read; ask for fewer pages.") from error
+        raise PdfUnreadableError(f"{name} took longer than {PDF_SECONDS:g} s to read; ask for fewer pages.") from error
     except BrokenWorkerProcess as error:
-        raise WorkspaceError(f"{name} could not be read: its reader ended; the file may be damaged.") from error
+        raise PdfUnreadableError(f"{name} could not be read: its reader ended; the file may be damaged.") from error
     if isinstance(found, str):
-        raise WorkspaceError(f"{name} {found}")
+        raise PdfUnreadableError(f"{name} {found}")
     return found
 
 

@@ -11,9 +11,8 @@ import warnings
 
 import anyio
 
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError, PatternUnusableError
 from pattern_acp.workspace.globs import compile_glob
 from pattern_acp.workspace.line_search import search_lines
 from pattern_acp.workspace.matches import MatchCollector, Matches, TextQuery
@@ -127,10 +126,12 @@ async def search_text(
 
 def _check_expression(pattern: str) -> None:
     if "\n" in pattern:
-        raise WorkspaceError("The pattern holds a line break, but lines are searched one by one; give one line.")
+        raise PatternUnusableError("The pattern holds a line break, but lines are searched one by one; give one line.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise WorkspaceError(f"The regular expression is not valid: {error}. Escape special characters.") from error
+        raise PatternUnusableError(
+            f"The regular expression is not valid: {error}. Escape special characters."
+        ) from error

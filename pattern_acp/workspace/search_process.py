@@ -10,8 +10,8 @@ from subprocess import DEVNULL, PIPE
 import anyio
 from anyio.abc import Process
 
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import SearchFailedError
 from pattern_acp.workspace.process_groups import quiet_creation_flags
 
 MAX_LINE_BYTES = 64_000_000
@@ -52,7 +52,7 @@ async def run_lines(
             creationflags=quiet_creation_flags(),
         )
     except OSError as error:
-        raise WorkspaceError(f"The search program could not be started: {error.strerror}.") from error
+        raise SearchFailedError(f"The search program could not be started: {error.strerror}.") from error
     try:
         return await _talk(process, stdin, take)
     finally:

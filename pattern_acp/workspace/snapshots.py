@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.workspace.errors import NotPutBackError
 from pattern_acp.workspace.paths import is_within, resolve_path
 
 FILE_BYTES = 10_000_000
@@ -94,9 +94,9 @@ def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence
             _replace(folder, Path(path).name, state, content)
     except (FileNotFoundError, NotADirectoryError):
         if state.kind != "missing":
-            raise WorkspaceError(f"{path} was not put back: {_WAY}.") from None
+            raise NotPutBackError(f"{path} was not put back: {_WAY}.") from None
     except OSError as error:
-        raise WorkspaceError(f"{path} was not put back: {_reason(error)}.") from error
+        raise NotPutBackError(f"{path} was not put back: {_reason(error)}.") from error
 
 
 def set_mode(path: str, mode: int, roots: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ def set_mode(path: str, mode: int, roots: Sequence[str]) -> None:
             finally:
                 os.close(descriptor)
     except OSError as error:
-        raise WorkspaceError(f"{path} keeps its permissions: {_reason(error)}.") from error
+        raise NotPutBackError(f"{path} keeps its permissions: {_reason(error)}.") from error
 
 
 def refuse_links(path: str, roots: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ def refuse_links(path: str, roots: Sequence[str]) -> None:
     """
     _root_of(path, roots)
     if place_of(path) != path:
-        raise WorkspaceError(f"{path} was not put back: {_WAY}.")
+        raise NotPutBackError(f"{path} was not put back: {_WAY}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Folder:
 def _root_of(path: str, roots: Sequence[str]) -> str:
     inside = [root for root in roots if is_within(path, [root])]
     if not inside:
-        raise WorkspaceError(f"{path} lies outside the session's folders and is left as it is.")
+        raise NotPutBackError(f"{path} lies outside the session's folders and is left as it is.")
     return max(inside, key=len)
 
 

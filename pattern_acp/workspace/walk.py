@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError, NotAFileError
 from pattern_acp.workspace.ignore import IgnoreRules, rules_for
 
 T = TypeVar("T")
@@ -85,7 +84,7 @@ def require_folder(root: str) -> None:
     if not path.exists():
         raise FileMissingError(f"There is no folder {root}; check the path.")
     if not path.is_dir():
-        raise WorkspaceError(f"{root} is a file, not a folder; give the folder it is in.")
+        raise NotAFileError(f"{root} is a file, not a folder; give the folder it is in.")
 
 
 async def in_thread(work: Callable[[threading.Event], T]) -> T:

@@ -33,6 +33,7 @@ def test_every_error_has_its_code_and_its_sentence_twice(error: PatternError, co
     assert translated.code == code
     assert translated.message == error.sentence
     assert translated.data == {"details": error.sentence}
+    assert translated.failure_code == error.failure_code
 
 
 def test_an_error_that_nobody_foresaw_is_not_translated():

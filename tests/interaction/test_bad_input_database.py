@@ -3,7 +3,7 @@
 import secrets
 import sys
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,7 +35,9 @@ ROOM_PAGES = 150
 async def new_session_refused(agent: Served, home: Home) -> str:
     error = await refused(agent.editor, "session/new", {"cwd": str(home.project), "mcpServers": []})
     assert error.code == INTERNAL_ERROR
-    assert error.data == {"details": error.message}
+    assert isinstance(error.data, Mapping)
+    assert error.data["details"] == error.message
+    assert str(error.data["code"]).startswith("database.")
     assert str(home.constellation) in error.message
     assert error.message.endswith(".")
     assert "Traceback" not in error.message

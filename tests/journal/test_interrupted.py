@@ -5,6 +5,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
+    ErrorReported,
     Event,
     MessagePartial,
     MessageRecorded,
@@ -42,7 +43,11 @@ def failed(call_id: ToolCallId) -> ToolCallFinished:
     return ToolCallFinished(TURN, call_id, ToolCallStatus.FAILED, "interrupted", content=content, interrupted=True)
 
 
-ENDED = TurnEnded(TURN, StopReason.CANCELLED, "The process ended during this turn.")
+SENTENCE = "The process ended during this turn."
+ENDED = (
+    ErrorReported(TURN, "", SENTENCE, "turn.interrupted"),
+    TurnEnded(TURN, StopReason.CANCELLED, SENTENCE),
+)
 
 
 async def closing_of(*recorded: Event) -> list[Event]:
@@ -73,7 +78,7 @@ async def test_an_empty_stream_is_left_alone():
 
 
 async def test_a_turn_killed_before_anything_came_is_ended():
-    assert await closing_of(prompt(OLD), TurnEnded(OLD, StopReason.END_TURN), prompt(TURN)) == [ENDED]
+    assert await closing_of(prompt(OLD), TurnEnded(OLD, StopReason.END_TURN), prompt(TURN)) == [*ENDED]
 
 
 async def test_a_call_without_a_result_is_shown_as_failed():
@@ -84,7 +89,7 @@ async def test_a_call_without_a_result_is_shown_as_failed():
         ToolCallStarted(TURN, view(OPEN)),
         ToolCallFinished(TURN, DONE, ToolCallStatus.COMPLETED, "ok"),
     )
-    assert await closing_of(*recorded) == [failed(OPEN), ENDED]
+    assert await closing_of(*recorded) == [failed(OPEN), *ENDED]
 
 
 async def test_a_call_that_was_never_announced_is_announced_and_failed_so_that_it_has_its_result():
@@ -93,7 +98,7 @@ async def test_a_call_that_was_never_announced_is_announced_and_failed_so_that_i
     assert await closing_of(prompt(TURN), answer("m", ASKED, arguments=arguments)) == [
         ToolCallStarted(TURN, announced),
         failed(ASKED),
-        ENDED,
+        *ENDED,
     ]
 
 
@@ -112,7 +117,7 @@ async def test_the_newest_text_of_an_unfinished_message_is_kept():
         MessagePartial(TURN, message_id, "Half an ans", "Let me think"),
     )
     kept = Message(message_id, Role.ASSISTANT, (ThinkingPart("Let me think"), TextPart("Half an ans")))
-    assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), ENDED]
+    assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), *ENDED]
 
 
 async def test_the_parts_of_an_unfinished_message_are_put_together():
@@ -124,11 +129,11 @@ async def test_the_parts_of_an_unfinished_message_are_put_together():
         MessagePartial(TURN, message_id, " an ans", "", 4, 0),
     )
     kept = Message(message_id, Role.ASSISTANT, (TextPart("Half an ans"),))
-    assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), ENDED]
+    assert await closing_of(*recorded) == [MessageRecorded(TURN, kept, complete=False), *ENDED]
 
 
 async def test_an_empty_partial_leaves_no_message():
-    assert await closing_of(prompt(TURN), MessagePartial(TURN, MessageId("m"), "", "")) == [ENDED]
+    assert await closing_of(prompt(TURN), MessagePartial(TURN, MessageId("m"), "", "")) == [*ENDED]
 
 
 async def test_every_open_turn_is_found():
@@ -157,4 +162,4 @@ async def test_of_a_subagent_only_the_call_that_it_ran_for_is_closed():
         inner(answer("n", ASKED)),
         inner(ToolCallStarted(TURN, view(ASKED))),
     ]
-    assert await closing_of(*recorded) == [failed(OPEN), ENDED]
+    assert await closing_of(*recorded) == [failed(OPEN), *ENDED]

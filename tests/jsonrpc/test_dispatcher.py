@@ -143,13 +143,15 @@ async def test_bad_lines_are_answered_with_a_null_id_and_the_connection_goes_on(
 async def test_parameters_that_do_not_fit_are_named():
     async with serving() as peer:
         error = (await peer.ask(1, "echo", {"text": 5}))["error"]
-        assert error == {"code": INVALID_PARAMS, "message": "The parameter `text` must be a string, not an integer."}
+        sentence = "The parameter `text` must be a string, not an integer."
+        assert error == {"code": INVALID_PARAMS, "message": sentence, "data": {"code": "protocol.params-invalid"}}
 
 
 async def test_an_error_nobody_foresaw_goes_to_the_log_and_not_to_the_peer(caplog: pytest.LogCaptureFixture):
     async with serving({"m": raising(ValueError("a planted detail"))}) as peer:
         answer = await peer.ask(1, "m")
-    assert answer["error"] == {"code": INTERNAL_ERROR, "message": "Internal error; see the log."}
+    expected = {"code": INTERNAL_ERROR, "message": "Internal error; see the log.", "data": {"code": "agent.fault"}}
+    assert answer["error"] == expected
     assert [(record.levelno, record.exc_info is not None) for record in caplog.records] == [(logging.ERROR, True)]
 
 
@@ -159,7 +161,7 @@ async def test_a_domain_error_is_translated():
 
     group = ExceptionGroup("tasks", [KeyError("k")])
     async with serving({"m": raising(KeyError("k")), "group": raising(group)}, translate=translate) as peer:
-        expected = {"code": -32000, "message": "Sign in.", "data": {"why": "no key"}}
+        expected = {"code": -32000, "message": "Sign in.", "data": {"why": "no key", "code": "auth.required"}}
         assert (await peer.ask(1, "m"))["error"] == expected
         assert (await peer.ask(2, "group"))["error"] == expected
 

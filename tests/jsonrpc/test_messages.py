@@ -142,9 +142,14 @@ def test_a_result_of_none_is_written_as_an_empty_object():
     assert json.loads(encode_result(1, None)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-def test_an_error_without_data_has_no_data_member():
+def test_an_error_carries_the_code_of_its_failure_beside_its_data():
     error = json.loads(encode_error(None, RpcError(-32601, "There is no such method.")))
-    assert error == {"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "There is no such method."}}
+    expected = {"code": -32601, "message": "There is no such method.", "data": {"code": "protocol.method-unknown"}}
+    assert error == {"jsonrpc": "2.0", "id": None, "error": expected}
+    given = RpcError(-32602, "No.", {"details": "No."}, failure_code="session.busy")
+    data = json.loads(encode_error(1, given))["error"]["data"]
+    assert data == {"details": "No.", "code": "session.busy"}
+    assert json.loads(encode_error(1, RpcError(-32602, "No.", [1])))["error"]["data"] == [1]
 
 
 def test_a_result_that_json_cannot_hold_is_refused():

@@ -22,6 +22,8 @@ _FALLBACKS = ("notepad",) if sys.platform == "win32" else ("vi", "nano")
 class EditingError(PatternError):
     """The text could not be edited; nothing was changed."""
 
+    failure_code = "memory.editing-stopped"
+
 
 @dataclass(frozen=True, slots=True)
 class EditedText:

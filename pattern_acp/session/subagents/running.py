@@ -20,8 +20,9 @@ from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ContextAdded, ErrorReported, TurnEnded, TurnStarted
+from pattern_acp.journal.events import ContextAdded, TurnStarted
 from pattern_acp.journal.items import item_of
+from pattern_acp.journal.turn_ends import TurnFailure, failure_of
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ProviderRequest
@@ -49,8 +50,8 @@ from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.loop import CallIds, ModelInUse, TurnEnd, TurnLoop
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.sink import Fact, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 
 if TYPE_CHECKING:
@@ -182,14 +183,14 @@ class Subagent:
             await self._sink.record(Fact(added, Actor.SYSTEM, Origin.AGENT))
             history.append(said)
             await self._loop(self._idle, self._last, window).run(self._parts.turn_id, history)
-            return TurnEnd(StopReason.MAX_TURN_REQUESTS, f"It was stopped: it reached {reached}.")
+            return TurnEnd(
+                StopReason.MAX_TURN_REQUESTS, f"It was stopped: it reached {reached}.", failure=LIMIT_REACHED
+            )
         except DatabaseError:
             raise
         except PatternError as error:
-            failed = ErrorReported(self._parts.turn_id, type(error).__name__, error.sentence)
-            await self._sink.record(Fact(failed, Actor.SYSTEM))
             self._failed = True
-            return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}")
+            return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}", failure=failure_of(error))
 
     async def _until_hooks_agree(self, history: list[Message], window: SubagentWindow) -> TurnEnd:
         turn_id, kind = self._parts.turn_id, self._task.kind.value
@@ -200,7 +201,8 @@ class Subagent:
             if not is_report or not await after_report(self._session, turn_id, self._heard, kind=kind, active=active):
                 return end
             active = True
-        return TurnEnd(StopReason.END_TURN, f"Hooks let it go on {MOST_CONTINUATIONS} times; that is the limit.")
+        sentence = f"Hooks let it go on {MOST_CONTINUATIONS} times; that is the limit."
+        return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("turn.continued-too-often"))
 
     def _loop(self, runner: ToolRunner, budget: Budget, window: SubagentWindow) -> TurnLoop:
         async def build(_history: Sequence[Message]) -> ProviderRequest:
@@ -260,8 +262,7 @@ class Subagent:
             await self._activity.show()
 
     async def _record_end(self, end: TurnEnd) -> None:
-        ended = TurnEnded(self._parts.turn_id, end.stop_reason, end.sentence)
-        await self._sink.record(Fact(ended, Actor.SYSTEM))
+        await self._sink.record(*end_facts(self._parts.turn_id, end.stop_reason, end.sentence, end.failure))
 
     def _message(self, *texts: str) -> Message:
         parts = tuple(TextPart(text) for text in texts)
