@@ -5,6 +5,7 @@ wrote. Logs, whole blocks or sections, show their newest entries alone. The olde
 only ever added, and a write looks at the newest of them alone, however long the log is.
 """
 
+import json
 from collections.abc import Callable, Sequence
 
 from pattern_acp.db import columns
@@ -28,8 +29,6 @@ _SECTION = "log{}/"
 
 _AFTER_NUMBERS = ":"
 _DIGITS = 12
-_EVERY = 1_000_000_000
-"""More passages than a block can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +101,16 @@ def _changed(tx: Transaction, block: Block, text: str, before: str, seq: int) ->
     if start or ending:
         old, new = (block_passages(one[start : len(one) - ending]) for one in (before, text))
         first = _passages_before(tx, block, before, start, ending, len(old))
-        between = {**asked, "after": first, "last": first + len(old)}
-        rows = tx.all(_QUERIES["read_entries"], between) if old else ()
+        # By their numbers, since a range of them is none of the index, in which "10" comes before "9".
+        numbers = json.dumps([str(number) for number in range(first + 1, first + len(old) + 1)])
+        rows = tx.all(_QUERIES["read_entries_of"], {"source": block.id, "items": numbers}) if old else ()
         if first >= 0 and [columns.text(row[2]) for row in rows] == list(old):
             if ending and len(new) != len(old):
                 moved = {**asked, "after": first + len(old), "by": len(new) - len(old), "seq": seq}
                 tx.execute(_QUERIES["renumber_entries"], moved)
             return _Changed(rows, new, first)
     # All of it, also when the index holds another text than it should.
-    rows = tx.all(_QUERIES["read_entries"], {**asked, "after": 0, "last": _EVERY})
+    rows = tx.all(_QUERIES["read_entries"], asked)
     return _Changed(rows, block_passages(text), 0)
 
 

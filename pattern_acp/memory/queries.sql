@@ -7,6 +7,10 @@ SELECT id, scope, owner, label, description, char_limit, text, text_hash, update
 FROM blocks
 WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
 
+-- name: block_exists
+-- Whether there is a block with this label.
+SELECT 1 FROM blocks WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
+
 -- name: find_deleted_block
 -- The block of a label that was deleted last and can be restored.
 SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
@@ -267,11 +271,18 @@ FROM search_entries
 WHERE source = :source AND item < :upto;
 
 -- name: read_entries
--- The passages of one block apart from its log sections, after one of them up to another, in order.
+-- The passages of one block apart from its log sections, in order.
 SELECT id, item, text
 FROM search_entries
-WHERE source = :source AND item < :upto AND CAST(item AS INTEGER) > :after AND CAST(item AS INTEGER) <= :last
+WHERE source = :source AND item < :upto
 ORDER BY CAST(item AS INTEGER);
+
+-- name: read_entries_of
+-- Some passages of one block by their items, a JSON list, in its order.
+SELECT e.id, e.item, e.text
+FROM json_each(:items) AS wanted
+CROSS JOIN search_entries AS e ON e.source = :source AND e.item = wanted.value
+ORDER BY wanted.key;
 
 -- name: read_all_entries
 -- Everything that is indexed of one block.

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import BlockId
@@ -135,7 +135,7 @@ def load_whole(tx: Transaction, key: BlockKey) -> Block:
 
 def block_exists(tx: Transaction, key: BlockKey) -> bool:
     """Whether there is a block with this key."""
-    return _row(tx, key) is not None
+    return tx.one(_QUERIES["block_exists"], _of_key(key)) is not None
 
 
 def list_blocks(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[Block, ...]:
@@ -369,4 +369,8 @@ def _find(tx: Transaction, key: BlockKey) -> Row:
 
 
 def _row(tx: Transaction, key: BlockKey) -> Row | None:
-    return tx.one(_QUERIES["find_block"], {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)})
+    return tx.one(_QUERIES["find_block"], _of_key(key))
+
+
+def _of_key(key: BlockKey) -> dict[str, SqlValue]:
+    return {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}
