@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, int, int]] = {
     "delete": ("LABEL", 1, 1),
     "restore": ("LABEL", 1, 1),
     "edit": ("LABEL", 1, 1),
+    "import": ("FILE [LABEL]", 1, 2),
     "archive": ("", 0, 0),
     "verify": ("", 0, 0),
     "create": ("[LABEL [DESCRIPTION]]", 0, 1_000),
@@ -68,7 +69,7 @@ class Memory:
     cwd: str = ""
     """A directory of the project that is meant; empty for the current one."""
     file: str = ""
-    """A file that holds the new text, in the place of an editor."""
+    """A file that holds the new text, in the place of an editor, or that is taken in; `-` for stdin."""
     json: bool = False
     words: bool = False
     """Compare word by word."""
@@ -88,7 +89,9 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--words", action="store_true", help="diff: compare word by word")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the history")
     parser.add_argument("--cwd", metavar="DIR", default="", help="the project's directory instead of the current one")
-    parser.add_argument("--file", metavar="FILE", default="", help="edit: take the new text (or TOML) from a file")
+    parser.add_argument(
+        "--file", metavar="FILE", default="", help="edit: take the new text from a file, or - for stdin"
+    )
     parser.add_argument("--template", metavar="NAME", default="", help="create: the template of the block")
     parser.add_argument("--scope", metavar="SCOPE", default="", help="create: persona, project or shared")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
@@ -110,6 +113,9 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
     whole = bool(found.get("all"))
     if verb == "forget" and whole == (len(words) == 2):
         raise MemoryUsageError(f"memory forget takes {takes}: a passage, - for stdin, or --all for the whole block.")
+    file = str(found.get("file", ""))
+    if verb == "import":
+        file, *words = words
     return Memory(
         flags=flags,
         verb=verb,
@@ -119,7 +125,7 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
         rest=_rest(verb, words, found),
         reason=str(found.get("reason", "")),
         cwd=str(found.get("cwd", "")),
-        file=str(found.get("file", "")),
+        file=file,
         json=bool(found.get("json")),
         words=bool(found.get("words")),
         assume_yes=bool(found.get("yes")),

@@ -33,7 +33,7 @@ class LaterWrite:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write as it is told of later: the block's label, who, why, when, in which stream, and how many lines."""
+    """One write as it is told of later: the block's label, who, why, when, in which stream, and what was done."""
 
     label: str
     actor: Actor
@@ -42,6 +42,7 @@ class Change:
     stream: str
     lines_added: int = 0
     lines_removed: int = 0
+    operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ def changes_since(
             columns.text(row[4]),
             0 if row[5] is None else columns.integer(row[5]),
             0 if row[6] is None else columns.integer(row[6]),
+            columns.text(row[7]),
         )
         for row in tx.all(_QUERIES["changes_since"], asked)
     )

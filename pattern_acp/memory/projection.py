@@ -20,6 +20,7 @@ MOST_BYTES = 256 * 1024
 """Of a file that is read: the longest block in the widest characters is half of it."""
 
 _HEAD = re.compile(r"---\n(?P<head>(?:[^\n]*\n)*?)---\n\n?(?P<text>.*)", re.DOTALL)
+_KNOWN = frozenset({"label", "limit", "description"})
 _UNSAFE = re.compile(r"[^\w.-]+")
 _RESERVED = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 
@@ -83,6 +84,18 @@ def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
         )
     text = found["text"]
     return text if known.endswith("\n") else text.rstrip("\n")
+
+
+def told_by_file(content: str) -> tuple[dict[str, str], str]:
+    """What the head of a file says of its block (`label`, `limit`, `description`), and the text behind it.
+
+    A file without such a head is all text.
+    """
+    found = _HEAD.fullmatch(content.replace("\r\n", "\n"))
+    if found is None:
+        return {}, content
+    pairs = (line.partition(": ") for line in found["head"].splitlines())
+    return {name: value for name, _, value in pairs if name in _KNOWN}, found["text"]
 
 
 def file_name(label: str, taken: frozenset[str], suffix: str = MARKDOWN) -> str:

@@ -700,7 +700,7 @@ ORDER BY block_updates.number DESC LIMIT :limit;
 -- name: changes_since
 -- Writes of some blocks after an event, newest first; the blocks are a JSON list of ids.
 SELECT blocks.label, block_updates.actor, block_updates.reason, block_updates.at_ms, events.stream,
-    block_updates.lines_added, block_updates.lines_removed
+    block_updates.lines_added, block_updates.lines_removed, block_updates.operation
 FROM block_updates
 JOIN blocks ON blocks.id = block_updates.block_id
 JOIN events ON events.seq = block_updates.last_seq

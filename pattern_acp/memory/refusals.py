@@ -34,8 +34,8 @@ class IsolationDeniedError(BlockError):
     def __init__(self, label: str, isolation: str) -> None:
         """Say which setting denies it and what would allow it."""
         super().__init__(
-            f"IsolationDenied: the block {label!r} is the persona's, and this project is isolated from it "
-            f"(memory.isolation is {isolation}). Write into a block of the project instead; the person can allow it "
+            f"IsolationDenied: what `{label}` holds of the persona is not for this project, which is isolated from it "
+            f"(memory.isolation is {isolation}). Write into memory of the project instead; the person can allow it "
             f'with `isolation = "none"` under `[memory]` in their configuration and the project\'s.'
         )
         self.label = label

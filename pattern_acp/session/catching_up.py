@@ -69,9 +69,15 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
     return await shared.database.read(look)
 
 
+_TOLD_BY_NAME = frozenset({"undo", "redo", "rollback", "archive", "delete", "restore", "forget"})
+"""Operations that say more than the number of lines does."""
+
+
 def _decision(change: Change) -> Decision:
     author = {Actor.HUMAN: "the person", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
     lines = f"+{change.lines_added} -{change.lines_removed} lines"
+    if change.operation in _TOLD_BY_NAME:
+        lines = change.operation if change.operation in {"delete", "restore"} else f"{change.operation}, {lines}"
     return Decision(change.label, author, f"{change.reason} ({lines})" if change.reason else lines)
 
 

@@ -88,7 +88,9 @@ def standing(archived: Archived, *, now_ms: int) -> str:
     entry = archived.entry
     if not entry.is_current:
         return f"superseded by {entry.superseded_by}"
-    return "not checked for long" if is_stale(entry.verified_ms, now_ms=now_ms) else "in force"
+    if not is_stale(entry.verified_ms, now_ms=now_ms):
+        return "in force"
+    return f"not checked for long: `{entry.check_command}` tells" if entry.check_command else "not checked for long"
 
 
 def verified_table(checked: Sequence[Verified]) -> str:

@@ -31,7 +31,7 @@ from pattern_acp.tools.base import (
     MemoryProposal,
 )
 from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults
-from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing
+from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.tools.memory_views import view_of
 
@@ -67,7 +67,7 @@ class ConstellationMemory:
         """What has to follow a write before it is answered, such as writing files."""
         self._database = database
         self._owner = owner
-        self._rules = rules or MemoryRules()
+        self._rules = rules_for(writer, rules or MemoryRules())
         self._clock = clock
         self._ids = ids
         self._peer = peer
@@ -108,7 +108,7 @@ class ConstellationMemory:
         touched |= {one.block.id for one in seen if one.label in self._touched}
         self._seen = {one.label: one.block.text for one in seen}
         now_ms = self._clock.now_ms()
-        isolation = self._rules.isolation if self._writer.actor is not Actor.HUMAN else Isolation.NONE
+        isolation = self._rules.isolation
         return found, tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
 
     def touch(self, label: str) -> None:

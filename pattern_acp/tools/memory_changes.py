@@ -111,12 +111,12 @@ def find_visible(tx: Transaction, label: str, writing: Writing) -> VisibleBlock:
 
 
 def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
-    """Refuse to write memory of a persona from an isolated project; the person always may.
+    """Refuse to write memory of a persona from an isolated project; the person's rules isolate nothing.
 
     Raises:
         IsolationDeniedError: says what would allow it.
     """
-    if scope is Scope.PERSONA and writing.rules.isolation is not Isolation.NONE and not writing.is_person:
+    if scope is Scope.PERSONA and writing.rules.isolation is not Isolation.NONE:
         raise IsolationDeniedError(label, writing.rules.isolation)
 
 

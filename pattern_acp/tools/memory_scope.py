@@ -4,6 +4,7 @@ Owns: these types. Must not know: how anything is read or written.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
@@ -50,6 +51,9 @@ PERSONA = Writer(Actor.PERSONA, Origin.MODEL)
 PERSON = Writer(Actor.HUMAN, Origin.PERSON)
 """The person, as with /remember."""
 
+IMPORT = Writer(Actor.IMPORT, Origin.WORKSPACE)
+"""A file that the person had taken in."""
+
 PROGRAM = Writer(Actor.SYSTEM, Origin.MEMORY)
 """What is written without anyone asking."""
 
@@ -67,6 +71,13 @@ class MemoryRules:
         specs = default_blocks(owner.persona, owner.project_key)
         hidden = self.isolation is Isolation.FULL
         return tuple(spec for spec in specs if not (hidden and spec.key.scope is Scope.PERSONA))
+
+
+def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
+    """The rules that hold for `writer`: isolation keeps the project's agent apart from the persona, not the person."""
+    if writer.actor in {Actor.HUMAN, Actor.IMPORT}:
+        return replace(rules, isolation=Isolation.NONE)
+    return rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +105,3 @@ class Writing:
         actor = self.writer.actor
         name = self.owner.persona if actor is Actor.PERSONA else actor.value
         return Authoring(self.at_ms // 1000, name, trusted=actor in {Actor.HUMAN, Actor.SYSTEM})
-
-    @property
-    def is_person(self) -> bool:
-        """Whether the person writes, who needs nobody's consent."""
-        return self.writer.actor is Actor.HUMAN

@@ -39,6 +39,27 @@ async def test_after_an_hour_it_is_told_headline_decisions_and_open_threads():
         assert len(titles(agent)) == 1
 
 
+async def test_what_was_undone_deleted_or_restored_is_told_by_its_name():
+    async with running_agent(ScriptedProvider([says("Done.")], repeat=True)) as agent:
+        await one_session(agent, "Begin")
+        for prompt in (
+            "/remember Likes tea.",
+            "/memory undo human",
+            "/memory create plans Plans.",
+            "/memory delete plans",
+        ):
+            await one_session(agent, prompt)
+        await one_session(agent, "/memory restore plans")
+        await go_away(agent, 5)
+        await one_session(agent, "Hello again")
+        told = agent.model.requests[-1].volatile
+        assert "- human, by the person: undo, +0 -1 lines" in told
+        assert [line for line in told.split("\n") if line.startswith("- plans")] == [
+            "- plans, by the person: restore",
+            "- plans, by the person: delete",
+        ]
+
+
 async def test_within_the_hour_nothing_is_told():
     async with running_agent(ScriptedProvider([says("Done."), says("Hello.")])) as agent:
         await one_session(agent, "Choose a builder")

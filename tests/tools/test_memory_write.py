@@ -364,6 +364,16 @@ async def test_an_isolated_project_does_not_write_into_the_persona(constellation
     await memory.commit(MemoryEdit("project", "append", "x"), CALL_ID)
 
 
+@pytest.mark.parametrize("isolation", [Isolation.CORE_ONLY, Isolation.FULL])
+async def test_the_person_writes_into_the_persona_from_an_isolated_project_too(
+    constellation: Constellation, isolation: Isolation
+):
+    memory = memory_in(constellation, rules=MemoryRules(isolation=isolation), writer=PERSON)
+    change = await memory.commit(MemoryEdit("human", "append", "Drinks coffee."), None)
+    assert change.after == "Drinks coffee."
+    assert {block.label: block.write_denied for block in await memory.blocks()}["human"] == ""
+
+
 async def test_an_isolated_project_sees_what_its_isolation_leaves(constellation: Constellation):
     await memory_in(constellation).commit(MemoryEdit("human", "append", "zebra"), CALL_ID)
     core = memory_in(constellation, rules=MemoryRules(isolation=Isolation.CORE_ONLY))

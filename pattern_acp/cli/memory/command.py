@@ -16,6 +16,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.memory import pages, values
 from pattern_acp.cli.memory.editing import EditedText, edit_text, read_edited
+from pattern_acp.cli.memory.importing import import_file, read_import
 from pattern_acp.cli.memory.lines import Line, line
 from pattern_acp.cli.memory.paging import show_lines
 from pattern_acp.cli.memory_arguments import Memory
@@ -37,6 +38,7 @@ from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryO
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
+from pattern_acp.tools.memory_scope import IMPORT
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
@@ -64,6 +66,8 @@ class Desk:
     reverts: MemoryReverts
     forgetting: MemoryForgetting
     memory: ConstellationMemory
+    importing: ConstellationMemory
+    """The same memory, whose writes count as an import."""
     place: SetupPlace
 
 
@@ -129,7 +133,10 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
     scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer())
     templates = process.loaded.paths.config / TEMPLATES
     rules = MemoryRules(templates=templates)
-    memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=PERSON, rules=rules)
+    memory, importing = (
+        ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=writer, rules=rules)
+        for writer in (PERSON, IMPORT)
+    )
     return Desk(
         arguments,
         process,
@@ -137,6 +144,7 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
         MemoryReverts(database, scope, clock=clock),
         MemoryForgetting(database, scope, clock=clock),
         memory,
+        importing,
         SetupPlace(MemorySetup(database, owner, clock=clock), memory, cwd, templates),
     )
 
@@ -230,11 +238,20 @@ async def _edit(desk: Desk) -> Answer:
         return _changed(await desk.reverts.change(arguments.label, plan, arguments.reason))
     except BlockError as error:
         kept = True
-        sentence = f"{error.sentence} Your text is kept in {edited.path}."
+        where = "" if arguments.file == "-" else f" Your text is kept in {edited.path}."
+        sentence = f"{error.sentence}{where}"
         return Answer([line((sentence, "red"))], {"error": error.sentence, "file": str(edited.path)}, EXIT_ERROR)
     finally:
         if not kept:
             edited.discard()
+
+
+async def _import(desk: Desk) -> Answer:
+    arguments = desk.arguments
+    file = await anyio.to_thread.run_sync(read_import, Path(arguments.file), arguments.label)
+    reason = arguments.reason or f"Imported from {file.name}."
+    imported = await import_file(desk.importing, desk.place, file, reason)
+    return Answer(pages.imported_page(imported), values.imported_value(imported))
 
 
 async def _forget(desk: Desk) -> Answer:
@@ -300,6 +317,7 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "delete": _delete,
     "restore": _restore,
     "edit": _edit,
+    "import": _import,
     "archive": _archive,
     "verify": _verify,
     "create": _set_up(create_block),
@@ -312,5 +330,5 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
 _LOOKING = frozenset({"list", "show", "history", "diff", "blame", "archive", "verify"})
 """Verbs that change no block."""
 
-_BEGINNING = frozenset({"edit", "create", "set", "share", "archive", "verify"})
+_BEGINNING = frozenset({"edit", "import", "create", "set", "share", "archive", "verify"})
 """Verbs that may be the first ones ever: they make the constellation, or need no block."""

@@ -61,13 +61,13 @@ def edit_text(editable: EditableText, label: str, environ: Mapping[str, str]) ->
 
 
 def read_edited(path: Path, original: str) -> str:
-    """The text of a file that was edited; the line end that editors put at the end is left out.
+    """The text of a file that was edited, `-` for stdin; the line end that editors put at the end is left out.
 
     Raises:
         EditingError: the file is gone, or no UTF-8 text.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise EditingError(f"The file {path} cannot be read ({error.strerror}); nothing was changed.") from error
     except UnicodeDecodeError as error:

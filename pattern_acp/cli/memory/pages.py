@@ -5,6 +5,7 @@ Owns: the layout. Must not know: terminals, or where anything comes from.
 
 from collections.abc import Sequence
 
+from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.cli.memory.lines import Line, Span, diff_lines, line, table_lines, text_lines
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
@@ -131,6 +132,16 @@ def change_page(change: HistoryChange) -> list[Line]:
         lines.append(line(("Changed here and meanwhile elsewhere; both are in the text:", "yellow")))
         lines += text_lines(f"{conflict.theirs}\n{conflict.ours}", "yellow")
     return lines
+
+
+def imported_page(imported: Imported) -> list[Line]:
+    """What a file brought, as a diff."""
+    known = f" {imported.known} passages were there already." if imported.known else ""
+    if imported.before == imported.after:
+        return [line("Nothing is new in it;", (f" {imported.label}", "bold cyan"), f" is as it was.{known}")]
+    done = "is made" if imported.is_new else "is changed"
+    diff = unified_diff(imported.before, imported.after, before_name=imported.label, after_name=imported.label)
+    return [line((imported.label, "bold cyan"), f" {done}.{known}"), *diff_lines(diff)]
 
 
 def forgotten_page(report: ForgottenReport) -> list[Line]:

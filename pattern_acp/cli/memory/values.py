@@ -5,6 +5,7 @@ Owns: the form of each answer. Must not know: how it is printed.
 
 from collections.abc import Sequence
 
+from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.domain.canonical import Json
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
@@ -133,6 +134,17 @@ def change_value(change: HistoryChange) -> Json:
         "before": change.before,
         "after": change.after,
         "conflicts": [{"theirs": one.theirs, "ours": one.ours} for one in change.conflicts],
+    }
+
+
+def imported_value(imported: Imported) -> Json:
+    """What a file brought."""
+    return {
+        "label": imported.label,
+        "new": imported.is_new,
+        "before": imported.before,
+        "after": imported.after,
+        "known": imported.known,
     }
 
 

@@ -1,0 +1,127 @@
+"""Taking a file into memory: `pattern-acp memory import FILE [LABEL]`.
+
+Owns: which block a file becomes, and that nothing is stored twice. Must not know: how results look. A file of another
+agent (`CLAUDE.md`, notes) is all text; one that this program wrote (`.pattern/memory/`) names its block in its head.
+What a block says already is never changed, so that taking a file in again adds only what is new in it.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from pattern_acp.cli.memory.editing import read_edited
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.block_files import TOML
+from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT
+from pattern_acp.memory.errors import LimitExceededError, UnusableEditError
+from pattern_acp.memory.guards import plain
+from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.projection import told_by_file
+from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.memory.schemas.types import TextSchema
+from pattern_acp.session.memory_setup import SetupPlace, set_up_block
+from pattern_acp.tools.base import MemoryEdit
+from pattern_acp.tools.memory_access import ConstellationMemory
+
+
+@dataclass(frozen=True, slots=True)
+class FileToImport:
+    """What a file says: its text, and the label, description and limit of its block as far as its head names them."""
+
+    name: str
+    text: str
+    label: str
+    description: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of it: the block, whether it is new, its text before and after, and how many passages were known."""
+
+    label: str
+    is_new: bool
+    before: str
+    after: str
+    known: int
+
+
+def read_import(path: Path, label: str) -> FileToImport:
+    """Read a file. Its block is `label`, else the one its head names, else one named like the file.
+
+    Raises:
+        EditingError: it cannot be read, or is no UTF-8.
+        UnusableEditError: there is no text in it, or it holds fields and not text.
+    """
+    is_stdin = str(path) == "-"
+    if is_stdin and not label:
+        raise UnusableEditError("-", "say which block: memory import - LABEL.")
+    head, text = told_by_file(read_edited(path, "\n"))
+    wanted = label or head.get("label", "") or path.stem
+    if path.suffix == TOML:
+        problem = f"{path.name} holds fields; make the block, then: memory edit {wanted} --file {path.name}."
+        raise UnusableEditError(wanted, problem)
+    if not text.strip():
+        raise UnusableEditError(wanted, f"there is no text in {path.name}.")
+    limit = head.get("limit", "")
+    name = "stdin" if is_stdin else path.name
+    description = head.get("description", "") or f"What {name} says."
+    return FileToImport(name, text.strip("\n"), wanted, description, int(limit) if limit.isdecimal() else 0)
+
+
+async def import_file(memory: ConstellationMemory, setup: SetupPlace, file: FileToImport, reason: str) -> Imported:
+    """Add to the block what it, and the rest of memory, does not say already; make the block if there is none.
+
+    `memory` writes as an import; a block that needs more room than usual gets it through `setup`, as the person's.
+
+    Raises:
+        BlockError: it cannot be stored, and why: a secret in it, the limit, a block that holds fields.
+    """
+    view = next((view for view in await memory.blocks() if view.label == file.label), None)
+    if view is not None and not isinstance(view.schema, TextSchema | None):
+        problem = f"it holds fields, so edit it: memory edit {file.label} --file {file.name}."
+        raise UnusableEditError(file.label, problem)
+    create = MemoryEdit(file.label, "create", "", description=file.description, reason=reason)
+    making = (create,) if view is None else ()
+    before = "" if view is None else view.text
+    text, known = await _news(memory, making, file, before)
+    if not text:
+        return Imported(file.label, is_new=False, before=before, after=before, known=known)
+    if len(text) > MOST_LIMIT and view is None:
+        raise LimitExceededError(file.label, current=0, limit=MOST_LIMIT, wanted=len(text))
+    if view is None and max(file.limit, len(text)) > DEFAULT_LIMIT:
+        # Looked at before there is a block, so that a refusal leaves none.
+        with suppress(LimitExceededError):
+            await memory.preview(replace(create, text=text))
+        await memory.commit(create, None)
+        await set_up_block(setup, f"{file.label} limit {min(max(file.limit, len(text)), MOST_LIMIT)}")
+        making = ()
+    edit = MemoryEdit(file.label, "append", text, reason=reason)
+    change = (await memory.commit_all((*making, edit), None))[-1]
+    return Imported(file.label, view is None, change.before, change.after, known)
+
+
+async def _news(
+    memory: ConstellationMemory, making: tuple[MemoryEdit, ...], file: FileToImport, before: str
+) -> tuple[str, int]:
+    """What of the file is to be added, and how many of its passages memory says already."""
+
+    async def is_known(text: str) -> bool:
+        try:
+            await memory.preview_all((*making, MemoryEdit(file.label, "append", text)))
+        except DuplicateFoundError:
+            return True
+        except LimitExceededError:
+            # Told when all of it is stored; repeats are looked for first.
+            return False
+        return False
+
+    there = {plain(passage).casefold() for passage in block_passages(before)}
+    passages = block_passages(file.text)
+    new = [passage for passage in passages if plain(passage).casefold() not in there]
+    # As it is written, with its empty lines, where nothing of it is known.
+    text = file.text if len(new) == len(passages) else "\n".join(new)
+    if new and await is_known(text):
+        new = [passage for passage in new if not await is_known(passage)]
+        text = "\n".join(new)
+    return (text if new else ""), len(passages) - len(new)
