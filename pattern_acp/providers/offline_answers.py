@@ -30,9 +30,10 @@ SHOWN_HIT_CHARS = 1_200
 _HIT_HEAD = re.compile(r"^\[(.+?, \d{4}-\d\d-\d\d)\b[^\]\n]*\]$", re.MULTILINE)
 _SESSION_ID = re.compile(r" in session ses_\w+")
 
-NO_MODEL = "No model is configured, so I cannot think about this; I only looked it up."
+NO_MODEL = "The offline provider answers, without a model: it cannot think about this, and only looked it up."
 
-HOW_TO_CONFIGURE = """To configure a model, do one of these and start again:
+HOW_TO_CONFIGURE = """To have a model answer, do one of these and start again:
+- run `pattern-acp auth login PROVIDER` in a terminal, and choose the model with `/model`;
 - set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`;
 - start Ollama, LM Studio or llama-server on this machine, or set `OLLAMA_HOST`;
 - add a `[providers.NAME]` table to `config.toml` (`pattern-acp doctor` says where it is)."""

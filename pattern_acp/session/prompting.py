@@ -40,6 +40,7 @@ from pattern_acp.session.request_memory import current_memory, memory_of_request
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
+from pattern_acp.session.unknown_commands import refuse_unknown
 from pattern_acp.session.window import SessionWindow, tokens_in, with_room
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
@@ -85,6 +86,9 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     await ensure_trust(session, turn_id)
     if more_commands(session) != commands:
         await session.view.show_commands(more_commands(session))
+    unknown = await refuse_unknown(session, turn_id)
+    if unknown is not None:
+        return unknown
     fix_skills(session)
     session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs)]
     await show_notices(session, turn_id)

@@ -48,7 +48,8 @@ async def run_fork(session: "Session", argument: str) -> str:
     fork = await fork_session(shared.database, session.session_id, argument, clock=shared.clock, ids=shared.ids)
     return (
         f"“{fork.title}” begins with {plural(fork.turns, 'turn')} of this session: `{fork.session_id}`. "
-        "Open it from the list of sessions; this one goes on as it is."
+        f"Open it from the list of sessions, or in a terminal: `pattern-acp chat --session {fork.session_id}`. "
+        "This one goes on as it is."
     )
 
 

@@ -215,6 +215,20 @@ async def test_the_model_never_sees_commands_or_their_answers():
         assert [message.text for message in conversation(model.requests[0])] == ["Hi"]
 
 
+async def test_a_command_that_there_is_not_is_answered_with_the_nearest_and_never_sent():
+    model = ScriptedProvider([says("A path."), says("As it is."), says("A path.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        assert "There is no command /bogus. /help lists all" in await answer(agent, session, "/bogus")
+        assert "Did you mean /remember?" in await answer(agent, session, "/rember Tabs matter")
+        assert "Did you mean /help?" in await answer(agent, session, "/Help")
+        assert await answer(agent, session, "/etc/hosts says no") == "A path."
+        assert agent.sessions.get(session).state.title == "/etc/hosts says no"
+        assert await answer(agent, session, " /bogus") == "As it is."
+        assert await answer(agent, session, f"/{agent.folder.parts[1]} is full") == "A path."
+        assert len(model.requests) == 3
+
+
 async def test_commands_are_replayed_and_make_no_title():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
         session = await opened(agent)

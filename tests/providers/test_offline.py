@@ -147,7 +147,7 @@ def test_the_answer_to_a_question_says_what_was_found_and_that_there_is_no_model
     assert "likes retry_policy" in text
     assert "src/retry.py" in text
     assert "No match" not in text
-    assert text.count("No model is configured") == 1
+    assert text.count("without a model") == 1
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "Ollama", "config.toml"):
         assert name in text
 
