@@ -27,7 +27,7 @@ CREATE INDEX events_by_item ON events (stream, item);
 CREATE TABLE blobs (
     hash TEXT PRIMARY KEY,               -- SHA-256 of the content
     size INTEGER NOT NULL,               -- bytes before compression
-    encoding TEXT NOT NULL,              -- 'raw' or 'zlib'
+    encoding TEXT NOT NULL,              -- 'raw', 'zstd', or 'zlib' of before schema version 16
     content BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
@@ -219,6 +219,8 @@ CREATE INDEX archival_entries_by_hash ON archival_entries (text_hash);
 
 CREATE UNIQUE INDEX archival_entries_by_superseded ON archival_entries (supersedes) WHERE supersedes IS NOT NULL;
 
+CREATE INDEX archival_entries_by_event ON archival_entries (last_seq);
+
 CREATE TRIGGER archival_entries_are_not_rewritten
 BEFORE UPDATE OF id, scope, owner, text, text_hash, actor, origin, reason, at_ms ON archival_entries
 BEGIN SELECT RAISE (ABORT, 'archival entries are immutable'); END;
@@ -344,10 +346,12 @@ CREATE INDEX repeats_by_other ON repeats (other);
 CREATE TABLE file_contents (
     hash TEXT PRIMARY KEY,               -- SHA-256 of the content
     size INTEGER NOT NULL,               -- bytes before compression
-    encoding TEXT NOT NULL,              -- 'raw' or 'zlib'
+    encoding TEXT NOT NULL,              -- 'raw', 'zstd', or 'zlib' of before schema version 16
     content BLOB NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq) -- the event that first named it
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX file_contents_by_event ON file_contents (last_seq);
 
 CREATE TABLE backups (
     id INTEGER PRIMARY KEY,

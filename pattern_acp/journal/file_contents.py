@@ -3,32 +3,28 @@
 Owns: the table `file_contents`: each content once, compressed. Must not know: which file had it, or when.
 """
 
-import zlib
 from collections.abc import Callable, Sequence
 
 from pattern_acp.db.columns import data, text
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.journal.errors import DamagedEventError
+from pattern_acp.journal.packing import PackedError, pack, unpack
 
 QUERIES = load_queries("pattern_acp.journal")
-
-_LEVEL = 1
-"""As for events: it runs under the write lock."""
 
 
 def store_content(tx: Transaction, digest: str, content: bytes, *, seq: int) -> None:
     """Keep `content`, whose SHA-256 is `digest`, unless it is there; `seq` is the event that names it (rule R1)."""
     if tx.one(QUERIES["has_file_content"], {"hash": digest}):
         return
-    compressed = zlib.compress(content, _LEVEL)
-    smaller = len(compressed) < len(content)
-    row = {
+    encoding, packed = pack(content)
+    row: dict[str, SqlValue] = {
         "hash": digest,
         "size": len(content),
-        "encoding": "zlib" if smaller else "raw",
-        "content": compressed if smaller else content,
+        "encoding": encoding,
+        "content": packed,
         "last_seq": seq,
     }
     tx.execute(QUERIES["store_file_content"], row)
@@ -44,8 +40,8 @@ def read_content(tx: Transaction, digest: str) -> bytes | None:
     if row is None:
         return None
     try:
-        content = data(row[1]) if row[0] == "raw" else zlib.decompress(data(row[1]))
-    except (zlib.error, TypeError) as error:
+        content = unpack(text(row[0]), data(row[1]))
+    except (PackedError, TypeError) as error:
         raise DamagedEventError("A kept file cannot be unpacked; run pattern-acp doctor.") from error
     if sha256_hex(content) != digest:
         raise DamagedEventError("A kept file is not what it was; run pattern-acp doctor.")

@@ -4,7 +4,6 @@ Owns: rows to events, and what a sound chain is. Must not know: what a replay sh
 """
 
 import json
-import zlib
 from collections.abc import Sequence
 from typing import LiteralString, cast
 
@@ -22,6 +21,7 @@ from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
 from pattern_acp.journal.items import CHECKPOINTS
+from pattern_acp.journal.packing import PackedError, unpack
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -264,11 +264,9 @@ def stored_payload(payload: SqlValue, encoding: SqlValue, content: SqlValue) -> 
     """
     if payload is not None:
         return text(payload).encode("utf-8")
-    if encoding == "raw":
-        return data(content)
     try:
-        return zlib.decompress(data(content))
-    except (zlib.error, TypeError) as error:
+        return unpack(text(encoding), data(content))
+    except (PackedError, TypeError) as error:
         raise DamagedEventError("The blob of an event cannot be unpacked; run pattern-acp doctor.") from error
 
 

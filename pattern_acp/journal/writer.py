@@ -6,7 +6,6 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 
 import contextlib
 import os
-import zlib
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
@@ -19,6 +18,7 @@ from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
 from pattern_acp.journal.codec import encode
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.items import item_of
+from pattern_acp.journal.packing import pack
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -30,9 +30,6 @@ INLINE_BYTES = 8192
 
 _SALT_BYTES = 16
 """128 bits: as much as nobody can try."""
-
-_COMPRESSION_LEVEL = 1
-"""zlib's fastest: it runs under the write lock, and level 6 takes four times as long for a fifth less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +94,12 @@ def store_payload(tx: Transaction, canonical: bytes) -> tuple[str | None, str | 
         with contextlib.suppress(UnicodeDecodeError):
             return canonical.decode("utf-8"), None
     content_hash = sha256_hex(canonical)
-    compressed = zlib.compress(canonical, _COMPRESSION_LEVEL)
-    smaller = len(compressed) < len(canonical)
-    tx.execute(
-        QUERIES["store_blob"],
-        {
-            "hash": content_hash,
-            "size": len(canonical),
-            "encoding": "zlib" if smaller else "raw",
-            "content": compressed if smaller else canonical,
-        },
-    )
+    encoding, content = pack(canonical)
+    row: dict[str, SqlValue] = {
+        "hash": content_hash,
+        "size": len(canonical),
+        "encoding": encoding,
+        "content": content,
+    }
+    tx.execute(QUERIES["store_blob"], row)
     return None, content_hash

@@ -53,7 +53,7 @@ async def test_streams_are_numbered_apart_and_ordered_together():
 
 
 @pytest.mark.parametrize(
-    ("extra", "encodings"), [(0, []), (1, ["zlib"])], ids=["as long as a row may be", "one byte longer"]
+    ("extra", "encodings"), [(0, []), (1, ["zstd"])], ids=["as long as a row may be", "one byte longer"]
 )
 async def test_a_payload_leaves_its_row_when_it_is_too_long(extra: int, encodings: list[str]):
     length = INLINE_BYTES - len(canonical_json({"title": ""})) + extra
@@ -119,7 +119,7 @@ async def test_a_large_payload_is_kept_once_and_small():
     async with temporary_constellation() as constellation:
         event = events.SessionTitled("a" * 50_000)
         await constellation.database.write(lambda tx: add(tx, event, event))
-        assert await constellation.database.read(blobs) == [("zlib", 50_012, 1)]
+        assert await constellation.database.read(blobs) == [("zstd", 50_012, 1)]
 
 
 async def test_an_id_that_is_no_text_still_names_its_events():
