@@ -13,6 +13,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from pattern_acp.db.connection import Database
+from pattern_acp.db.segment_lines import LineTooLongError
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.journal.segment_export import Exported, SegmentExporter, StateTables
@@ -67,6 +68,6 @@ async def export_last(database: Database) -> None:
 async def _export(exporter: SegmentExporter, between: Callable[[], object]) -> Exported | None:
     try:
         return await anyio.to_thread.run_sync(partial(exporter.export, between), abandon_on_cancel=True)
-    except (DatabaseError, OSError) as error:
+    except (DatabaseError, LineTooLongError, OSError) as error:
         logger.warning("Segments of the constellation could not be written: %s", error)
         return None

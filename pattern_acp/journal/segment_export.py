@@ -51,6 +51,9 @@ FORGETTING = frozenset({"block_forgotten", "events_redacted"})
 """Events that take words out of rows which were written before."""
 
 PAGE_EVENTS = 400
+WHOLE_ROWS = 50
+"""Rows of a table that is written as a whole, in one line."""
+
 PAGE_BYTES = 4_000_000
 """Payloads of a page: what is held in memory at a time."""
 
@@ -214,10 +217,10 @@ class SegmentExporter:
     ) -> None:
         for table in self._tables.whole:
             rows = file.read(partial(all_rows, table=table, columns=columns[table]))
-            line = encode_rows(lambda values, table=table: {"w": table, "rows": values}, rows, writer.keep)
-            digest = sha256_hex(line)
+            lines = _whole_lines(table, rows, writer)
+            digest = sha256_hex(b"".join(lines))
             if self._whole.get(table) != digest:
-                writer.write(watermark + 1, [line])
+                writer.write(watermark + 1, lines)
                 self._whole[table] = digest
 
     def _drop_replaced(self, header: JsonObject) -> None:
@@ -240,6 +243,15 @@ def _lines(page: _Page, writer: SegmentWriter) -> list[bytes]:
             encode_rows(lambda values, table=table: {"t": table, "r": values[0]}, [row], writer.keep) for row in rows
         ]
     return lines + [encode_rows(lambda values: {"e": values[0]}, [row], writer.keep) for row in page.events]
+
+
+def _whole_lines(table: str, rows: list[Row], writer: SegmentWriter) -> list[bytes]:
+    lines: list[bytes] = []
+    for first in range(0, max(1, len(rows)), WHOLE_ROWS):
+        some = rows[first : first + WHOLE_ROWS]
+        form = {"w": table} if not first else {"w": table, "after": first}
+        lines.append(encode_rows(lambda values, form=form: {**form, "rows": values}, some, writer.keep))
+    return lines
 
 
 def _schema(tx: Transaction) -> int:

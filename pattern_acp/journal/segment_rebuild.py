@@ -169,7 +169,8 @@ def _take(loading: _Loading, line: JsonObject) -> None:
             loading.put(table, row)
         case {"w": str(table), "rows": list(rows)} if table in loading.columns:
             loading.flush()
-            clear_table(loading.tx, table)
+            if "after" not in line:
+                clear_table(loading.tx, table)
             for row in rows:
                 loading.put(table, row)
         case _:

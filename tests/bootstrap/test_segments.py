@@ -28,6 +28,7 @@ from pattern_acp.journal.sessions import NewSession, create_session, set_title
 from pattern_acp.journal.writer import append
 from pattern_acp.session.redacting import RedactionWanted, redact_session
 from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.trust.records import remove_agreement, store_agreement
 
 NOW = FakeClock().now_ms()
 SESSION = SessionId("ses_1")
@@ -110,6 +111,28 @@ def test_a_destroyed_constellation_is_rebuilt_row_for_row(path: Path, segment_by
     assert state(path) == before
     assert export(path) == ""
     assert len(generations(path)) == 1
+
+
+def test_a_table_that_is_written_as_a_whole_may_have_many_rows_and_lose_some(path: Path):
+    def trust(tx: Transaction, count: int) -> None:
+        seq = add(tx, events.SessionTitled("any"))
+        for number in range(count):
+            store_agreement(tx, f"/folder/{number}", "digest", (), seq=seq, at_ms=NOW)
+
+    change_file(path, lambda tx: trust(tx, 120))
+    exporter = SegmentExporter(path, TABLES)
+    exporter.export()
+
+    def revoke(tx: Transaction) -> None:
+        trust(tx, 0)
+        remove_agreement(tx, "/folder/7")
+
+    change_file(path, revoke)
+    exporter.export()
+    fresh = path.with_name("fresh.db")
+    rebuild_into(path, fresh, number=0, now_ms=NOW)
+    assert len(state(fresh)["folder_trust"]) == 119
+    assert state(fresh) == state(path)
 
 
 def test_what_was_committed_since_is_added_and_nothing_is_written_twice(path: Path):
