@@ -298,10 +298,11 @@ async def test_a_prompt_that_the_server_does_not_give_is_said_and_never_reaches_
         assert await agent.editor.prompt(session, "/usual:explain") == {"stopReason": "end_turn"}
         assert "The MCP server usual could not do it: Method not found." in agent.editor.said()
         assert model.requests == []
-        await agent.editor.prompt(session, "/usual:unknown is a path, for all we know")
+        await agent.editor.prompt(session, "/usual:explian fire")
+        assert "Did you mean /usual:explain?" in agent.editor.said()
+        await agent.editor.prompt(session, "Hi")
         said = [message.text for message in model.requests[0].messages]
-        assert said[-1].startswith("/usual:unknown")
-        assert not [text for text in said if text.startswith("/usual:explain")]
+        assert not [text for text in said if text.startswith("/usual:")]
 
 
 async def test_resources_are_listed_and_read_where_a_server_has_some():
