@@ -42,6 +42,7 @@ from pattern_acp.mcp_servers.program import find_command
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
+from pattern_acp.providers.model_figures import assumed
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 
@@ -325,7 +326,9 @@ async def _model(settings: Settings, keys: KeysOfPerson) -> Finding:
             "name a provider in config.toml."
         )
         return Finding("Model", Health.NOTE, f"{choice.reason} offline answers with plain commands.", remedy)
-    return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}")
+    taken = "" if choice.provider == "offline" else assumed(providers.resolve(choice.qualified)[1])
+    guessed = f" Nobody says it, so this is assumed: {taken}." if taken else ""
+    return Finding("Model", Health.OK, f"{choice.qualified}: {choice.reason}{guessed}")
 
 
 async def _reach(provider: ProviderSettings, settings: Settings, keys: KeysOfPerson) -> Finding:

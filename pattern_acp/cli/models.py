@@ -1,4 +1,4 @@
-"""`pattern-acp models`: the models that can be used, with what is known of each, as a table or as JSON."""
+"""`pattern-acp models`: the models that can be used, with what is known of each and who says it, as text or JSON."""
 
 import json
 from collections.abc import Sequence
@@ -9,29 +9,64 @@ import anyio
 
 from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_OK
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.models_arguments import ModelsWanted
-from pattern_acp.cli.output import OutputClosed, format_table, write_line
+from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_line
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
-from pattern_acp.providers.base import ModelInfo
+from pattern_acp.providers.base import Figure, ModelInfo
+from pattern_acp.providers.model_figures import Source, assumed, source_of
 
 
 def run_models(arguments: ModelsWanted, process: Process) -> int:
     """Print the models of every provider that is set up; lists that are older than a day are fetched first."""
-    models = anyio.run(_models, process)
+    try:
+        models = anyio.run(_models, process, arguments.model)
+    except ProviderError as error:
+        write_error(error.sentence)
+        return EXIT_ERROR
     with suppress(OutputClosed):
-        print_models(models, as_json=arguments.json)
+        if arguments.model and not arguments.json:
+            print_model(models[0])
+        else:
+            print_models(models, as_json=arguments.json)
     return EXIT_OK
 
 
-async def _models(process: Process) -> Sequence[ModelInfo]:
+async def _models(process: Process, model: str) -> Sequence[ModelInfo]:
     async with open_providers(process) as providers:
         await providers.refresh()
-        return providers.available()
+        return (providers.resolve(model)[1],) if model else providers.available()
+
+
+def print_model(info: ModelInfo) -> None:
+    """What is known of one model, each figure with who says it."""
+    values = {
+        Figure.WINDOW: f"{info.context_window:,} tokens",
+        Figure.OUTPUT: f"{info.max_output_tokens:,} tokens",
+        Figure.TOOLS: "native" if info.calls_tools else "written as text",
+        Figure.IMAGES: "yes" if info.sees_images else "no",
+        Figure.THINKING: ", ".join(info.thought_levels) or "no",
+        Figure.PRICES: _prices(info),
+    }
+    rows = [(figure.value, value, source_of(info, figure)) for figure, value in values.items()]
+    write_line(info.qualified)
+    write_line(format_table(("FIGURE", "VALUE", "FROM"), rows))
+    if taken := assumed(info):
+        write_line(
+            f'Nobody says it, so this is assumed: {taken}. [models."{info.qualified}"] in config.toml says better.'
+        )
+
+
+def _prices(info: ModelInfo) -> str:
+    """Dollars a million tokens."""
+    prices = (info.input_price, info.cache_read_price, info.output_price)
+    shown = [_price(info, price) for price in prices]
+    return f"in {shown[0]}, cached {shown[1]}, out {shown[2]}" if all(shown) else "?"
 
 
 def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
-    """JSON, or a table whose prices are US dollars a million tokens; a question mark where nothing is known."""
+    """JSON, or a table whose prices are US dollars a million tokens; a question mark where nobody says it."""
     if as_json:
         write_line(json.dumps([_facts(info) for info in models], indent=2))
         return
@@ -42,13 +77,17 @@ def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
 def _cells(info: ModelInfo) -> tuple[str, ...]:
     return (
         info.qualified,
-        f"{info.context_window:,}",
-        f"{info.max_output_tokens:,}",
+        f"{info.context_window:,}{_mark(info, Figure.WINDOW)}",
+        f"{info.max_output_tokens:,}{_mark(info, Figure.OUTPUT)}",
         *(_price(info, price) or "?" for price in (info.input_price, info.cache_read_price, info.output_price)),
         "yes" if info.sees_images else "no",
         ", ".join(info.thought_levels) or "no",
         info.prices or ("this machine" if info.is_free else "not known"),
     )
+
+
+def _mark(info: ModelInfo, figure: Figure) -> str:
+    return "?" if source_of(info, figure) == Source.ASSUMED else ""
 
 
 def _price(info: ModelInfo, price: int) -> str:
@@ -71,4 +110,5 @@ def _facts(info: ModelInfo) -> dict[str, object]:
         },
         "prices": info.prices,
         "is_free": info.is_free,
+        "sources": {figure.value: source_of(info, figure) for figure in Figure},
     }

@@ -20,13 +20,18 @@ class ModelsWanted:
 
     flags: Flags = field(default_factory=Flags)
     json: bool = False
+    model: str = ""
+    """Only this one, `PROVIDER/MODEL`, with who says each figure."""
 
 
 def add_models_arguments(parser: "argparse.ArgumentParser") -> None:
     """Declare the arguments."""
+    parser.add_argument(
+        "one_model", nargs="?", default="", metavar="PROVIDER/MODEL", help="only this one, with sources"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def models_arguments(flags: Flags, found: Mapping[str, object]) -> ModelsWanted:
     """What parsed arguments mean."""
-    return ModelsWanted(flags, json=bool(found.get("json")))
+    return ModelsWanted(flags, json=bool(found.get("json")), model=str(found.get("one_model") or ""))

@@ -18,6 +18,7 @@ from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule, describe_type
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
+from pattern_acp.config.models import read_models, refused_models
 from pattern_acp.config.paths import Paths, project_config_file
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
@@ -76,6 +77,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     user, project = with_long_form(user), with_long_form(project)
     language_servers, lsp_problems, lsp_values = read_lsp_servers(user)
     providers, provider_problems, provider_values = read_providers(environ, user)
+    models, model_problems, model_values = read_models(user)
     servers, server_problems, server_values = read_mcp_servers(user)
     hooks = read_hooks(user.table.get("hooks", []), user.path)
     checks, check_problems, check_values = read_checks(user)
@@ -90,6 +92,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *user_problems,
         *_unknown_keys(user),
         *provider_problems,
+        *model_problems,
         *server_problems,
         *(user.problem(key, sentence) for key, sentence in hooks.problems),
         *check_problems,
@@ -97,6 +100,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *project_problems,
         *_unknown_keys(project),
         *_refused_tables(project),
+        *refused_models(project),
         *offer_problems,
         *resolution.problems,
     )
@@ -104,12 +108,15 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *_path_values(paths),
         *(EffectiveValue(name, _shown(value), source) for name, (value, source) in found.items()),
         *provider_values,
+        *model_values,
         *server_values,
         *check_values,
         *lsp_values,
     )
     built = _build(found, providers, servers)
-    built = replace(built, hooks=tuple(hooks.hooks), checks=checks, lsp=replace(built.lsp, servers=language_servers))
+    built = replace(
+        built, models=models, hooks=tuple(hooks.hooks), checks=checks, lsp=replace(built.lsp, servers=language_servers)
+    )
     return Loaded(built, paths, problems, values, offer)
 
 
@@ -232,11 +239,19 @@ def _shown(value: Value) -> str:
 def _unknown_keys(file: TomlFile) -> Iterator[Problem]:
     tables = sorted({key.name.partition(".")[0] for key in KEYS if "." in key.name})
     for name, raw in file.table.items():
-        if name in {"providers", "mcp_servers", "hooks", "checks"} or name in {key.name for key in KEYS}:
+        if name in {"providers", "models", "mcp_servers", "hooks", "checks"} or name in {key.name for key in KEYS}:
             continue
         if name not in tables:
             own = (*(key.name for key in KEYS if "." not in key.name), *(f"[{table}]" for table in tables))
-            allowed = (*own, "[providers.NAME]", "[mcp_servers.NAME]", "[[hooks]]", "[checks.NAME]", "[lsp.NAME]")
+            allowed = (
+                *own,
+                "[providers.NAME]",
+                "[models.ID]",
+                "[mcp_servers.NAME]",
+                "[[hooks]]",
+                "[checks.NAME]",
+                "[lsp.NAME]",
+            )
             yield _unknown(file, name, allowed)
         elif not is_table(raw):
             yield file.problem(name, f"it must be a table [{name}]; the defaults are used.")

@@ -82,6 +82,25 @@ class ProviderSettings:
     """Whether a request without a key is of no use, although the server is not its wire's vendor."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What the person says of a model, from `[models."PROVIDER/MODEL"]`; 0 and None where they say nothing.
+
+    Windows in tokens, prices in micro-units a million tokens.
+    """
+
+    context_window: int = 0
+    max_output_tokens: int = 0
+    tools: bool | None = None
+    images: bool | None = None
+    thinking: tuple[str, ...] | None = None
+    """Levels; none of them: it does not think."""
+    input_price: int | None = None
+    output_price: int | None = None
+    cached_price: int | None = None
+    cache_write_price: int | None = None
+
+
 Mode = Literal["ask", "edit", "plan", "auto"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
@@ -310,6 +329,8 @@ class Settings:
     fetch: FetchSettings = field(default_factory=FetchSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
+    """What the person says of models, by `PROVIDER/MODEL`."""
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     checks: tuple[CheckSettings, ...] = ()
     """The person's own checks; those of a project are an offer until they are trusted (config/project_offer.py)."""

@@ -1,7 +1,8 @@
 """The `Provider` port: a request in, a stream of events out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -189,6 +190,17 @@ ProviderEvent: TypeAlias = (
 )
 
 
+class Figure(StrEnum):
+    """What is known of a model, or assumed (providers/model_figures.py)."""
+
+    WINDOW = "context window"
+    OUTPUT = "longest answer"
+    TOOLS = "tool calls"
+    IMAGES = "images"
+    THINKING = "thinking"
+    PRICES = "prices"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What is known of one model.
@@ -217,6 +229,8 @@ class ModelInfo:
     """The price table that the prices are from; empty when none are known."""
     is_free: bool = False
     """Whether it is known to cost nothing: it runs on this machine."""
+    sources: Mapping[Figure, str] = field(default_factory=dict["Figure", str], compare=False)
+    """Who says each figure; those that are not here are assumed."""
 
     @property
     def qualified(self) -> str:

@@ -13,9 +13,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from pattern_acp.config.settings import ModelSettings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
+from pattern_acp.providers.model_figures import Source, with_configured, with_sources
 
 PRICES = "pattern-acp 2026-11-27"
 """The version of the prices below; it changes with them, since costs are recorded with it."""
@@ -74,6 +76,12 @@ class ListedModel:
     max_output_tokens: int = 0
     sees_images: bool | None = None
     thinking: str = ""
+    calls_tools: bool | None = None
+    input_price: int = 0
+    """Micro-units a million tokens, as all prices here."""
+    output_price: int = 0
+    cache_read_price: int = 0
+    cache_write_price: int = 0
 
 
 class _Price(NamedTuple):
@@ -228,16 +236,40 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
 def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
     """The facts with what the provider's own list says laid over them."""
     info, traits = facts.info, facts.traits
+    said = (
+        *((Figure.WINDOW,) if listed.context_window else ()),
+        *((Figure.OUTPUT,) if listed.max_output_tokens else ()),
+        *((Figure.IMAGES,) if listed.sees_images is not None else ()),
+        *((Figure.TOOLS,) if listed.calls_tools is not None else ()),
+    )
     info = replace(
-        info,
+        with_sources(info, Source.LIST, *said),
+        calls_tools=info.calls_tools if listed.calls_tools is None else listed.calls_tools,
         context_window=listed.context_window or info.context_window,
         max_output_tokens=listed.max_output_tokens or info.max_output_tokens,
         sees_images=info.sees_images if listed.sees_images is None else listed.sees_images,
     )
     if listed.thinking in tuple(Thinking):
         traits = replace(traits, thinking=Thinking(listed.thinking))
-        info = replace(info, thought_levels=_levels(traits))
+        info = with_sources(replace(info, thought_levels=_levels(traits)), Source.LIST, Figure.THINKING)
+    if listed.input_price or listed.output_price:
+        info = with_sources(_listed_prices(info, listed), Source.LIST, Figure.PRICES)
     return ModelFacts(info, traits)
+
+
+def configure(facts: ModelFacts, own: ModelSettings) -> ModelFacts:
+    """The facts with what the person says of the model laid over them.
+
+    A model that is said to think, and of which nobody knows how it is asked to, is asked in the newest way of its wire.
+    """
+    info, traits = with_configured(facts.info, own), facts.traits
+    if own.thinking is None:
+        return ModelFacts(info, traits)
+    if not own.thinking:
+        return ModelFacts(info, replace(traits, thinking=Thinking.NONE, takes_effort=False))
+    if traits.thinking is Thinking.NONE and not traits.takes_effort:
+        traits = replace(traits, thinking=Thinking.ADAPTIVE, takes_effort=True)
+    return ModelFacts(info, replace(traits, fixed_effort=False))
 
 
 def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
@@ -262,6 +294,8 @@ def _row(name: str) -> _Row | None:
 
 def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
     info = ModelInfo(provider, model, row.window, row.output, row.sees, _levels(row.traits))
+    known = (Figure.WINDOW, Figure.OUTPUT, Figure.IMAGES, Figure.THINKING, Figure.TOOLS)
+    info = with_sources(info, Source.DATA, *known, *((Figure.PRICES,) if row.price else ()))
     return ModelFacts(_priced(info, row.price) if row.price else info, row.traits)
 
 
@@ -272,8 +306,13 @@ def _with_data(info: ModelInfo, *, is_known: bool) -> ModelInfo:
     data = find_model(info.provider, info.name)
     if data is None:
         return info
+    has_prices = bool(data.input_price or data.output_price)
+    said = (
+        *((Figure.WINDOW,) if is_known or data.window else ()),
+        *((Figure.PRICES,) if has_prices else ()),
+    )
     return replace(
-        info,
+        with_sources(info, Source.DATA, *said),
         context_window=info.context_window if is_known else data.window or info.context_window,
         input_price=data.input_price,
         output_price=data.output_price,
@@ -282,7 +321,21 @@ def _with_data(info: ModelInfo, *, is_known: bool) -> ModelInfo:
         long_prompt_tokens=data.long_prompt_tokens,
         long_input_percent=data.long_input_percent,
         long_output_percent=data.long_output_percent,
-        prices=data.source if data.input_price or data.output_price else "",
+        prices=data.source if has_prices else "",
+    )
+
+
+def _listed_prices(info: ModelInfo, listed: ListedModel) -> ModelInfo:
+    return replace(
+        info,
+        input_price=listed.input_price,
+        output_price=listed.output_price,
+        cache_read_price=listed.cache_read_price or listed.input_price,
+        cache_write_price=listed.cache_write_price or listed.input_price,
+        long_prompt_tokens=0,
+        long_input_percent=100,
+        long_output_percent=100,
+        prices=f"the list of {info.provider}",
     )
 
 

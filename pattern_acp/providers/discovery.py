@@ -4,6 +4,7 @@ Owns: the list requests and what their answers mean. Must not know: the cache an
 """
 
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -46,6 +47,9 @@ class _ThinkingCapability(msgspec.Struct):
 class _Capabilities(msgspec.Struct):
     image_input: _Supported | None = None
     thinking: _ThinkingCapability | None = None
+    function_calling: bool | None = None
+    """Mistral's words for tool calls, and `vision` for images."""
+    vision: bool | None = None
 
 
 class _Meta(msgspec.Struct):
@@ -64,6 +68,10 @@ class _Model(msgspec.Struct):
     max_model_len: int | None = None
     context_length: int | None = None
     meta: _Meta | None = None
+    supported_parameters: list[object] | None = None
+    """OpenRouter's, which hold `tools`; `architecture` has its kinds of input, `pricing` dollars a token as text."""
+    architecture: dict[str, object] | None = None
+    pricing: dict[str, object] | None = None
 
 
 class _Models(msgspec.Struct):
@@ -142,8 +150,35 @@ def _listed(model: _Model) -> ListedModel:
     meta = model.meta or _Meta()
     window = model.max_input_tokens or model.max_model_len or model.context_length or meta.n_ctx or meta.n_ctx_train
     capabilities = model.capabilities if isinstance(model.capabilities, _Capabilities) else _Capabilities()
-    sees = None if capabilities.image_input is None else capabilities.image_input.supported
-    return ListedModel(model.id, window or 0, model.max_tokens or 0, sees, _thinking(capabilities.thinking))
+    sees = capabilities.vision if capabilities.image_input is None else capabilities.image_input.supported
+    kinds = (model.architecture or {}).get("input_modalities")
+    if sees is None and isinstance(kinds, list):
+        sees = "image" in kinds
+    tools = capabilities.function_calling
+    if tools is None and model.supported_parameters:
+        tools = "tools" in model.supported_parameters
+    prices = model.pricing or {}
+    return ListedModel(
+        model.id,
+        window or 0,
+        model.max_tokens or 0,
+        sees,
+        _thinking(capabilities.thinking),
+        tools,
+        _price(prices.get("prompt")),
+        _price(prices.get("completion")),
+        _price(prices.get("input_cache_read")),
+        _price(prices.get("input_cache_write")),
+    )
+
+
+def _price(raw: object) -> int:
+    """Micro-units a million tokens from dollars a token as text; other lists give other units under other names."""
+    try:
+        dollars = Decimal(raw) if isinstance(raw, str) else Decimal(0)
+    except InvalidOperation:
+        return 0
+    return round(dollars * 1_000_000_000_000) if dollars.is_finite() and 0 < dollars < 1 else 0
 
 
 def _thinking(capability: _ThinkingCapability | None) -> str:

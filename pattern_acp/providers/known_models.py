@@ -12,14 +12,15 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 
-from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
+from pattern_acp.config.settings import HTTP_WIRES, ModelSettings, ProviderSettings, Settings
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.providers.base import ModelInfo
-from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, describe, is_chat_model
+from pattern_acp.providers.base import Figure, ModelInfo
+from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, configure, describe, is_chat_model
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.providers.endpoints import base_url, is_official, is_openai
 from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
+from pattern_acp.providers.model_figures import Source, with_sources
 from pattern_acp.providers.model_lists import ModelLists
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ class KnownModels:
         lists: ModelLists,
         http: "Callable[[], Awaitable[HttpClient]]",
         sign: Callable[[ProviderSettings], Awaitable[ProviderSettings]],
+        own: Mapping[str, ModelSettings],
     ) -> None:
+        """`own` is what the person says of models, by `PROVIDER/MODEL`."""
+        self._own = own
         self._settings = settings
         self._configured = configured
         self._lists = lists
@@ -54,6 +58,14 @@ class KnownModels:
         self.local: tuple[LocalServer, ...] = ()
         """The servers found on this machine so far."""
 
+    def _facts(self, settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
+        facts = _describe(settings, model, listed)
+        if settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model):
+            info = with_sources(replace(facts.info, calls_tools=False), Source.ANSWER, Figure.TOOLS)
+            facts = replace(facts, info=info)
+        own = self._own.get(f"{settings.name}/{model}")
+        return facts if own is None else configure(facts, own)
+
     def available(self) -> tuple[ModelInfo, ...]:
         """See `Providers.available`."""
         found: dict[str, ModelInfo] = {}
@@ -61,17 +73,14 @@ class KnownModels:
         for provider in (*usable_providers(self._settings()), *local, self._configured["offline"]):
             listed = {model.name: model for model in self._listed(provider)}
             for name in self._names(provider):
-                info = _describe(provider, name, listed.get(name)).info
+                info = self._facts(provider, name, listed.get(name)).info
                 found.setdefault(info.qualified, info)
         return tuple(found.values())
 
     def describe(self, settings: ProviderSettings, model: str) -> ModelFacts:
         """What is known of one model, with the provider's own list laid over the catalogue."""
         listed = next((entry for entry in self._listed(settings) if entry.name == model), None)
-        facts = _describe(settings, model, listed)
-        if settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model):
-            return replace(facts, info=replace(facts.info, calls_tools=False))
-        return facts
+        return self._facts(settings, model, listed)
 
     async def learn_no_tools(self, settings: ProviderSettings, model: str) -> None:
         """Keep that a model refused tools."""
@@ -141,7 +150,9 @@ class KnownModels:
         at_openai = is_openai(settings)
         listed = [model.name for model in self._listed(settings)]
         chat = tuple(name for name in listed if is_chat_model(name, is_openai=at_openai))
-        return chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if is_official(settings) else ())
+        own = [name.partition("/")[2] for name in self._own if name.startswith(f"{settings.name}/")]
+        offered = chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if is_official(settings) else ())
+        return tuple(dict.fromkeys((*offered, *own)))
 
 
 def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:

@@ -67,7 +67,9 @@ class Providers:
             "offline": settings.providers.get("offline", OFFLINE),
         }
         lists = ModelLists(cache_dir, self._clock)
-        self._models = KnownModels(self._held, self._configured, lists, self._ready_client, self._keys.signed)
+        self._models = KnownModels(
+            self._held, self._configured, lists, self._ready_client, self._keys.signed, settings.models
+        )
 
     def available(self) -> tuple[ModelInfo, ...]:
         """The models that can be offered now: of every provider that is set up, of local servers found, and `offline`.

@@ -93,6 +93,7 @@ async def run_help(session: "Session", argument: str) -> str:
 async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
+    from pattern_acp.providers.model_figures import assumed
     from pattern_acp.session.conversation_commands import place_rows
 
     state, shared = session.state, session.constellation
@@ -105,6 +106,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Session", f"`{state.session_id}`"),
         ("Title", state.title or "(none yet)"),
         ("Model", f"`{state.model.qualified}`" + (f", {shared.model_reason}" if shared.model_reason else "")),
+        *((("Assumed of it", taken),) if (taken := assumed(shared.models.resolve(state.model.qualified)[1])) else ()),
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),

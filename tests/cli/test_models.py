@@ -10,6 +10,7 @@ from pattern_acp.cli.arguments import parse_arguments
 from pattern_acp.cli.models import print_models, run_models
 from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.config.settings import Flags
+from pattern_acp.providers.base import Figure
 from pattern_acp.providers.catalogue import describe
 
 
@@ -28,10 +29,33 @@ def test_models_of_providers_that_are_set_up_are_listed(tmp_path: Path, capsys: 
 def test_what_is_not_known_is_a_question_mark(capsys: pytest.CaptureFixture[str]):
     print_models([describe("p", "new").info, describe("deepseek", "deepseek-v4-pro").info], as_json=False)
     _, new, known = capsys.readouterr().out.splitlines()
-    assert new.split()[:6] == ["p/new", "128,000", "8,192", "?", "?", "?"]
+    assert new.split()[:6] == ["p/new", "128,000?", "8,192?", "?", "?", "?"]
     assert new.endswith("not known")
     assert known.endswith("genai-prices 0.2.3")
 
 
+def test_one_model_is_shown_with_who_says_each_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    home = tmp_path / "home"
+    home.mkdir()
+    tables = (
+        '[providers.lab]\nbase_url = "http://models.invalid/v1"\nmodels = ["llama"]\n'
+        '[models."lab/llama"]\ncontext_window = 4096\ntools = false\n'
+    )
+    (home / "config.toml").write_text(tables, encoding="utf-8")
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(home)})
+    assert run_models(ModelsWanted(model="lab/llama"), process) == 0
+    name, _, *rows, last = capsys.readouterr().out.splitlines()
+    assert name == "lab/llama"
+    assert [row.split("  ")[0] for row in rows] == [figure.value for figure in Figure]
+    assert rows[0].split() == ["context", "window", "4,096", "tokens", "config.toml"]
+    assert rows[2].endswith("written as text  config.toml")
+    assert rows[3].split() == ["images", "no", "assumed"]
+    assert rows[5].endswith("not known")
+    assert '[models."lab/llama"] in config.toml says better' in last
+    assert run_models(ModelsWanted(model="nobody/x"), process) == 1
+    assert "There is no provider 'nobody'" in capsys.readouterr().err
+
+
 def test_the_command_line_is_understood():
     assert parse_arguments(["models", "--json"]) == ModelsWanted(Flags(), json=True)
+    assert parse_arguments(["models", "p/m"]) == ModelsWanted(Flags(), model="p/m")

@@ -199,7 +199,8 @@ blue = 1
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
+            "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_connect_seconds, "
@@ -207,7 +208,8 @@ blue = 1
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], [mcp_servers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
+            "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
             "not starting or ending with a dot, not 4; default is used (default).",

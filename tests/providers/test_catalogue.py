@@ -2,17 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.config.settings import ModelSettings
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
 from pattern_acp.providers.catalogue import (
     DEFAULT_MODELS,
     WELL_KNOWN,
     ListedModel,
     Thinking,
+    configure,
     cost_of,
     describe,
     is_chat_model,
 )
+from pattern_acp.providers.model_figures import assumed, source_of
 
 
 @pytest.mark.parametrize(
@@ -127,3 +130,56 @@ def test_a_cost_is_never_negative_and_never_lost(usage: Usage):
     cost = cost_of(describe("anthropic", "claude-sonnet-5-5").info, usage)
     assert cost is not None
     assert (cost.micro_units > 0) is (usage.context_tokens > 0)
+
+
+def test_what_the_person_says_counts_above_all_else_and_each_figure_names_who_says_it():
+    listed = ListedModel("new", 50_000, calls_tools=True, input_price=7, output_price=9)
+    facts = describe("p", "new", listed)
+    assert (facts.info.calls_tools, facts.info.input_price, facts.info.prices) == (True, 7, "the list of p")
+    own = ModelSettings(max_output_tokens=2_000, tools=False, input_price=1_000_000, output_price=0, images=True)
+    info = configure(facts, own).info
+    assert (info.context_window, info.max_output_tokens, info.calls_tools, info.sees_images) == (
+        50_000,
+        2_000,
+        False,
+        True,
+    )
+    assert (info.input_price, info.cache_read_price, info.output_price, info.prices) == (
+        1_000_000,
+        1_000_000,
+        0,
+        "config.toml",
+    )
+    assert {figure.value: source_of(info, figure) for figure in Figure} == {
+        "context window": "the provider's list",
+        "longest answer": "config.toml",
+        "tool calls": "config.toml",
+        "images": "config.toml",
+        "thinking": "assumed",
+        "prices": "config.toml",
+    }
+    assert assumed(info) == "no thinking levels"
+
+
+def test_a_model_that_nobody_knows_says_what_is_assumed_of_it():
+    info = describe("p", "new").info
+    assert assumed(info) == (
+        "a window of 128,000 tokens, answers of up to 8,192 tokens, no images, no thinking levels, tool calls, no prices"
+    )
+    assert assumed(describe("anthropic", "claude-sonnet-5-5").info) == ""
+    assert assumed(describe("deepseek", "deepseek-v4-pro").info) == ""
+
+
+def test_a_model_for_nothing_is_free_and_one_price_holds_for_every_length():
+    info = configure(describe("anthropic", "claude-haiku-5-5"), ModelSettings(input_price=0, output_price=0)).info
+    assert (info.is_free, info.prices, info.long_prompt_tokens) == (True, "", 0)
+
+
+def test_thinking_that_the_person_says_is_asked_for():
+    facts = configure(describe("p", "new"), ModelSettings(thinking=("off", "high")))
+    assert facts.info.thought_levels == (ThoughtLevel.OFF, ThoughtLevel.HIGH)
+    assert (facts.traits.takes_effort, facts.traits.thinking) == (True, Thinking.ADAPTIVE)
+    never = configure(describe("anthropic", "claude-sonnet-5-5"), ModelSettings(thinking=()))
+    assert (never.info.thought_levels, never.traits.thinking) == ((), Thinking.NONE)
+    known = configure(describe("anthropic", "claude-sonnet-4-5"), ModelSettings(thinking=("off", "low")))
+    assert known.traits.thinking is Thinking.BUDGET

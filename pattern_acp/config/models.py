@@ -1,0 +1,166 @@
+"""The tables `[models."PROVIDER/MODEL"]`: what the person knows of a model better than anybody.
+
+Owns: their keys. Must not know: what else is known of a model (providers/catalogue.py), which these are laid over.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import cast
+
+from pattern_acp.config.keys import describe_type
+from pattern_acp.config.problem import EffectiveValue, Problem
+from pattern_acp.config.settings import ModelSettings
+from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+TABLE = "models"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
+_MOST_TOKENS = 100_000_000
+_MOST_DOLLARS = 1_000_000
+_LEVELS = ("off", "low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKey:
+    """One key of such a table."""
+
+    allowed: str
+    about: str
+    apply: Callable[[ModelSettings, object], ModelSettings | None]
+
+
+def read_models(
+    file: TomlFile,
+) -> tuple[Mapping[str, ModelSettings], tuple[Problem, ...], tuple[EffectiveValue, ...]]:
+    """The tables by `PROVIDER/MODEL`. A key that cannot be used is left out and reported."""
+    models: dict[str, ModelSettings] = {}
+    problems: list[Problem] = []
+    values: list[EffectiveValue] = []
+    raw = file.table.get(TABLE, {})
+    if not is_table(raw):
+        return {}, (file.problem(TABLE, 'it must be tables [models."PROVIDER/MODEL"], so it is not used.'),), ()
+    for name, table in raw.items():
+        if not _ID.fullmatch(name) or not is_table(table):
+            sentence = 'a model is a table [models."PROVIDER/MODEL"], with quotes around its name; it is left out.'
+            problems.append(file.problem(f"{TABLE}.{name}", sentence))
+            continue
+        models[name] = ModelSettings()
+        for key, value in table.items():
+            found = _read_key(models[name], file, f'{TABLE}."{name}".{key}', key, value)
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            models[name] = found
+            line = file.line_of(f"{TABLE}.{name}.{key}")
+            place = file.path if line is None else f"{file.path}:{line}"
+            values.append(EffectiveValue(f'{TABLE}."{name}".{key}', _shown(value), place))
+    return models, tuple(problems), tuple(values)
+
+
+def refused_models(project: TomlFile) -> Iterator[Problem]:
+    """Why a project's tables are not used."""
+    if TABLE in project.table:
+        sentence = "a project may not say what models can do or cost; it is not used. Put it into your own file."
+        yield project.problem(TABLE, sentence)
+
+
+def _read_key(before: ModelSettings, file: TomlFile, place: str, key: str, value: object) -> ModelSettings | Problem:
+    known = MODEL_KEYS.get(key)
+    if known is None:
+        return file.problem(place, f"there is no such key; allowed are {', '.join(MODEL_KEYS)}. It is not used.")
+    changed = known.apply(before, value)
+    if changed is None:
+        written = "" if isinstance(value, str) else f", not {describe_type(value)}"
+        return file.problem(place, f"it must be {known.allowed}{written}; it is not used.")
+    return changed
+
+
+def _tokens(raw: object) -> int | None:
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        return None
+    return raw if 0 < raw <= _MOST_TOKENS else None
+
+
+def _price(raw: object) -> int | None:
+    """Micro-units from dollars, exact: a TOML float is taken by its digits."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        return None
+    try:
+        dollars = Decimal(str(raw))
+    except InvalidOperation:
+        return None
+    return round(dollars * 1_000_000) if dollars.is_finite() and 0 <= dollars <= _MOST_DOLLARS else None
+
+
+def _window(model: ModelSettings, raw: object) -> ModelSettings | None:
+    tokens = _tokens(raw)
+    return None if tokens is None else replace(model, context_window=tokens)
+
+
+def _output(model: ModelSettings, raw: object) -> ModelSettings | None:
+    tokens = _tokens(raw)
+    return None if tokens is None else replace(model, max_output_tokens=tokens)
+
+
+def _tools(model: ModelSettings, raw: object) -> ModelSettings | None:
+    return replace(model, tools=raw) if isinstance(raw, bool) else None
+
+
+def _images(model: ModelSettings, raw: object) -> ModelSettings | None:
+    return replace(model, images=raw) if isinstance(raw, bool) else None
+
+
+def _thinking(model: ModelSettings, raw: object) -> ModelSettings | None:
+    levels = cast("list[object]", raw) if isinstance(raw, list) else [None]
+    if not all(isinstance(level, str) and level in _LEVELS for level in levels):
+        return None
+    return replace(model, thinking=tuple(level for level in _LEVELS if level in levels))
+
+
+def _input_price(model: ModelSettings, raw: object) -> ModelSettings | None:
+    price = _price(raw)
+    return None if price is None else replace(model, input_price=price)
+
+
+def _output_price(model: ModelSettings, raw: object) -> ModelSettings | None:
+    price = _price(raw)
+    return None if price is None else replace(model, output_price=price)
+
+
+def _cached_price(model: ModelSettings, raw: object) -> ModelSettings | None:
+    price = _price(raw)
+    return None if price is None else replace(model, cached_price=price)
+
+
+def _cache_write_price(model: ModelSettings, raw: object) -> ModelSettings | None:
+    price = _price(raw)
+    return None if price is None else replace(model, cache_write_price=price)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(str(item) for item in cast("list[object]", value)) if isinstance(value, list) else str(value)
+
+
+_TOKENS_WORDS = f"a whole number from 1 to {_MOST_TOKENS:,}"
+_PRICE_WORDS = "a number of US dollars from 0 on"
+
+MODEL_KEYS: Mapping[str, ModelKey] = {
+    "context_window": ModelKey(_TOKENS_WORDS, "Tokens that a request and its answer may have together.", _window),
+    "max_output_tokens": ModelKey(_TOKENS_WORDS, "Tokens that the model can write at most.", _output),
+    "tools": ModelKey("true or false", "Whether it has native tool calls; without, it writes them as text.", _tools),
+    "images": ModelKey("true or false", "Whether it sees images.", _images),
+    "thinking": ModelKey(
+        "a list of off, low, medium, high", "How much it can be asked to think; empty: not at all.", _thinking
+    ),
+    "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _input_price),
+    "output_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the answer.", _output_price),
+    "cached_price": ModelKey(_PRICE_WORDS, "The same for tokens from the cache; `input_price` without.", _cached_price),
+    "cache_write_price": ModelKey(
+        _PRICE_WORDS, "The same for tokens written to the cache; `input_price` without.", _cache_write_price
+    ),
+}
+"""The keys of a table, in the order in which they are described."""
