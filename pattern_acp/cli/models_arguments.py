@@ -27,7 +27,7 @@ class ModelsWanted:
 def add_models_arguments(parser: "argparse.ArgumentParser") -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "one_model", nargs="?", default="", metavar="PROVIDER/MODEL", help="only this one, with sources"
+        "one_model", nargs="?", default="", metavar="PROVIDER/MODEL", help="only this one, and who says each figure"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -258,3 +258,11 @@ async def test_a_damaged_block_does_not_stop_a_prompt_and_is_told_once():
 def damage(tx: Transaction) -> None:
     tx.execute("UPDATE blocks SET text = text || 'tampered', base = x'00'")
     tx.execute("UPDATE block_updates SET data = x'00'")
+
+
+async def test_status_says_what_is_assumed_of_the_model():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/status")
+        row = "| Assumed of it | a window of 100,000 tokens, answers of up to 8,192 tokens, images, "
+        assert row in agent.editor.said()

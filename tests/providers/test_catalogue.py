@@ -164,7 +164,8 @@ def test_what_the_person_says_counts_above_all_else_and_each_figure_names_who_sa
 def test_a_model_that_nobody_knows_says_what_is_assumed_of_it():
     info = describe("p", "new").info
     assert assumed(info) == (
-        "a window of 128,000 tokens, answers of up to 8,192 tokens, no images, no thinking levels, tool calls, no prices"
+        "a window of 128,000 tokens, answers of up to 8,192 tokens, no images, no thinking levels, tool calls, "
+        "no prices"
     )
     assert assumed(describe("anthropic", "claude-sonnet-5-5").info) == ""
     assert assumed(describe("deepseek", "deepseek-v4-pro").info) == ""
