@@ -22,7 +22,7 @@ LEVELS = ("none", "secrets", "content")
 """`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
 
 JOURNAL_VALUED = frozenset(
-    {"-o", "--output", "--leave-out", "--anchor", "--event", "--match", "--reason", "--lines", "--into", "--from"}
+    {"-o", "--output", "--leave-out", "--anchor", "--event", "--match", "--reason", "--lines", "--into", "--from", "--turn"}
 )
 """Options that take a value."""
 
@@ -40,6 +40,7 @@ _OF = {
     "replace": {"rebuild"},
     "lines": {"tail"},
     "no_follow": {"tail"},
+    "turn": {"replay"},
 }
 """Which actions each option belongs to."""
 
@@ -70,6 +71,8 @@ class Journal:
     replace: bool = False
     lines: int = TAIL_LINES
     follow: bool = True
+    turn: int = 0
+    """The one turn to run again; 0 for all."""
 
 
 class JournalUsageError(ValueError):
@@ -97,6 +100,9 @@ def add_journal_arguments(parser: "argparse.ArgumentParser") -> None:
     about = "rebuild: put the new file in the place of the constellation, which is kept"
     parser.add_argument("--replace", action="store_true", help=about)
     parser.add_argument("--lines", type=int, metavar="N", help=f"tail: events to begin with ({TAIL_LINES})")
+    parser.add_argument(
+        "--turn", type=int, metavar="N", help="replay: run only this turn again, as /rewind counts them"
+    )
     parser.add_argument("--no-follow", action="store_true", help="tail: do not wait for more")
 
 
@@ -126,6 +132,9 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
     lines = cast("int | None", found.get("lines"))
     if lines is not None and lines < 0:
         raise JournalUsageError("--lines must be 0 or more.")
+    turn = cast("int | None", found.get("turn"))
+    if turn is not None and turn < 1:
+        raise JournalUsageError("--turn must be 1 or more.")
     return Journal(
         flags,
         action,
@@ -141,6 +150,7 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
         assume_yes=bool(found.get("yes")),
         lines=TAIL_LINES if lines is None else lines,
         follow=not found.get("no_follow"),
+        turn=turn or 0,
     )
 
 

@@ -268,10 +268,27 @@ def test_what_cannot_be_redacted_is_refused(home: Process, session: str, event: 
 
 def test_a_session_replays_the_same(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
     assert run_journal(Journal(action="replay", target=session), home) == 0
-    assert "replayed the same: " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "replayed the same: " in printed
+    assert "run again the same: 1 turns, 2 model requests, 1 tool calls" in printed
     assert run_journal(Journal(action="replay", target=session, json=True), home) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["requests"], report["difference"]) == (2, None)
+    assert report["turns"] == {"turns": 1, "requests": 2, "calls": 1, "difference": None, "not_compared": []}
+    assert run_journal(Journal(action="replay", target=session, turn=1), home) == 0
+    assert run_journal(Journal(action="replay", target=session, turn=2), home) == 1
+    assert "has no turn 2" in capsys.readouterr().err
+
+
+def test_a_replay_shows_where_a_turn_differs(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    said = "UPDATE events SET payload = replace(payload, 'Where is it?', 'Who is it?') WHERE kind = 'turn_started'"
+    forge(database, said)
+    assert run_journal(Journal(action="replay", target=session), home) == 1
+    printed = capsys.readouterr().out
+    assert "DIFFERS in turn 1, request 1: message 2" in printed
+    assert "+Who is it?</script>" in printed
 
 
 def test_a_replay_names_the_first_difference(

@@ -1,0 +1,148 @@
+"""The model of a replay: what the recorded one said, request by request.
+
+Owns: turning a recorded answer into the events of a stream that make it. Must not know: how streams are read. How an
+answer was cut into pieces, and how often a request was tried, is not recorded.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+import anyio.lowlevel
+
+from pattern_acp.domain.errors import PatternError, ProviderError
+from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import ErrorReported, MessageRecorded
+from pattern_acp.providers import errors
+from pattern_acp.providers.base import (
+    ModelSwitched,
+    ProviderEvent,
+    ProviderRequest,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolCallBegun,
+    ToolCallFragment,
+    UsageKnown,
+)
+from pattern_acp.session.replay.position import Position
+from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
+
+_STOPS = {StopReason.MAX_TOKENS: ProviderStop.MAX_TOKENS, StopReason.REFUSAL: ProviderStop.REFUSAL}
+
+EMPTY_ANSWER = errors.EmptyAnswerError.__name__
+"""The error that the loop itself makes of an answer."""
+
+
+class RecordedFailureError(PatternError):
+    """A recorded failure whose class is not one of a provider's."""
+
+
+class RecordedProvider:
+    """`Provider` that answers each request as the recorded one was answered."""
+
+    def __init__(self, position: Position, name: str) -> None:
+        self._position = position
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`."""
+        del request
+        return self._answer()
+
+    @asynccontextmanager
+    async def _answer(self) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        async with aclosing(self._events()) as events:
+            yield events
+
+    async def _events(self) -> AsyncGenerator[ProviderEvent, None]:
+        position, request = self._position, self._position.current
+        for event in said_by(request):
+            await anyio.lowlevel.checkpoint()
+            yield event
+        is_last = position.following is None
+        message = request.message
+        if message is None or not message.complete:
+            failure = failure_of(position)
+            if failure is not None:
+                raise failure
+            if is_last and position.turn.was_cut:
+                await position.cut()
+        yield stop_of(position.turn, message, is_last=is_last)
+
+
+def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
+    """What came of a recorded answer, before its end."""
+    qualified = f"{request.event.provider}/{request.event.model}"
+    answering = answered_by(request) or qualified
+    for told in request.told:
+        for part in told.message.parts:
+            if isinstance(part, ThinkingPart):
+                yield Retrying(1, 0, part.text)
+            elif isinstance(part, TextPart):
+                yield ModelSwitched(answering, part.text.strip().removeprefix("> "))
+    if answering != qualified:
+        yield ModelSwitched(answering)
+    yield from _parts(request.message.message if request.message is not None else None)
+    if request.usage is not None:
+        yield UsageKnown(request.usage.usage, request.usage.spent)
+
+
+def answered_by(request: RecordedRequest) -> str:
+    """The model that answered, as far as that was recorded: another one may have stood in."""
+    if request.usage is not None and request.usage.model:
+        return request.usage.model
+    parts = request.message.message.parts if request.message is not None else ()
+    return next((part.provider for part in parts if isinstance(part, ThinkingPart)), "")
+
+
+def _parts(message: Message | None) -> Iterator[ProviderEvent]:
+    for index, part in enumerate(message.parts if message is not None else ()):
+        match part:
+            case TextPart(text):
+                yield TextDelta(text)
+            case ThinkingPart(text, signature, redacted, _, wire):
+                yield ThinkingDelta(text)
+                yield ThinkingEnded(signature, redacted, wire)
+            case ToolCallPart(call_id, name, arguments):
+                yield ToolCallBegun(index, call_id, name)
+                yield ToolCallFragment(index, arguments)
+            case _:
+                pass
+
+
+def failure_of(position: Position) -> PatternError | None:
+    """The failure that the newest request met; None when it met none."""
+    request, following, error = position.current, position.following, position.turn.error
+    if following is not None:
+        is_again = following.event.number == request.event.number and request.message is None
+        return errors.ContextTooLongError("The request is too long.") if is_again else None
+    return failure_from(error) if error is not None and error.kind != EMPTY_ANSWER else None
+
+
+def failure_from(error: ErrorReported) -> PatternError:
+    """The recorded failure, of its own class where that is a provider's."""
+    kind: object = getattr(errors, error.kind, None)
+    if isinstance(kind, type) and issubclass(kind, ProviderError):
+        return kind(error.sentence)
+    return RecordedFailureError(error.sentence)
+
+
+def stop_of(turn: RecordedTurn, message: MessageRecorded | None, *, is_last: bool) -> Stopped:
+    """Why the model stopped, which the journal tells by what came of it."""
+    ended, sentence = (turn.ended.stop_reason, turn.ended.sentence) if turn.ended is not None else (None, "")
+    if message is not None and message.message.tool_calls:
+        return Stopped(ProviderStop.TOOL_CALLS)
+    if message is not None and not message.complete:
+        return Stopped(ProviderStop.INTERRUPTED, sentence if is_last else "")
+    if is_last and ended is not None and ended in _STOPS:
+        return Stopped(_STOPS[ended], sentence)
+    return Stopped(ProviderStop.END)

@@ -1,0 +1,265 @@
+"""The first difference between a recorded turn and its replay.
+
+Owns: what is compared, and in which order: request by request, each with what followed from its answer, as it happened.
+Must not know: how a turn is run, or how a difference is shown.
+
+Times are not compared, nor the order in which calls that ran side by side began and ended.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.codec import encode
+from pattern_acp.journal.events import (
+    Event,
+    MessageRecorded,
+    ModelRequested,
+    PlanUpdated,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolResultExtended,
+    UsageReported,
+)
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.session.replay.recorded import RecordedCall, RecordedRequest, RecordedTurn
+from pattern_acp.session.replay.running import ReplayedTurn
+from pattern_acp.session.replay.wording import (
+    RecordedMessages,
+    fields_text,
+    message_text,
+    pretty,
+    tools_text,
+)
+from pattern_acp.turn.digests import RequestDigests
+
+ShownAs = Callable[[Event], Json]
+"""What a client is sent for a recorded event; the wire knows."""
+
+NOTHING = "(nothing)"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDifference:
+    """Where a replayed turn is not the recorded one: the turn, its request from 1, the part, and both as text."""
+
+    turn: int
+    request: int
+    part: str
+    recorded: str
+    replayed: str
+
+
+@dataclass(slots=True)
+class _Followed:
+    """What followed from one request."""
+
+    told: list[Event] = field(default_factory=list[Event])
+    message: Event | None = None
+    usage: Event | None = None
+    calls: dict[ToolCallId, RecordedCall] = field(default_factory=dict[ToolCallId, RecordedCall])
+    last_ended: RecordedCall | None = None
+
+
+def first_difference(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> TurnDifference | None:
+    """The first difference of a turn; None when there is none."""
+    return next(_differences(turn, replayed, shown_as), None)
+
+
+def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Iterator[TurnDifference]:
+    followed = _followed(replayed.events)
+    messages = RecordedMessages(turn.history, turn.events)
+    for place, request in enumerate(turn.requests):
+        at = _At(turn.number, place + 1)
+        if place >= len(replayed.requests):
+            yield at.difference("the request", _about(request), replayed.failure or NOTHING)
+            return
+        yield from _request(at, request, replayed.requests[place], messages)
+        if turn.died and place + 1 == len(turn.requests):
+            return
+        yield from _events(at, turn, request, followed[place], shown_as)
+    yield from _end(turn, replayed)
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    turn: int
+    request: int
+
+    def difference(self, part: str, recorded: str, replayed: str) -> TurnDifference:
+        return TurnDifference(self.turn, self.request, part, recorded, replayed)
+
+
+def _request(
+    at: _At, recorded: RecordedRequest, request: ProviderRequest, messages: RecordedMessages
+) -> Iterator[TurnDifference]:
+    parts, sent = recorded.event.parts, recorded.sent
+    if parts is None:
+        if recorded.event.message_count != len(request.messages):
+            counts = (str(recorded.event.message_count), str(len(request.messages)))
+            yield at.difference("the number of messages", *counts)
+        return
+    known = RequestDigests().known(request, parts.context_window)
+    if known.parts.system != parts.system:
+        yield at.difference("system", sent.system or NOTHING, request.system)
+    if known.parts.tools != parts.tools:
+        yield at.difference("tools", tools_text(sent.tools or ()), tools_text(request.tools))
+    yield from _messages(at, recorded, request, known.parts.messages, messages)
+    if known.parts.volatile != parts.volatile and sent.volatile is not None:
+        yield at.difference("volatile", sent.volatile, request.volatile)
+    elif known.digest != recorded.event.digest and sent.volatile is not None and None not in sent.messages:
+        yield at.difference("settings", _settings(recorded), _settings_of(request))
+
+
+def _messages(
+    at: _At,
+    recorded: RecordedRequest,
+    request: ProviderRequest,
+    digests: Sequence[str],
+    messages: RecordedMessages,
+) -> Iterator[TurnDifference]:
+    known = recorded.sent.messages
+    for place, digest in enumerate(known):
+        if place >= len(request.messages):
+            yield at.difference(f"message {place + 1}", _only_digest(digest), NOTHING)
+        elif digest not in {None, digests[place]}:
+            text = message_text(request.messages[place])
+            before = messages.text_of(request.messages[place])
+            yield at.difference(
+                f"message {place + 1}", before if before not in {"", text} else _only_digest(digest), text
+            )
+    for place in range(len(known), len(request.messages)):
+        yield at.difference(f"message {place + 1}", NOTHING, message_text(request.messages[place]))
+
+
+def _only_digest(digest: str | None) -> str:
+    return f"(another message, of which only the digest {digest} was kept)"
+
+
+def _settings(recorded: RecordedRequest) -> str:
+    parts = recorded.event.parts
+    told = {} if parts is None else {"answer": f"{parts.max_output_tokens} tokens", "thinking": parts.thought_level}
+    return fields_text({"model": recorded.event.model, **told, "whole": recorded.event.digest})
+
+
+def _settings_of(request: ProviderRequest) -> str:
+    return fields_text(
+        {
+            "model": request.model,
+            "answer": f"{request.max_output_tokens} tokens",
+            "thinking": request.thought_level.value,
+            "whole": RequestDigests().of(request)[0],
+        }
+    )
+
+
+def _about(request: RecordedRequest) -> str:
+    event = request.event
+    return f"a request to {event.provider}/{event.model} with {event.message_count} messages"
+
+
+def _events(
+    at: _At, turn: RecordedTurn, request: RecordedRequest, replayed: _Followed, shown_as: ShownAs
+) -> Iterator[TurnDifference]:
+    pairs: list[tuple[str, Event | None, Event | None]] = [
+        (f"notice {place + 1}", one, two) for place, (one, two) in enumerate(_padded(request.told, replayed.told))
+    ]
+    pairs.append(("the answer", request.message, replayed.message))
+    pairs.append(("usage", request.usage, replayed.usage))
+    calls = request.message.message.tool_calls if request.message is not None else ()
+    for call in calls:
+        recorded, again = turn.calls[call.call_id], replayed.calls.get(call.call_id, RecordedCall())
+        about = f"of call {call.call_id}"
+        pairs += [
+            (f"the beginning {about}", recorded.started, again.started),
+            (f"the end {about}", recorded.finished, again.finished),
+            (f"the plan {about}", recorded.plan, again.plan),
+            (f"what was found after the edit {about}", recorded.extended, again.extended),
+        ]
+    for part, before, now in pairs:
+        yield from _event(at, part, before, now, shown_as)
+
+
+def _padded(one: Sequence[Event], two: Sequence[Event]) -> Iterator[tuple[Event | None, Event | None]]:
+    for place in range(max(len(one), len(two))):
+        yield (one[place] if place < len(one) else None, two[place] if place < len(two) else None)
+
+
+def _event(
+    at: _At, part: str, recorded: Event | None, now: Event | None, shown_as: ShownAs
+) -> Iterator[TurnDifference]:
+    before, after = _timeless(recorded), _timeless(now)
+    shown = [pretty(shown_as(event)) if event is not None else NOTHING for event in (before, after)]
+    if shown[0] != shown[1]:
+        yield at.difference(f"{part}, as the client is shown it", *shown)
+        return
+    stored = [pretty(encode(event).payload) if event is not None else NOTHING for event in (before, after)]
+    if stored[0] != stored[1]:
+        yield at.difference(f"{part}, as it is recorded", *stored)
+
+
+def _timeless(event: Event | None) -> Event | None:
+    return replace(event, duration_ms=0) if isinstance(event, ToolCallFinished) else event
+
+
+def _end(turn: RecordedTurn, replayed: ReplayedTurn) -> Iterator[TurnDifference]:
+    at = _At(turn.number, len(turn.requests))
+    if replayed.is_beyond:
+        yield at.difference("the end", _ended(turn), "one more request to the model")
+    if replayed.is_stuck:
+        yield at.difference("the end", _ended(turn), "no end: the replay waits for what was not recorded")
+    if turn.was_cut or turn.ended is None or replayed.is_beyond or replayed.is_stuck:
+        return
+    if turn.error is not None:
+        if replayed.failure != turn.error.sentence:
+            yield at.difference("the end", turn.error.sentence, replayed.failure or _end_of(replayed))
+        return
+    recorded, now = _ended(turn), replayed.failure or _end_of(replayed)
+    is_answer = replayed.end is not None and not replayed.end.sentence
+    # What ends a turn that was answered is not the loop's to say: hooks and checks that never agree.
+    same_reason = replayed.end is not None and replayed.end.stop_reason is turn.ended.stop_reason
+    if recorded != now and not (is_answer and same_reason):
+        yield at.difference("the end", recorded, now)
+
+
+def _ended(turn: RecordedTurn) -> str:
+    return f"{turn.ended.stop_reason.value} {turn.ended.sentence}".rstrip() if turn.ended is not None else NOTHING
+
+
+def _end_of(replayed: ReplayedTurn) -> str:
+    end = replayed.end
+    return f"{end.stop_reason.value} {end.sentence}".rstrip() if end is not None else NOTHING
+
+
+def _followed(events: Sequence[Event]) -> list[_Followed]:
+    """What followed from each request of a replayed turn."""
+    found: list[_Followed] = []
+    for event in events:
+        if isinstance(event, ModelRequested):
+            found.append(_Followed())
+        elif found:
+            _follow(found[-1], event)
+    return found
+
+
+def _follow(now: _Followed, event: Event) -> None:
+    match event:
+        case MessageRecorded(for_model=False):
+            now.told.append(event)
+        case MessageRecorded():
+            now.message = event
+        case UsageReported():
+            now.usage = event
+        case ToolCallStarted(call=call):
+            now.calls[call.call_id] = RecordedCall(started=event)
+        case ToolCallFinished(call_id=call_id):
+            now.last_ended = now.calls.setdefault(call_id, RecordedCall())
+            now.last_ended.finished = event
+        case ToolResultExtended(call_id=call_id):
+            now.calls.setdefault(call_id, RecordedCall()).extended = event
+        case PlanUpdated() if now.last_ended is not None:
+            now.last_ended.plan = event
+        case _:
+            pass

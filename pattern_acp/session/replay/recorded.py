@@ -1,0 +1,265 @@
+"""The turns of a session as its journal has them, taken apart for running them again.
+
+Owns: which event belongs to which request and call of a turn, and what each request was sent. Must not know: how a turn
+is run, or what is compared. Pure.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import cast
+
+from pattern_acp.context.history import history_of
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import (
+    ErrorReported,
+    Event,
+    InstructionsCompiled,
+    MessageRecorded,
+    ModelRequested,
+    PermissionAnswered,
+    PermissionDecided,
+    PlanUpdated,
+    SessionConfigured,
+    SessionCreated,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolResultExtended,
+    ToolsOffered,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from pattern_acp.journal.interrupted import INTERRUPTED_SENTENCE
+from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.reader import Recorded, is_prompt
+from pattern_acp.providers.base import ToolSpec
+
+TIME_LIMIT = "and was ended in the middle"
+"""Part of the sentence of a turn that its limit of time ended (turn/loop.py)."""
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """What was recorded of one call of the model."""
+
+    started: ToolCallStarted | None = None
+    decided: PermissionDecided | None = None
+    answered: PermissionAnswered | None = None
+    finished: ToolCallFinished | None = None
+    plan: PlanUpdated | None = None
+    extended: ToolResultExtended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What is known of a request from its event and those before it; None for what was not recorded, or redacted."""
+
+    system: str | None
+    tools: tuple[ToolSpec, ...] | None
+    volatile: str | None
+    messages: tuple[str | None, ...]
+    """The digest of each message."""
+
+
+@dataclass(slots=True)
+class RecordedRequest:
+    """One request of a turn, and what came of it before its calls ran."""
+
+    place: int
+    """The `session_seq` of its event."""
+    event: ModelRequested
+    sent: Sent
+    plan_mode: bool
+    inputs: tuple[Event, ...] = ()
+    """What the session recorded of the turn between the request before and this one."""
+    told: list[MessageRecorded] = field(default_factory=list[MessageRecorded])
+    """What the person was told while the answer was waited for."""
+    message: MessageRecorded | None = None
+    usage: UsageReported | None = None
+
+
+@dataclass(slots=True)
+class RecordedTurn:
+    """One turn. `history` is the conversation that it begins with, its prompt last."""
+
+    number: int
+    turn_id: TurnId
+    history: list[Message]
+    used_calls: set[ToolCallId]
+    requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
+    calls: dict[ToolCallId, RecordedCall] = field(default_factory=dict[ToolCallId, RecordedCall])
+    events: list[Event] = field(default_factory=list[Event])
+    error: ErrorReported | None = None
+    ended: TurnEnded | None = None
+
+    @property
+    def died(self) -> bool:
+        """Whether its process ended before it did."""
+        return self.ended is None or self.ended.sentence == INTERRUPTED_SENTENCE
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether its limit of time ended it."""
+        return self.ended is not None and TIME_LIMIT in self.ended.sentence
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether something else than the loop ended it, at a place that only its events tell."""
+        return self.died or self.out_of_time or (self.ended is not None and self.ended.stop_reason is _CANCELLED)
+
+
+_CANCELLED = StopReason.CANCELLED
+
+
+@dataclass(slots=True)
+class _Known:
+    """What holds at a place of the stream."""
+
+    plan_mode: bool = False
+    system: str | None = None
+    tools: ToolsOffered | None = None
+    volatile: str | None = None
+    messages: tuple[str | None, ...] = ()
+    prompts: int = 0
+    calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
+
+    def follow(self, event: Event) -> None:
+        match event:
+            case SessionCreated(mode=mode) | SessionConfigured(option="mode", value=mode):
+                self.plan_mode = mode == "plan"
+            case InstructionsCompiled(system=system):
+                self.system = system
+            case ToolsOffered():
+                self.tools = event
+            case MessageRecorded(message=message):
+                self.calls.update(call.call_id for call in message.tool_calls)
+            case ModelRequested(parts=parts) if event.number > 0:
+                if parts is None:
+                    self.volatile, self.messages = None, ()
+                    return
+                kept = self.messages[: parts.kept]
+                # What a redaction took away is not known, though its place is.
+                self.messages = (*kept, *(None,) * (parts.kept - len(kept)), *parts.messages)
+                self.volatile = self.volatile if parts.volatile_text is None else parts.volatile_text
+            case _:
+                pass
+
+    def sent(self) -> Sent:
+        return Sent(self.system, specs(self.tools) if self.tools is not None else None, self.volatile, self.messages)
+
+
+def recorded_turns(recorded: Sequence[Recorded]) -> Iterator[RecordedTurn]:
+    """The session's own turns that asked a model, in order; `recorded` is its history with what it shares."""
+    known, settled, since = _Known(), list[Message](), list[Recorded]()
+    for place, entry in enumerate(recorded):
+        event = entry.event
+        if went_back([entry]):
+            settled, since = [], kept_events(recorded[: place + 1])
+            continue
+        since.append(entry)
+        known.prompts += is_prompt(event)
+        if isinstance(event, TurnStarted) and is_prompt(event) and entry.session_seq:
+            history = history_of([each.event for each in since], settled)
+            turn = RecordedTurn(known.prompts, event.turn_id, history, set(known.calls))
+            _read_turn(turn, recorded[place + 1 :], replace(known, calls=set()))
+            if turn.requests:
+                yield turn
+        known.follow(event)
+        if isinstance(event, TurnEnded):
+            settled, since = history_of([each.event for each in since], settled), []
+
+
+def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known) -> None:
+    between: list[Event] = []
+    for entry in recorded:
+        event = entry.event
+        known.follow(event)
+        if isinstance(event, TurnStarted):
+            return
+        if getattr(event, "turn_id", None) != turn.turn_id:
+            continue
+        turn.events.append(event)
+        if isinstance(event, TurnEnded):
+            turn.ended = event
+            return
+        if isinstance(event, ModelRequested) and event.number > 0:
+            request = RecordedRequest(entry.session_seq, event, known.sent(), known.plan_mode, tuple(between))
+            turn.requests.append(request)
+            between = []
+            continue
+        if isinstance(event, ErrorReported):
+            turn.error = event
+        elif turn.requests and not _answers(turn, event, between):
+            _calls(turn, event)
+        between.append(event)
+
+
+def _answers(turn: RecordedTurn, event: Event, between: Sequence[Event]) -> bool:
+    """Whether the event is what came of the newest request itself; `between` are those since."""
+    request = turn.requests[-1]
+    match event:
+        case MessageRecorded(for_model=True) if request.message is None:
+            request.message = event
+            turn.calls.update((call.call_id, RecordedCall()) for call in event.message.tool_calls)
+        case MessageRecorded(for_model=False, message=message) if "_told" in message.message_id:
+            request.told.append(event)
+        case UsageReported() if request.usage is None and not any(isinstance(e, ModelRequested) for e in between):
+            # A summary asks a model too, after the answer was counted.
+            request.usage = event
+        case _:
+            return False
+    return True
+
+
+def _calls(turn: RecordedTurn, event: Event) -> None:
+    match event:
+        case ToolCallStarted(call=call) if call.call_id in turn.calls:
+            turn.calls[call.call_id].started = event
+        case PlanUpdated():
+            # It is recorded with the end of its call.
+            ended = next((e.call_id for e in reversed(turn.events) if isinstance(e, ToolCallFinished)), None)
+            if ended is not None and ended in turn.calls:
+                turn.calls[ended].plan = event
+        case PermissionDecided() | PermissionAnswered() | ToolCallFinished() | ToolResultExtended():
+            call = turn.calls.get(event.call_id)
+            if call is not None:
+                _follow_call(call, event)
+        case _:
+            pass
+
+
+def _follow_call(
+    call: RecordedCall, event: PermissionDecided | PermissionAnswered | ToolCallFinished | ToolResultExtended
+) -> None:
+    match event:
+        case PermissionDecided():
+            # What is decided later is about something that the call does, such as a check.
+            call.decided = call.decided or event
+        case PermissionAnswered():
+            call.answered = call.answered or event
+        case ToolCallFinished():
+            call.finished = event
+        case ToolResultExtended():
+            call.extended = event
+
+
+def specs(offered: ToolsOffered) -> tuple[ToolSpec, ...]:
+    """Tools as a request has them."""
+    return tuple(
+        ToolSpec(tool.name, tool.description, cast("JsonObject", json.loads(tool.schema)), tool.free_form)
+        for tool in offered.tools
+    )
+
+
+def extra_tools(turns: Sequence[RecordedTurn], own: Mapping[str, object]) -> tuple[ToolSpec, ...]:
+    """Tools that the session had beside those of ours: those of servers, and the one that loads skills."""
+    found: dict[str, ToolSpec] = {}
+    for turn in turns:
+        for request in turn.requests:
+            found |= {spec.name: spec for spec in request.sent.tools or () if spec.name not in own}
+    return tuple(found.values())

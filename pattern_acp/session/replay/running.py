@@ -1,0 +1,315 @@
+"""Running one recorded turn again: the loop, its tool runner and its journal are the real ones, all ports are recorded.
+
+Owns: putting a replayed turn together, and giving the session's part of it back as it was recorded: what was told of
+memory, compactions, what hooks and people added. Must not know: what is compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from itertools import pairwise
+from typing import Any, NoReturn, cast
+
+import anyio
+
+from pattern_acp.context.compacted import compacted
+from pattern_acp.context.history import add_context
+from pattern_acp.context.memory_notices import state_message
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.events import (
+    ContextAdded,
+    ContextCompacted,
+    Event,
+    MemoryShown,
+    SubagentRecorded,
+    ToolCallFinished,
+    UsageReported,
+)
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel
+from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedProvider, failure_from
+from pattern_acp.session.replay.calling import RecordedChecks, RecordedGate, RecordedHooks, RecordedTool
+from pattern_acp.session.replay.composing import Composition, RequestGiven
+from pattern_acp.session.replay.position import Position
+from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
+from pattern_acp.tools.base import ToolContext
+from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.events import Transient
+from pattern_acp.turn.loop import OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.sink import JournalSink
+from pattern_acp.turn.tool_runner import ToolRunner
+
+TURN_SECONDS = 30
+"""Longest that one replayed turn may take: nothing in it waits for anybody, so one that does has lost its way."""
+
+UNLIMITED = 1_000_000
+
+UNKNOWN_WINDOW = 128_000
+"""Tokens, for sessions that were recorded before windows were."""
+
+
+@dataclass(slots=True)
+class ReplayedTurn:
+    """What a replayed turn did: the requests it made, everything it recorded, and how it ended."""
+
+    requests: list[ProviderRequest] = field(default_factory=list[ProviderRequest])
+    events: list[Event] = field(default_factory=list[Event])
+    end: TurnEnd | None = None
+    """None when it was cut, or failed."""
+    failure: str = ""
+    is_beyond: bool = False
+    """Whether it asked the model once more than was recorded."""
+    is_stuck: bool = False
+    """Whether it did not come to an end."""
+
+
+class RecordedClock:
+    """`Clock` that stands still: how long something took is not replayed."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """See `Clock.now_ms`."""
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return 0.0
+
+
+class RecordedIds:
+    """`IdFactory` that gives the recorded id of the message that is answered next."""
+
+    def __init__(self) -> None:
+        self.next_message = ""
+        self._count = 0
+
+    def new(self, prefix: str) -> str:
+        """See `IdFactory.new`."""
+        if prefix == "msg" and self.next_message:
+            found, self.next_message = self.next_message, ""
+            return found
+        self._count += 1
+        return f"{prefix}_replayed_{self._count}"
+
+    def peer(self) -> int:
+        """See `IdFactory.peer`."""
+        return 1
+
+
+class NobodysPort:
+    """Stands for the ports that no replayed call uses (rule R4)."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"A replay calls nobody, and so nobody's {name}.")
+
+
+class RecordedWindow:
+    """`TurnWindow` that makes room where it was made."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+
+    def sending(self, request: ProviderRequest) -> int:
+        """See `TurnWindow.sending`."""
+        del request
+        return self._position.current.event.estimate
+
+    def counted(self, usage: Usage) -> None:
+        """See `TurnWindow.counted`."""
+
+    async def too_long(self) -> bool:
+        """See `TurnWindow.too_long`."""
+        following = self._position.following
+        return following is not None and following.event.number == self._position.current.event.number
+
+
+class TurnReplay:
+    """One turn. It is `TurnView` of itself, so that what is collected is what would have been shown."""
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        turn: RecordedTurn,
+        tools: Sequence[RecordedTool],
+        position: Position,
+        composition: Composition,
+        database: Database,
+    ) -> None:
+        self.done = ReplayedTurn()
+        self._session_id = session_id
+        self._turn = turn
+        self._position = position
+        self._composition = composition
+        self._history: list[Message] = list(turn.history)
+        self._given = 0
+        self._ids = RecordedIds()
+        clock: Clock = RecordedClock(0)
+        waits = Waits(clock)
+        self._budget = Budget(Limits(request_limit(turn), UNLIMITED), clock, waits, cost=cost_before(turn))
+        self._sink = JournalSink(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)
+        nobodys = cast("Any", NobodysPort())
+        context = ToolContext(session_id, turn.turn_id, "", (), nobodys, nobodys, nobodys)
+        self._runner = ToolRunner(
+            tools,
+            context,
+            RecordedGate(position, self._sink, clock),
+            self._sink,
+            clock=clock,
+            after_edits=RecordedChecks(position),
+            hooks=RecordedHooks(position),
+        )
+
+    async def show(self, event: Event | Transient) -> None:
+        """See `TurnView.show`."""
+        if isinstance(event, ToolCallFinished):
+            self._position.note_ended(event.call_id)
+        self.done.events.append(cast("Event", event))
+
+    async def run(self) -> ReplayedTurn:
+        """Run it to its end, or to where the recorded one was cut."""
+        self._sink.begin(self._turn.turn_id)
+        if self._turn.out_of_time:
+            self._runner.cancel_reason = OUT_OF_TIME
+        try:
+            with anyio.move_on_after(TURN_SECONDS) as limit:
+                with self._position.scope:
+                    self.done.end = await self._until_all_agree()
+            self.done.is_stuck = limit.cancelled_caught
+        except PatternError as error:
+            self.done.failure = error.sentence
+        self.done.is_beyond = self._position.is_beyond
+        return self.done
+
+    async def _until_all_agree(self) -> TurnEnd:
+        """As in `session/prompting.py`: checks and hooks may want the turn to go on, a budget may change its model."""
+        while True:
+            following = self._position.following
+            model = model_of(self._turn, following or self._position.current)
+            provider = RecordedProvider(self._position, model.provider)
+            loop = TurnLoop(
+                model=ModelInUse(provider, model),
+                build=lambda _, used=model: self._build(used),
+                runner=self._runner,
+                sink=self._sink,
+                ids=self._ids,
+                budget=self._budget,
+                call_ids=CallIds(set(self._turn.used_calls)),
+            )
+            loop.window, loop.before_request = RecordedWindow(self._position), self._before_request
+            end = await loop.run(self._turn.turn_id, self._history)
+            is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
+            if not is_answer or self._position.following is None or self._position.is_beyond:
+                return end
+
+    async def _build(self, model: ModelInfo) -> ProviderRequest:
+        request = self._position.advance()
+        if request is None:
+            if self._turn.was_cut:
+                await self._position.cut()
+            error = self._turn.error
+            if error is not None and error.kind != EMPTY_ANSWER:
+                raise failure_from(error)
+            self._position.is_beyond = True
+            return self._composed(self._position.current, model)
+        self._give(request)
+        said = [one.message.message_id.partition("_told")[0] for one in request.told]
+        said += [request.message.message.message_id] if request.message is not None else []
+        self._ids.next_message = next(reversed(said), "")
+        return self._composed(request, model)
+
+    async def _before_request(self, model: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
+        if self._position.is_beyond:
+            # A budget may have ended the turn; its sentence says so, and without one the loop went on by itself.
+            ended = self._turn.ended
+            self._position.is_beyond = ended is None or not ended.sentence
+            return TurnEnd(ended.stop_reason, ended.sentence) if ended is not None else TurnEnd(StopReason.END_TURN)
+        recorded = self._position.current.event
+        if model.qualified != f"{recorded.provider}/{recorded.model}":
+            self._position.go_back()
+            return TurnEnd(StopReason.END_TURN)
+        self.done.requests.append(request)
+        return None
+
+    def _composed(self, request: RecordedRequest, model: ModelInfo) -> ProviderRequest:
+        sent, parts = request.sent, request.event.parts
+        return self._composition.request(
+            RequestGiven(
+                self._session_id,
+                sent.system or "",
+                sent.tools or (),
+                model,
+                ThoughtLevel(parts.thought_level) if parts is not None else ThoughtLevel.OFF,
+                self._history,
+                sent.volatile or "",
+                parts.max_output_tokens if parts is not None else model.max_output_tokens,
+                request.plan_mode,
+            )
+        )
+
+    def _give(self, request: RecordedRequest) -> None:
+        """What the session put into the conversation before this request."""
+        place = self._turn.requests.index(request)
+        if place < self._given:
+            return
+        self._given = place + 1
+        for event in request.inputs:
+            match event:
+                case MemoryShown():
+                    self._history.insert(len(self._history) - 1, state_message(event))
+                case ContextAdded(message=message):
+                    add_context(self._history, message)
+                case ContextCompacted():
+                    self._history[:] = compacted(self._history, event)
+                case UsageReported() | SubagentRecorded(event=UsageReported()):
+                    self._spend(event)
+                case _:
+                    pass
+
+    def _spend(self, event: Event) -> None:
+        """What summaries and subagents cost counts for the session too."""
+        inner = event.event if isinstance(event, SubagentRecorded) else event
+        own = [request.usage for request in self._turn.requests]
+        if isinstance(inner, UsageReported) and not any(inner is usage for usage in own):
+            self._budget.take_usage(inner.usage, inner.spent)
+
+
+def request_limit(turn: RecordedTurn) -> int:
+    """The limit of requests that ended the turn; no limit for any other turn."""
+    if turn.ended is None or turn.ended.stop_reason is not StopReason.MAX_TURN_REQUESTS or turn.out_of_time:
+        return UNLIMITED
+    numbers = [request.event.number for request in turn.requests]
+    again = sum(one == following for one, following in pairwise(numbers))
+    return len(numbers) - again
+
+
+def cost_before(turn: RecordedTurn) -> Cost | None:
+    """What the session had cost when the turn began."""
+    for event in turn.events:
+        usage = event.event if isinstance(event, SubagentRecorded) else event
+        if isinstance(usage, UsageReported) and usage.cost is not None:
+            spent = usage.spent.micro_units if usage.spent is not None else 0
+            return replace(usage.cost, micro_units=usage.cost.micro_units - spent)
+    return None
+
+
+def model_of(turn: RecordedTurn, request: RecordedRequest) -> ModelInfo:
+    """The model of a request, as far as it was recorded."""
+    event, parts = request.event, request.event.parts
+    of_model = [one for one in turn.requests if one.event.model == event.model]
+    usages = [one.usage for one in of_model if one.usage is not None]
+    window = parts.context_window if parts is not None else next((usage.size for usage in usages), UNKNOWN_WINDOW)
+    return ModelInfo(
+        event.provider,
+        event.model,
+        context_window=window,
+        max_output_tokens=parts.max_output_tokens if parts is not None else window,
+        calls_tools=request.sent.tools != (),
+        prices=next((usage.prices for usage in usages if usage.prices), ""),
+    )

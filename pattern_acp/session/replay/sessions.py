@@ -1,0 +1,122 @@
+"""Replaying the turns of a session: all of them, or one.
+
+Owns: the order of it, and what is said of that which could not be compared. Must not know: how a turn is run.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.journal.events import ContextCompacted, SubagentRecorded
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.session.replay.calling import RecordedTool
+from pattern_acp.session.replay.comparing import ShownAs, TurnDifference, first_difference
+from pattern_acp.session.replay.composing import Composition
+from pattern_acp.session.replay.position import Position
+from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn, extra_tools, recorded_turns
+from pattern_acp.session.replay.running import TurnReplay
+from pattern_acp.tools.base import Tool
+from pattern_acp.turn.tool_runner import CHANGED_BY_HOOK
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsReport:
+    """What was replayed, the first difference, and sentences on what was not compared."""
+
+    turns: int
+    requests: int
+    calls: int
+    difference: TurnDifference | None = None
+    not_compared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a replay is done with: tools, composition, and what clients are shown of events, as they are now."""
+
+    tools: tuple[Tool, ...]
+    composition: Composition
+    shown_as: ShownAs
+
+
+async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Means, *, turn: int = 0) -> TurnsReport:
+    """Replay the turns of a session, or the one of that number, in an empty constellation; stops at a difference.
+
+    `recorded` is the history of the session (`journal.ancestry.read_history`).
+
+    Raises:
+        DatabaseError: the temporary constellation cannot be used.
+    """
+    every = list(recorded_turns(recorded))
+    turns = [one for one in every if turn in {0, one.number}]
+    own = {tool.spec.name: tool for tool in means.tools}
+    extra = extra_tools(every, own)
+    difference: TurnDifference | None = None
+    done: list[RecordedTurn] = []
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-replay-", ignore_cleanup_errors=True) as folder:
+        async with open_database(Path(folder) / "constellation.db", clock=SystemClock()) as database:
+            for one in turns:
+                position = Position(one)
+                tools = _tools(one, means.tools, extra, position)
+                again = TurnReplay(SessionId(session_id), one, tools, position, means.composition, database)
+                done.append(one)
+                difference = first_difference(one, await again.run(), means.shown_as)
+                if difference is not None:
+                    break
+    requests, calls = sum(len(one.requests) for one in done), sum(len(one.calls) for one in done)
+    return TurnsReport(len(done), requests, calls, difference, tuple(_not_compared(done)))
+
+
+def has_turn(recorded: Sequence[Recorded], number: int) -> bool:
+    """Whether the session has a turn of this number of its own that asked a model."""
+    return any(one.number == number for one in recorded_turns(recorded))
+
+
+def _tools(
+    turn: RecordedTurn, own: Sequence[Tool], extra: Sequence[ToolSpec], position: Position
+) -> list[RecordedTool]:
+    kinds = {call.started.call.name: call.started.call.kind for call in turn.calls.values() if call.started}
+    return [
+        *(RecordedTool(position, tool.spec, tool.kind, tool.changes_things) for tool in own),
+        *(RecordedTool(position, spec, kinds.get(spec.name, ToolKind.OTHER), changes_things=True) for spec in extra),
+    ]
+
+
+def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:
+    """Sentences on what the record does not have, or what is not done again."""
+    counted = Counter(word for turn in turns for request in turn.requests for word in _gaps(request))
+    events = [event for turn in turns for event in turn.events]
+    started = [call.started for turn in turns for call in turn.calls.values() if call.started is not None]
+    found = {
+        "requests that a version recorded which kept no parts of them: only the number of messages is compared": (
+            counted["before"]
+        ),
+        "requests with words that were redacted or forgotten since: their digests are gone": counted["redacted"],
+        "turns that the end of their process cut: compared up to their last request": sum(turn.died for turn in turns),
+        "subagents: not run again, what they reported is as recorded": len(
+            {event.thread_id for event in events if isinstance(event, SubagentRecorded)}
+        ),
+        "compactions: not chosen or summed up again, what left the context is as recorded": sum(
+            isinstance(event, ContextCompacted) for event in events
+        ),
+        "calls with arguments that a hook changed: these are as recorded": sum(
+            CHANGED_BY_HOOK in one.repairs for one in started
+        ),
+    }
+    for sentence, count in found.items():
+        if count:
+            yield f"{count} {sentence}."
+
+
+def _gaps(request: RecordedRequest) -> Iterator[str]:
+    if request.event.parts is None:
+        yield "before" if request.event.digest else "redacted"
+    elif None in request.sent.messages or request.sent.volatile is None:
+        yield "redacted"

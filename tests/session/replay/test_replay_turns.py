@@ -1,0 +1,287 @@
+"""Sessions that were recorded are run again, and nothing differs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.config.settings import (
+    CheckSettings,
+    CompactionSettings,
+    HookSettings,
+    Settings,
+    TurnSettings,
+)
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import ContextCompacted
+from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta
+from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
+from pattern_acp.providers.scripted import ScriptedProvider, Step
+from pattern_acp.session.redacting import RedactionWanted, redact_session
+from pattern_acp.session.replay.sessions import TurnsReport, replay_turns
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
+from pattern_acp.testing.turns import events_of, of_type, prompting, statuses
+
+ALLOWED = choose("allow_once")
+
+QUICK = Settings(editor_deadline_seconds=5)
+
+
+async def replayed(agent: RunningAgent, session: str, turn: int = 0) -> TurnsReport:
+    recorded = await agent.database.read(lambda tx: read_history(tx, session))
+    return await replay_turns(session, recorded, current_means(), turn=turn)
+
+
+async def open_with_file(agent: RunningAgent) -> str:
+    (agent.folder / "a.txt").write_text("hello\n", encoding="utf-8")
+    return await agent.editor.open_session(str(agent.folder))
+
+
+async def test_tools_thoughts_plans_and_usage_replay_the_same():
+    model = ScriptedProvider(
+        [
+            thinks("Which?", signature="sig") + says("Let me look.") + calls("read_file", path="a.txt") + uses(100, 10),
+            calls("read_file", path="no.txt") + calls("read_file", path="a.txt") + calls("list_directory", path="."),
+            calls("update_plan", entries=[{"content": "Look", "status": "completed", "priority": "high"}]),
+            calls("edit_file", path="a.txt", edits=[{"old_text": "hello", "new_text": "bye"}]),
+            calls("no_such_tool", x=1),
+            calls_raw("read_file", "{broken", call_id="call_broken"),
+            calls("run_command", command="echo hi"),
+            says("Done.") + uses(140, 14),
+            calls("memory_write", label="human", operation="append", text="Likes tests.", reason="told"),
+            says("I know it now."),
+        ]
+    )
+    async with running_agent(model, permission=ALLOWED) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Say bye in a.txt.")
+        await agent.editor.prompt(session, "Remember that I like tests.")
+        report = await replayed(agent, session)
+        second = await replayed(agent, session, turn=2)
+    assert report.difference is None
+    assert (report.turns, report.requests, report.calls, report.not_compared) == (2, 10, 10, ())
+    assert (second.turns, second.requests, second.calls, second.difference) == (1, 2, 1, None)
+
+
+async def test_what_the_person_refuses_and_calls_that_fail_again_and_again_replay_the_same():
+    fails = calls("read_file", path="no.txt")
+    model = ScriptedProvider([calls("run_command", command="touch x"), says("Well."), *[fails] * 5])
+    async with running_agent(model, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.prompt(session, "Go on.")
+        report = await replayed(agent, session)
+        assert "5 times in a row" in agent.editor.said()
+    assert (report.difference, report.requests) == (None, 7)
+
+
+@pytest.mark.parametrize("place", ["before", "text", "permission", "command"])
+async def test_a_turn_that_was_cancelled_replays_up_to_there(place: str):
+    waits = gate()
+    steps: dict[str, Turn] = {
+        "before": (waits, *says("never")),
+        "text": (*thinks("Hm."), *says("One, "), waits, *says("never")),
+        "permission": calls("read_file", path="a.txt") + calls("run_command", command="touch x"),
+        "command": says("I wait.") + calls("run_command", command="sleep 30"),
+    }
+    model = ScriptedProvider([steps[place], says("Here again.")])
+    mode = "auto" if place == "command" else "ask"
+    asked = gate()
+
+    async def never(params: dict[str, object]) -> dict[str, object]:
+        del params
+        asked.reached.set()
+        await asked.opened.wait()
+        return {"outcome": "cancelled"}
+
+    async with running_agent(model, settings=replace(QUICK, mode=mode), permission=never) as agent:
+        session = await open_with_file(agent)
+        async with prompting(agent.editor, session, "Go.") as flight:
+            if place == "permission":
+                await asked.reached.wait()
+            elif place == "command":
+                await agent.editor.wait_until(lambda: "in_progress" in str(statuses(agent.editor)))
+            else:
+                await waits.reached.wait()
+            await agent.editor.cancel(session)
+            assert await flight.stop_reason() == "cancelled"
+        await agent.editor.prompt(session, "And now?")
+        report = await replayed(agent, session)
+    assert (report.difference, report.turns, report.requests) == (None, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (ProviderOverloadedError("It is busy."),),
+        (*says("One"), ProviderOverloadedError("It broke.")),
+        (Retrying(1, 5, "Busy; trying again."), *says("There.")),
+        (Retrying(1, 5, "Busy."), Retrying(2, 5, "Still."), ProviderOverloadedError("It is busy.")),
+        thinks("Nothing to say."),
+        (),
+        says("Long") + stops(ProviderStop.MAX_TOKENS),
+        says("No.") + stops(ProviderStop.REFUSAL, "I will not."),
+        says("Fil") + stops(ProviderStop.CONTENT_FILTER),
+        says("Half") + stops(ProviderStop.INTERRUPTED),
+        (RuntimeError("A fault of ours."),),
+    ],
+    ids=str,
+)
+async def test_whatever_becomes_of_an_answer_replays_the_same(answer: tuple[Step, ...]):
+    model = ScriptedProvider([calls("list_directory", path="."), answer, says("Better.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.prompt(session, "Again.")
+        report = await replayed(agent, session)
+    assert (report.difference, report.turns, report.requests) == (None, 2, 3)
+
+
+async def test_a_limit_of_requests_and_a_model_that_stands_in_replay_the_same():
+    model = ScriptedProvider([calls("list_directory", path=".")] * 2 + [(ProviderOverloadedError("Out."),)])
+    spare = ScriptedProvider([says("I stand in.") + uses(10, 5)], name="spare")
+    few = replace(QUICK, turn=TurnSettings(max_model_requests=2))
+    async with running_agent(model, others={"spare": spare}, settings=few) as agent:
+        agent.models.fallback = ("spare/test",)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.prompt(session, "Again.")
+        report = await replayed(agent, session)
+        assert "its limit of 2 model requests" in agent.editor.said()
+    assert (report.difference, report.turns, report.requests) == (None, 2, 3)
+
+
+async def test_a_request_that_was_too_long_and_compacted_replays_the_same():
+    model = ScriptedProvider(
+        [*(says(f"Answer {n}. " * 200) for n in range(6)), (ContextTooLongError("Too long."),), says("Fits.")]
+    )
+    truncating = replace(QUICK, compaction=CompactionSettings("truncate"))
+    async with running_agent(model, settings=truncating) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for number in range(7):
+            await agent.editor.prompt(session, f"Question {number}?")
+        await agent.editor.prompt(session, "/compact")
+        events = await events_of(agent, session)
+        report = await replayed(agent, session)
+    assert of_type(events, ContextCompacted)
+    assert (report.difference, report.requests) == (None, 8)
+    assert any("compactions" in sentence for sentence in report.not_compared)
+
+
+async def test_going_back_forks_and_clearing_replay_the_same():
+    answers = [says("One."), calls("read_file", path="a.txt"), *(says(f"Number {n}.") for n in range(6))]
+    async with running_agent(ScriptedProvider(answers)) as agent:
+        session = await open_with_file(agent)
+        for text in ("first", "second", "/rewind 2 conversation", "third", "/clear", "fourth"):
+            await agent.editor.prompt(session, text)
+        opening: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": [], "turn": 1}
+        fork = (await agent.editor.request("session/fork", opening))["sessionId"]
+        await agent.editor.prompt(fork, "And in the fork?")
+        report, forked = await replayed(agent, session), await replayed(agent, fork)
+    assert (report.difference, report.turns, report.requests) == (None, 4, 5)
+    assert (forked.difference, forked.turns, forked.requests) == (None, 1, 1)
+
+
+async def test_subagents_are_as_they_were_recorded_and_this_is_said():
+    task = calls("delegate", kind="explorer", name="finder", task="Look.") + calls(
+        "delegate", kind="explorer", name="other", task="Look too."
+    )
+    scripts = {"finder": [calls("read_file", path="a.txt"), says("It is hello.")], "other": [says("Nothing.")]}
+    model = ScriptedProvider([task, says("It is hello.")], subagents=scripts)
+    async with running_agent(model, settings=replace(QUICK, mode="edit")) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "What is in it?")
+        report = await replayed(agent, session)
+    assert (report.difference, report.requests, report.calls) == (None, 2, 2)
+    assert report.not_compared == ("2 subagents: not run again, what they reported is as recorded.",)
+
+
+async def test_checks_and_hooks_are_as_they_were_recorded(tmp_path: Path):
+    lint = CheckSettings("lint", "echo linted {files}; exit 3", ("*.txt",))
+    answer = '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "echo instead"}}}'
+    script = tmp_path / "hook.sh"
+    script.write_text(f"cat > /dev/null; echo '{answer}'\n", encoding="utf-8")
+    hook = HookSettings("PreToolUse", f"sh {script}", "Bash")
+    stop = HookSettings("Stop", 'grep -q \'"stop_hook_active": true\' || { echo "go on" >&2; exit 2; }')
+    made = replace(QUICK, mode="auto", checks=(lint,), hooks=(hook, stop))
+    model = ScriptedProvider(
+        [
+            calls("write_file", path="a.txt", content="a\n") + calls("write_file", path="b.txt", content="b\n"),
+            calls("run_command", command="echo hi"),
+            says("Done."),
+            says("Now really."),
+        ]
+    )
+    async with running_agent(model, settings=made) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert (report.difference, report.requests) == (None, 4)
+    assert report.not_compared == ("1 calls with arguments that a hook changed: these are as recorded.",)
+
+
+async def test_a_session_that_goes_on_in_another_process_replays_the_same(tmp_path: Path):
+    answers = [calls("list_directory", path="."), says("There.")]
+    async with running_agent(ScriptedProvider(answers), database=tmp_path / "c.db") as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Look.")
+    async with running_agent(ScriptedProvider(answers), database=tmp_path / "c.db") as agent:
+        opening: JsonDict = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+        await agent.editor.request("session/load", opening)
+        await agent.editor.prompt(session, "Look again.")
+        report = await replayed(agent, session)
+    assert (report.difference, report.requests) == (None, 4)
+
+
+async def test_words_that_were_forgotten_are_no_difference():
+    model = ScriptedProvider([says("I see."), says("Yes."), says("Still.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "My dog is called Barnaby-42.")
+        await agent.editor.prompt(session, "Go on.")
+        await redact_session(agent.database, RedactionWanted(session, match="Barnaby-42"), at_ms=1)
+        await agent.editor.prompt(session, "And now?")
+        report = await replayed(agent, session)
+    assert (report.difference, report.requests) == (None, 3)
+    assert any("redacted or forgotten" in sentence for sentence in report.not_compared)
+
+
+words = st.text(min_size=1, max_size=12)
+work = st.sampled_from(
+    [
+        calls("read_file", path="a.txt"),
+        calls("read_file", path="missing.txt"),
+        calls("read_file"),
+        calls("write_file", path="b.txt", content="new\n"),
+        calls("edit_file", path="a.txt", edits=[{"old_text": "hello", "new_text": "hello"}]),
+        calls("update_plan", entries=[{"content": "Look", "status": "in_progress", "priority": "medium"}]),
+        calls("memory_write", label="human", operation="append", text="A fact.", reason="told"),
+        calls("run_command", command="echo hi"),
+        calls("NO_such_tool", x=1),
+    ]
+)
+steps = st.tuples(
+    st.lists(st.one_of(words.map(says), words.map(thinks)), max_size=3), st.lists(work, min_size=1, max_size=4)
+).map(lambda pieces: tuple(step for piece in (*pieces[0], *pieces[1]) for step in piece))
+ends = st.one_of(
+    words.map(says), st.just(()), st.just((*says("Cut"), ProviderOverloadedError("Out."))), st.just((TextDelta(""),))
+)
+conversations = st.lists(st.tuples(st.lists(steps, max_size=2), ends), min_size=1, max_size=3)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(conversations, st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]))
+async def test_whatever_a_model_does_replays_the_same(turns: list[tuple[list[Turn], Turn]], answer: str):
+    script: list[Turn] = [turn for before, end in turns for turn in (*before, end)]
+    async with running_agent(ScriptedProvider(script), permission=choose(answer)) as agent:
+        session = await open_with_file(agent)
+        for number in range(len(turns)):
+            await agent.editor.prompt(session, f"Prompt {number}.")
+        report = await replayed(agent, session)
+    assert report.difference is None
+    assert report.requests > 0
