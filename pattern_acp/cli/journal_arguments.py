@@ -22,7 +22,19 @@ LEVELS = ("none", "secrets", "content")
 """`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
 
 JOURNAL_VALUED = frozenset(
-    {"-o", "--output", "--leave-out", "--anchor", "--event", "--match", "--reason", "--lines", "--into", "--from", "--turn"}
+    {
+        "-o",
+        "--output",
+        "--leave-out",
+        "--anchor",
+        "--event",
+        "--match",
+        "--reason",
+        "--lines",
+        "--into",
+        "--from",
+        "--turn",
+    }
 )
 """Options that take a value."""
 

@@ -85,6 +85,7 @@ class RequestParts:
     thought_level: str
     volatile_text: str | None = None
     """What was sent behind the messages; None when it is that of the request before."""
+    tool_form: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class RequestDigests:
             request.max_output_tokens,
             request.thought_level.value,
             None if told == last.volatile else request.volatile,
+            request.tool_form.value,
         )
         offered = tools_offered(request.tools) if tools != last.tools else None
         return RequestKnown(whole.hexdigest(), size, parts, offered)

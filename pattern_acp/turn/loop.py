@@ -205,13 +205,7 @@ class TurnLoop:
                     await self.gate.after_request()
 
     async def _answer(self, turn_id: TurnId, number: int, request: ProviderRequest, history: list[Message]) -> _Answer:
-        digest, size = self._digests.of(request)
-        estimate = self.window.sending(request) if self.window is not None else 0
-        provider = self._model.provider.name
-        requested = ModelRequested(
-            turn_id, number, provider, request.model, digest, len(request.messages), size, estimate
-        )
-        await self._sink.record(Fact(requested, Actor.SYSTEM))
+        await self._record_request(turn_id, number, request)
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
             await read_stream(self._model.provider, request, assembly, self._sink, turn_id)
@@ -221,6 +215,24 @@ class TurnLoop:
                 await self._record_cut(turn_id, assembly, history, error)
             raise
         return await self._recorded(turn_id, assembly, history)
+
+    async def _record_request(self, turn_id: TurnId, number: int, request: ProviderRequest) -> None:
+        known = self._digests.known(request, self._model.info.context_window)
+        estimate = self.window.sending(request) if self.window is not None else 0
+        requested = ModelRequested(
+            turn_id,
+            number,
+            self._model.provider.name,
+            request.model,
+            known.digest,
+            len(request.messages),
+            known.size,
+            estimate,
+            known.parts if self._records_parts else None,
+        )
+        tools = (known.tools,) if self._records_parts and known.tools is not None else ()
+        await self._sink.record(*(Fact(event, Actor.SYSTEM) for event in (*tools, requested)))
+        self._digests.recorded()
 
     async def _record_cut(
         self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message], error: BaseException

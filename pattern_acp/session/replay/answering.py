@@ -24,10 +24,13 @@ from pattern_acp.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    Told,
     ToolCallBegun,
     ToolCallFragment,
+    ToolCallUnread,
     UsageKnown,
 )
+from pattern_acp.session.prompting import UNFORESEEN
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
 
@@ -39,6 +42,10 @@ EMPTY_ANSWER = errors.EmptyAnswerError.__name__
 
 class RecordedFailureError(PatternError):
     """A recorded failure whose class is not one of a provider's."""
+
+
+class RecordedFaultError(Exception):
+    """A recorded fault of ours, which no sentence but the general one tells of."""
 
 
 class RecordedProvider:
@@ -88,12 +95,14 @@ def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
             if isinstance(part, ThinkingPart):
                 yield Retrying(1, 0, part.text)
             elif isinstance(part, TextPart):
-                yield ModelSwitched(answering, part.text.strip().removeprefix("> "))
+                yield Told(part.text.strip().removeprefix("> "))
     if answering != qualified:
         yield ModelSwitched(answering)
     yield from _parts(request.message.message if request.message is not None else None)
-    if request.usage is not None:
-        yield UsageKnown(request.usage.usage, request.usage.spent)
+    # What was estimated the loop estimates again, unless its provider had told of a cache before the answer was cut.
+    usage = request.usage
+    if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
+        yield UsageKnown(usage.usage, usage.spent)
 
 
 def answered_by(request: RecordedRequest) -> str:
@@ -112,14 +121,16 @@ def _parts(message: Message | None) -> Iterator[ProviderEvent]:
             case ThinkingPart(text, signature, redacted, _, wire):
                 yield ThinkingDelta(text)
                 yield ThinkingEnded(signature, redacted, wire)
-            case ToolCallPart(call_id, name, arguments):
+            case ToolCallPart(call_id, name, arguments, problem):
                 yield ToolCallBegun(index, call_id, name)
                 yield ToolCallFragment(index, arguments)
+                if problem:
+                    yield ToolCallUnread(index, problem)
             case _:
                 pass
 
 
-def failure_of(position: Position) -> PatternError | None:
+def failure_of(position: Position) -> Exception | None:
     """The failure that the newest request met; None when it met none."""
     request, following, error = position.current, position.following, position.turn.error
     if following is not None:
@@ -128,8 +139,10 @@ def failure_of(position: Position) -> PatternError | None:
     return failure_from(error) if error is not None and error.kind != EMPTY_ANSWER else None
 
 
-def failure_from(error: ErrorReported) -> PatternError:
+def failure_from(error: ErrorReported) -> Exception:
     """The recorded failure, of its own class where that is a provider's."""
+    if error.sentence == UNFORESEEN:
+        return RecordedFaultError(error.sentence)
     kind: object = getattr(errors, error.kind, None)
     if isinstance(kind, type) and issubclass(kind, ProviderError):
         return kind(error.sentence)

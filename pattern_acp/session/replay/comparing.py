@@ -190,7 +190,7 @@ def _padded(one: Sequence[Event], two: Sequence[Event]) -> Iterator[tuple[Event 
 def _event(
     at: _At, part: str, recorded: Event | None, now: Event | None, shown_as: ShownAs
 ) -> Iterator[TurnDifference]:
-    before, after = _timeless(recorded), _timeless(now)
+    before, after = _comparable(recorded), _comparable(now)
     shown = [pretty(shown_as(event)) if event is not None else NOTHING for event in (before, after)]
     if shown[0] != shown[1]:
         yield at.difference(f"{part}, as the client is shown it", *shown)
@@ -200,8 +200,13 @@ def _event(
         yield at.difference(f"{part}, as it is recorded", *stored)
 
 
-def _timeless(event: Event | None) -> Event | None:
-    return replace(event, duration_ms=0) if isinstance(event, ToolCallFinished) else event
+def _comparable(event: Event | None) -> Event | None:
+    if isinstance(event, ToolCallFinished):
+        return replace(event, duration_ms=0)
+    if isinstance(event, UsageReported) and event.estimated:
+        # What an estimate costs depends on prices that are not recorded.
+        return replace(event, cost=None, spent=None, prices="")
+    return event
 
 
 def _end(turn: RecordedTurn, replayed: ReplayedTurn) -> Iterator[TurnDifference]:

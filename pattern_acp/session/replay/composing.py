@@ -16,7 +16,7 @@ from pattern_acp.context.window import tools_with_room
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
-from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.code import CODE_TOOL
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import offered
@@ -34,6 +34,7 @@ class RequestGiven:
     tools: tuple[ToolSpec, ...]
     model: ModelInfo
     thought_level: ThoughtLevel
+    tool_form: ToolForm
     history: Sequence[Message]
     volatile: str
     max_output_tokens: int
@@ -58,7 +59,7 @@ class CurrentComposition:
         """See `Composition.request`."""
         built = build_request(
             session_id=given.session_id,
-            stable=Stable(given.system, self._offered(given)),
+            stable=Stable(given.system, self._offered(given), given.tool_form),
             model=given.model,
             thought_level=given.thought_level,
             history=given.history,

@@ -31,8 +31,8 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     UsageReported,
 )
-from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel
-from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedProvider, failure_from
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm
+from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedFaultError, RecordedProvider, failure_from
 from pattern_acp.session.replay.calling import RecordedChecks, RecordedGate, RecordedHooks, RecordedTool
 from pattern_acp.session.replay.composing import Composition, RequestGiven
 from pattern_acp.session.replay.position import Position
@@ -121,6 +121,11 @@ class RecordedWindow:
         del request
         return self._position.current.event.estimate
 
+    def sent_tokens(self) -> int:
+        """See `TurnWindow.sent_tokens`."""
+        usage = self._position.current.usage
+        return usage.usage.input_tokens if usage is not None else 0
+
     def counted(self, usage: Usage) -> None:
         """See `TurnWindow.counted`."""
 
@@ -131,7 +136,7 @@ class RecordedWindow:
 
 
 class TurnReplay:
-    """One turn. It is `TurnView` of itself, so that what is collected is what would have been shown."""
+    """One turn. It is its own `TurnView`, which collects what would have been shown, and its own `RequestGate`."""
 
     def __init__(
         self,
@@ -184,6 +189,8 @@ class TurnReplay:
             self.done.is_stuck = limit.cancelled_caught
         except PatternError as error:
             self.done.failure = error.sentence
+        except RecordedFaultError as error:
+            self.done.failure = str(error)
         self.done.is_beyond = self._position.is_beyond
         return self.done
 
@@ -202,7 +209,7 @@ class TurnReplay:
                 budget=self._budget,
                 call_ids=CallIds(set(self._turn.used_calls)),
             )
-            loop.window, loop.before_request = RecordedWindow(self._position), self._before_request
+            loop.window, loop.gate = RecordedWindow(self._position), self
             end = await loop.run(self._turn.turn_id, self._history)
             is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
             if not is_answer or self._position.following is None or self._position.is_beyond:
@@ -224,18 +231,22 @@ class TurnReplay:
         self._ids.next_message = next(reversed(said), "")
         return self._composed(request, model)
 
-    async def _before_request(self, model: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
+    async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
+        """See `RequestGate.before_request`."""
         if self._position.is_beyond:
             # A budget may have ended the turn; its sentence says so, and without one the loop went on by itself.
             ended = self._turn.ended
             self._position.is_beyond = ended is None or not ended.sentence
             return TurnEnd(ended.stop_reason, ended.sentence) if ended is not None else TurnEnd(StopReason.END_TURN)
         recorded = self._position.current.event
-        if model.qualified != f"{recorded.provider}/{recorded.model}":
+        if info.qualified != f"{recorded.provider}/{recorded.model}":
             self._position.go_back()
             return TurnEnd(StopReason.END_TURN)
         self.done.requests.append(request)
         return None
+
+    async def after_request(self) -> None:
+        """See `RequestGate.after_request`."""
 
     def _composed(self, request: RecordedRequest, model: ModelInfo) -> ProviderRequest:
         sent, parts = request.sent, request.event.parts
@@ -246,6 +257,7 @@ class TurnReplay:
                 sent.tools or (),
                 model,
                 ThoughtLevel(parts.thought_level) if parts is not None else ThoughtLevel.OFF,
+                ToolForm(parts.tool_form) if parts is not None else ToolForm.AUTO,
                 self._history,
                 sent.volatile or "",
                 parts.max_output_tokens if parts is not None else model.max_output_tokens,
@@ -310,6 +322,5 @@ def model_of(turn: RecordedTurn, request: RecordedRequest) -> ModelInfo:
         event.model,
         context_window=window,
         max_output_tokens=parts.max_output_tokens if parts is not None else window,
-        calls_tools=request.sent.tools != (),
         prices=next((usage.prices for usage in usages if usage.prices), ""),
     )
