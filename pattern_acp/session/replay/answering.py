@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 
 import anyio.lowlevel
 
-from pattern_acp.domain.errors import PatternError, ProviderError
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ErrorReported, MessageRecorded
@@ -30,7 +30,6 @@ from pattern_acp.providers.base import (
     ToolCallUnread,
     UsageKnown,
 )
-from pattern_acp.session.prompting import UNFORESEEN
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
 
@@ -40,12 +39,8 @@ EMPTY_ANSWER = errors.EmptyAnswerError.__name__
 """The error that the loop itself makes of an answer."""
 
 
-class RecordedFailureError(PatternError):
+class RecordedFailureError(Exception):
     """A recorded failure whose class is not one of a provider's."""
-
-
-class RecordedFaultError(Exception):
-    """A recorded fault of ours, which no sentence but the general one tells of."""
 
 
 class RecordedProvider:
@@ -141,8 +136,6 @@ def failure_of(position: Position) -> Exception | None:
 
 def failure_from(error: ErrorReported) -> Exception:
     """The recorded failure, of its own class where that is a provider's."""
-    if error.sentence == UNFORESEEN:
-        return RecordedFaultError(error.sentence)
     kind: object = getattr(errors, error.kind, None)
     if isinstance(kind, type) and issubclass(kind, ProviderError):
         return kind(error.sentence)

@@ -32,7 +32,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm
-from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedFaultError, RecordedProvider, failure_from
+from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedFailureError, RecordedProvider, failure_from
 from pattern_acp.session.replay.calling import RecordedChecks, RecordedGate, RecordedHooks, RecordedTool
 from pattern_acp.session.replay.composing import Composition, RequestGiven
 from pattern_acp.session.replay.position import Position
@@ -189,7 +189,7 @@ class TurnReplay:
             self.done.is_stuck = limit.cancelled_caught
         except PatternError as error:
             self.done.failure = error.sentence
-        except RecordedFaultError as error:
+        except RecordedFailureError as error:
             self.done.failure = str(error)
         self.done.is_beyond = self._position.is_beyond
         return self.done

@@ -3,6 +3,7 @@
 Owns: the order of it, and what is said of that which could not be compared. Must not know: how a turn is run.
 """
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn, e
 from pattern_acp.session.replay.running import TurnReplay
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.tool_runner import CHANGED_BY_HOOK
+
+_TOLD_TOOLS = re.compile(r"There is no tool named .*?; the tools are (?P<names>.*?)\.(?:\s|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,23 @@ def _tools(
     turn: RecordedTurn, own: Sequence[Tool], extra: Sequence[ToolSpec], position: Position
 ) -> list[RecordedTool]:
     kinds = {call.started.call.name: call.started.call.kind for call in turn.calls.values() if call.started}
-    return [
-        *(RecordedTool(position, tool.spec, tool.kind, tool.changes_things) for tool in own),
-        *(RecordedTool(position, spec, kinds.get(spec.name, ToolKind.OTHER), changes_things=True) for spec in extra),
-    ]
+    tools = {tool.spec.name: RecordedTool(position, tool.spec, tool.kind, tool.changes_things) for tool in own}
+    others = {spec.name: spec for spec in extra}
+    named = callable_tools(turn)
+    others |= {name: ToolSpec(name, "", {"type": "object"}) for name in named if name not in {*tools, *others}}
+    for name, spec in others.items():
+        tools[name] = RecordedTool(position, spec, kinds.get(name, ToolKind.OTHER), changes_things=True)
+    return [tool for name, tool in tools.items() if not named or name in named]
+
+
+def callable_tools(turn: RecordedTurn) -> frozenset[str]:
+    """The tools that the turn could call, where a call of another one was told so; empty when that is not known.
+
+    A command of the person may narrow them, and a mode hides some that can be called all the same.
+    """
+    results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
+    found = next((match["names"] for text in results if (match := _TOLD_TOOLS.match(text)) is not None), "")
+    return frozenset() if "and more" in found else frozenset(filter(None, found.split(", ")))
 
 
 def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import (
     CheckSettings,
     CompactionSettings,
+    Flags,
     HookSettings,
     Settings,
     TurnSettings,
@@ -223,6 +226,22 @@ async def test_checks_and_hooks_are_as_they_were_recorded(tmp_path: Path):
         report = await replayed(agent, session)
     assert (report.difference, report.requests) == (None, 4)
     assert report.not_compared == ("1 calls with arguments that a hook changed: these are as recorded.",)
+
+
+async def test_a_command_that_narrows_the_tools_replays_the_same(tmp_path: Path):
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path / ".home")})
+    command = process.loaded.paths.config / "commands" / "look.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("---\nallowed-tools: Read\n---\nLook.", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("x\n", encoding="utf-8")
+    model = ScriptedProvider([calls("list_directory") + calls("read_file", path="a.txt"), says("Done.")])
+    async with running_agent(model) as agent:
+        agent.sessions.constellation.settings_for = lambda folder: read_project(process, folder)
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/look")
+        assert "the tools are read_file." in str(model.requests[1].messages)
+        report = await replayed(agent, session)
+    assert (report.difference, report.calls) == (None, 2)
 
 
 async def test_a_session_that_goes_on_in_another_process_replays_the_same(tmp_path: Path):
