@@ -35,9 +35,6 @@ from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
 
 _STOPS = {StopReason.MAX_TOKENS: ProviderStop.MAX_TOKENS, StopReason.REFUSAL: ProviderStop.REFUSAL}
 
-EMPTY_ANSWER = errors.EmptyAnswerError.__name__
-"""The error that the loop itself makes of an answer."""
-
 
 class RecordedFailureError(Exception):
     """A recorded failure whose class is not one of a provider's."""
@@ -131,7 +128,7 @@ def failure_of(position: Position) -> Exception | None:
     if following is not None:
         is_again = following.event.number == request.event.number and request.message is None
         return errors.ContextTooLongError("The request is too long.") if is_again else None
-    return failure_from(error) if error is not None and error.kind != EMPTY_ANSWER else None
+    return failure_from(error) if error is not None else None
 
 
 def failure_from(error: ErrorReported) -> Exception:

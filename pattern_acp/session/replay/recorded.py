@@ -5,6 +5,7 @@ is run, or what is compared. Pure.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
@@ -14,6 +15,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import (
     ErrorReported,
@@ -34,13 +36,12 @@ from pattern_acp.journal.events import (
     TurnStarted,
     UsageReported,
 )
-from pattern_acp.journal.interrupted import INTERRUPTED_SENTENCE
 from pattern_acp.journal.kept import kept_events, went_back
 from pattern_acp.journal.reader import Recorded, is_prompt
 from pattern_acp.providers.base import ToolSpec
 
-TIME_LIMIT = "and was ended in the middle"
-"""Part of the sentence of a turn that its limit of time ended (turn/loop.py)."""
+_TIME_LIMIT = re.compile(r"reached its limit of \d+ seconds")
+"""In the sentence of a turn that its limit of time ended (turn/loop.py)."""
 
 
 @dataclass(slots=True)
@@ -95,17 +96,15 @@ class RecordedTurn:
     calls: dict[ToolCallId, RecordedCall] = field(default_factory=dict[ToolCallId, RecordedCall])
     events: list[Event] = field(default_factory=list[Event])
     error: ErrorReported | None = None
+    """What stopped it, where that was an error."""
     ended: TurnEnded | None = None
-
-    @property
-    def died(self) -> bool:
-        """Whether its process ended before it did."""
-        return self.ended is None or self.ended.sentence == INTERRUPTED_SENTENCE
+    died: bool = True
+    """Whether its process ended, or lost it, before it did: then another one closed it."""
 
     @property
     def out_of_time(self) -> bool:
         """Whether its limit of time ended it."""
-        return self.ended is not None and TIME_LIMIT in self.ended.sentence
+        return self.ended is not None and _TIME_LIMIT.search(self.ended.sentence) is not None
 
     @property
     def was_cut(self) -> bool:
@@ -185,7 +184,7 @@ def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known) 
             continue
         turn.events.append(event)
         if isinstance(event, TurnEnded):
-            turn.ended = event
+            turn.ended, turn.died = event, entry.actor is Actor.PROCESS
             return
         if isinstance(event, ModelRequested) and event.number > 0:
             request = RecordedRequest(entry.session_seq, event, known.sent(), known.plan_mode, tuple(between))
@@ -193,7 +192,8 @@ def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known) 
             between = []
             continue
         if isinstance(event, ErrorReported):
-            turn.error = event
+            # Without a kind it says of an ordinary end that it is none.
+            turn.error = event if event.kind else None
         elif turn.requests and not _answers(turn, event, between):
             _calls(turn, event)
         between.append(event)

@@ -32,7 +32,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm
-from pattern_acp.session.replay.answering import EMPTY_ANSWER, RecordedFailureError, RecordedProvider, failure_from
+from pattern_acp.session.replay.answering import RecordedFailureError, RecordedProvider, failure_from
 from pattern_acp.session.replay.calling import RecordedChecks, RecordedGate, RecordedHooks, RecordedTool
 from pattern_acp.session.replay.composing import Composition, RequestGiven
 from pattern_acp.session.replay.position import Position
@@ -221,7 +221,7 @@ class TurnReplay:
             if self._turn.was_cut:
                 await self._position.cut()
             error = self._turn.error
-            if error is not None and error.kind != EMPTY_ANSWER:
+            if error is not None:
                 raise failure_from(error)
             self._position.is_beyond = True
             return self._composed(self._position.current, model)

@@ -89,16 +89,19 @@ def _tools(
     tools = {tool.spec.name: RecordedTool(position, tool.spec, tool.kind, tool.changes_things) for tool in own}
     others = {spec.name: spec for spec in extra}
     named = callable_tools(turn)
-    others |= {name: ToolSpec(name, "", {"type": "object"}) for name in named if name not in {*tools, *others}}
+    # A mode hides tools of servers that can be called all the same, and of which only the call is recorded.
+    called = {call.started.call.name for call in turn.calls.values() if call.started and call.decided}
+    hidden = {*named, *called} - {*tools, *others}
+    others |= {name: ToolSpec(name, "", {"type": "object"}) for name in hidden}
     for name, spec in others.items():
         tools[name] = RecordedTool(position, spec, kinds.get(name, ToolKind.OTHER), changes_things=True)
     return [tool for name, tool in tools.items() if not named or name in named]
 
 
 def callable_tools(turn: RecordedTurn) -> frozenset[str]:
-    """The tools that the turn could call, where a call of another one was told so; empty when that is not known.
+    """The tools that the turn could call, where a call of another one was told them; empty when that is not known.
 
-    A command of the person may narrow them, and a mode hides some that can be called all the same.
+    A command of the person may have narrowed them.
     """
     results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
     found = next((match["names"] for text in results if (match := _TOLD_TOOLS.match(text)) is not None), "")
