@@ -70,6 +70,11 @@ class AgentProcess:
         self._output.close()
 
     @property
+    def pid(self) -> int:
+        """The agent's process."""
+        return self._process.pid
+
+    @property
     def since_spawn(self) -> float:
         """Seconds since the process was spawned."""
         return time.perf_counter() - self.started

@@ -103,13 +103,17 @@ def read_session(tx: Transaction, session: str) -> tuple[list[Event], set[str]]:
 
 
 async def lost(files: Files, folder: Path, witness: Witness, done: int) -> list[str]:
-    """What is wrong with the constellation that is left after `done` operations; empty when all is well.
+    """What is wrong with the files that are left after `done` operations; empty when all is well."""
+    put(files, folder)
+    return await problems_of(folder / "constellation.db", witness, done)
+
+
+async def problems_of(path: Path, witness: Witness, done: int) -> list[str]:
+    """What is wrong with a constellation after `done` operations; empty when all is well.
 
     It is opened, as the next start does; then every page, chain, block, file and the search index are checked, and each
     acknowledgement until then is looked for.
     """
-    put(files, folder)
-    path = folder / "constellation.db"
     async with open_database(path, clock=SystemClock()) as database:
         events, memory = await database.read(lambda tx: read_session(tx, witness.session))
         known = await database.read(lambda tx: tx.one("SELECT count(*) FROM sessions WHERE id = ?", (witness.session,)))
