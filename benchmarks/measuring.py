@@ -90,10 +90,10 @@ def cpu_seconds(pid: int) -> float:
     return total / 1e9
 
 
-def resident_megabytes(pid: int) -> float:
-    """Resident memory; 0 where the platform does not tell."""
+def resident_megabytes(pid: int, kind: str = "VmRSS") -> float:
+    """Resident memory, or a kind of it (`RssAnon`: without mapped files); 0 where the platform does not tell."""
     for line in _lines(f"/proc/{pid}/status"):
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{kind}:"):
             return int(line.split()[1]) / 1024
     return 0.0
 

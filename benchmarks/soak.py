@@ -1,4 +1,4 @@
-"""A thousand turns in one process: resident memory and open descriptors, every fifty turns.
+"""A thousand turns in one process: its memory and open descriptors, every fifty turns.
 
     python benchmarks/soak.py --turns 1000 --per-session 50
 
@@ -10,12 +10,12 @@ and no more descriptors. `--per-session 1000` runs all of them in one session, w
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_process import AgentProcess
-from measuring import describe_machine, expect
+from measuring import describe_machine, expect, resident_megabytes
 
 from pattern_acp.domain.canonical import JsonObject
 
@@ -34,6 +34,9 @@ class Sample:
 
     turns: int
     megabytes: float
+    """Resident, without mapped files: the system takes pages of those back when it needs room."""
+    mapped: float
+    """Resident pages of the program's files and of the constellation, which grows by 40 KB a turn."""
     descriptors: int
     threads: int
 
@@ -53,14 +56,15 @@ def main() -> None:
     verdict = "met" if growth <= GROWTH_MB and more <= 0 else "missed"
     print(
         f"\n{options.turns} turns, {options.per_session} a session: from {warm.megabytes:.1f} MB after {warm.turns} "
-        f"turns to {last.megabytes:.1f} MB, at most {growth:+.1f} MB; {more:+d} descriptors, "
+        f"turns to {last.megabytes:.1f} MB, at most {growth:+.1f} MB (mapped {last.mapped - warm.mapped:+.1f}); "
+        f"{more:+d} descriptors, "
         f"{last.threads - warm.threads:+d} threads (target +{GROWTH_MB:.0f} MB, +0: {verdict})"
     )
 
 
-def script(project: Path, turns: int) -> list[list[JsonObject]]:
+def script(project: Path, turns: int) -> list[Sequence[JsonObject]]:
     """Two requests for each turn; memory is set to one of two texts by turns."""
-    played: list[list[JsonObject]] = []
+    played: list[Sequence[JsonObject]] = []
     for number in range(turns):
         memory: JsonObject = {
             "label": "project",
@@ -117,8 +121,9 @@ def measure(folder: Path, turns: int, per_session: int) -> Iterator[Sample]:
             if (number + 1) % EVERY == 0:
                 sample = sample_of(agent, number + 1)
                 print(
-                    f"{sample.turns:6d} turns {sample.megabytes:8.1f} MB {sample.descriptors:4d} descriptors "
-                    f"{sample.threads:3d} threads",
+                    f"{sample.turns:6d} turns {sample.megabytes:8.1f} MB, {sample.mapped:.1f} MB mapped, "
+                    f"{sample.descriptors} descriptors, "
+                    f"{sample.threads} threads",
                     flush=True,
                 )
                 yield sample
@@ -127,7 +132,8 @@ def measure(folder: Path, turns: int, per_session: int) -> Iterator[Sample]:
 def sample_of(agent: AgentProcess, turns: int) -> Sample:
     folder = Path(f"/proc/{agent.pid}")
     descriptors, threads = (len([*(folder / kind).iterdir()]) for kind in ("fd", "task"))
-    return Sample(turns, agent.resident, descriptors, threads)
+    own, mapped = resident_megabytes(agent.pid, "RssAnon"), resident_megabytes(agent.pid, "RssFile")
+    return Sample(turns, own, mapped, descriptors, threads)
 
 
 if __name__ == "__main__":

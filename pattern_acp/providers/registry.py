@@ -221,4 +221,5 @@ def _scripted(settings: ProviderSettings) -> Provider:
         chunk=script.chunk,
         repeat=script.repeat,
         subagents=script.subagents,
+        keeps_requests=False,
     )

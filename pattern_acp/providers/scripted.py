@@ -17,6 +17,7 @@ Lines with one turn a line. An object may have the turns of subagents too, by th
     {"wait_for": "cancel"}                              a pause without end, to be cancelled
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
@@ -165,7 +166,7 @@ def load_script(path: Path) -> Script:
 
 
 class ScriptedProvider:
-    """`Provider` that plays one turn of its script for each request, and keeps the requests it got.
+    """`Provider` that plays one turn of its script for each request, and keeps the requests it got unless told not to.
 
     Call ids count the conversation's calls, so that they stay unique when a later process plays on. A request beyond
     the end is answered with a sentence that says so.
@@ -179,14 +180,20 @@ class ScriptedProvider:
         chunk: int = 0,
         repeat: bool = False,
         subagents: Mapping[str, Sequence[Sequence[Step | ScriptStep]]] | None = None,
+        keeps_requests: bool = True,
     ) -> None:
-        """`subagents` are the turns of subagents by name; their requests are told from others by the cache key."""
+        """`subagents` are the turns of subagents by name; their requests are told from others by the cache key.
+
+        A long-lived process does not keep requests: each holds the whole conversation until then.
+        """
         self._turns = turns
         self._name = name
         self._chunk = chunk
         self._repeat = repeat
         self.requests: list[ProviderRequest] = []
-        """Every request so far, in order."""
+        """Every request so far, in order, when they are kept."""
+        self._keeps_requests = keeps_requests
+        self._played: Counter[str] = Counter()
         self._subagents = dict(subagents or {})
 
     @property
@@ -197,7 +204,8 @@ class ScriptedProvider:
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`."""
         turn = self._next_turn(self._player(request))
-        self.requests.append(request)
+        if self._keeps_requests:
+            self.requests.append(request)
         return _playing(_expand(turn, request, self._chunk))
 
     def _player(self, request: ProviderRequest) -> str:
@@ -207,7 +215,8 @@ class ScriptedProvider:
 
     def _next_turn(self, name: str) -> Sequence[Step | ScriptStep]:
         turns = self._subagents.get(name, self._turns)
-        index = sum(self._player(request) == name for request in self.requests)
+        index = self._played[name]
+        self._played[name] += 1
         if self._repeat and turns:
             index %= len(turns)
         if index < len(turns):

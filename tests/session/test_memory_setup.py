@@ -139,7 +139,8 @@ async def test_the_agent_makes_a_shared_block_and_writes_it_as_its_attachment_al
             ),
             calls("memory_write", label="rules", operation="undo"),
             says("Done."),
-        ]
+        ],
+        repeat=True,
     )
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
