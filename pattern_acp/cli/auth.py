@@ -69,6 +69,8 @@ async def _run(arguments: Auth, process: Process) -> int:
 
 
 def _unknown(name: str, known: Mapping[str, ProviderSettings]) -> str:
+    if not name:
+        return f"name a provider: pattern-acp auth login PROVIDER, which is one of {', '.join(sorted(known))}."
     if name in PRESETS:
         return f"{name} has another address for each customer; add [providers.{name}] with base_url to config.toml."
     return (

@@ -1,7 +1,8 @@
 """How much a provider still takes: token buckets, filled from what its answers say.
 
 Owns: the buckets of the process, one set for each server, key and model (vendors limit each model by itself), and one
-more for counting; all sessions and subagents draw on the same. Must not know: HTTP, wires, and who waits.
+more for counting; all sessions and subagents draw on the same, and other processes are told what answers said
+(shared_limits.py). Must not know: HTTP, wires, and who waits.
 
 A server says how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq, vLLM's
 gateways), `anthropic-ratelimit-*`. What is taken meanwhile is taken off at once, so that requests side by side do not
@@ -14,11 +15,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
+from pattern_acp.providers.shared_limits import SharedLimits
 
 BYTES_PER_TOKEN = 4
 """Of a request's body, before a server has said what it takes a request for."""
@@ -72,6 +75,9 @@ class Buckets:
     """Those of one server, key and model."""
 
     clock: Clock
+    shared: SharedLimits | None = None
+    _heard_at_ms: int = 0
+    """When the answer came that the buckets are filled from, here or in another process."""
     _buckets: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
     _waiting: dict[str, float] = field(default_factory=dict[str, float])
     """What is taken by requests that were not sent yet, and that a server therefore does not know of."""
@@ -82,6 +88,7 @@ class Buckets:
     def take(self, body_bytes: int) -> Taken:
         """Take what a request with such a body needs; call `sent` or `give_back` afterwards."""
         now = self.clock.now_ms()
+        self._learn(now)
         amounts: dict[str, float] = {}
         wait = self._blocked_until_ms - now
         for name, bucket in self._buckets.items():
@@ -114,11 +121,16 @@ class Buckets:
             # A full bucket says nothing of its speed; limits are a minute's with nearly all vendors.
             per_ms = (level.limit - level.left) / level.full_in_ms if is_known else level.limit / 60_000
             self._buckets[name] = _Bucket(level.limit, left, now, per_ms)
+            self._heard_at_ms = now
+        if self._heard_at_ms == now:
+            self._tell(now)
 
     def refused(self, retry_after_ms: int | None) -> None:
         """The server takes nothing for so long (status 429 or 529); nobody else need try before."""
         if retry_after_ms is not None:
-            self._blocked_until_ms = max(self._blocked_until_ms, self.clock.now_ms() + retry_after_ms)
+            now = self.clock.now_ms()
+            self._blocked_until_ms = max(self._blocked_until_ms, now + retry_after_ms)
+            self._tell(now)
 
     def charged(self, usage: Usage, body_bytes: int) -> None:
         """A request with such a body used so much."""
@@ -128,6 +140,23 @@ class Buckets:
             tokens += usage.cache_read_tokens
         self._share = min(max(tokens / max(body_bytes // BYTES_PER_TOKEN, 1), 0.01), 2.0)
 
+    def _learn(self, now: int) -> None:
+        """Take what another process heard since."""
+        told = self.shared.news(now) if self.shared is not None else None
+        if told is None:
+            return
+        self._blocked_until_ms = max(self._blocked_until_ms, told.blocked_until_ms)
+        if told.at_ms <= self._heard_at_ms:
+            return
+        self._heard_at_ms = told.at_ms
+        for name, (limit, left, per_ms) in told.buckets.items():
+            self._buckets[name] = _Bucket(limit, left - self._waiting.get(name, 0.0), told.at_ms, per_ms)
+
+    def _tell(self, now: int) -> None:
+        if self.shared is not None:
+            levels = {name: (each.limit, each.left_at(now), each.per_ms) for name, each in self._buckets.items()}
+            self.shared.tell(now, self._blocked_until_ms, levels)
+
     def _needed(self, name: str, body_bytes: int) -> float:
         if name in {"tokens", "input-tokens"}:
             return max(body_bytes // BYTES_PER_TOKEN * self._share, 1.0)
@@ -135,10 +164,11 @@ class Buckets:
 
 
 class AllBuckets:
-    """Those of the process, made as they are asked for."""
+    """Those of the process, made as they are asked for. `directory` is where processes tell each other."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, directory: Path | None = None) -> None:
         self._clock = clock
+        self._directory = directory
         self._all: dict[tuple[str, str, str, str], Buckets] = {}
 
     def of(self, settings: ProviderSettings, model: str, *, counting: bool = False) -> Buckets:
@@ -147,7 +177,10 @@ class AllBuckets:
         # A digest, so that no key is kept in one place more.
         who = hashlib.sha256(key.encode()).hexdigest()
         place = (settings.base_url or settings.name, who, model, "count" if counting else "")
-        return self._all.setdefault(place, Buckets(self._clock))
+        if place not in self._all:
+            shared = SharedLimits(self._directory, place) if self._directory is not None else None
+            self._all[place] = Buckets(self._clock, shared)
+        return self._all[place]
 
 
 def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, Level]:

@@ -57,7 +57,7 @@ class Providers:
         self._held = partial(with_held_keys, settings, self._keys)
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
-        self._buckets = AllBuckets(self._clock)
+        self._buckets = AllBuckets(self._clock, cache_dir)
         self._built: dict[str, Provider] = {}
         self._lock = threading.Lock()
         self._http: HttpClient | None = None

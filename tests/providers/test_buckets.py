@@ -1,4 +1,5 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -169,3 +170,44 @@ def test_over_any_time_no_more_goes_out_than_was_there_and_came_back(taken: list
     for until, _ in sent:
         gone = sum(amount for at, amount in sent if at <= until)
         assert gone <= 1000 + 0.1 * until + 1
+
+
+LAB = ProviderSettings("lab", "openai", "http://localhost:9/v1", Secret("key-1"))
+
+
+def test_another_process_knows_what_the_newest_answer_said(tmp_path: Path):
+    clock = FakeClock(NOON_MS)
+    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    one.heard({**OPENAI, "x-ratelimit-remaining-tokens": "0"})
+    assert two.take(400).wait_ms == one.take(400).wait_ms > 0
+    other = AllBuckets(clock, tmp_path)
+    assert other.of(LAB, "other").take(400).wait_ms == 0
+    assert other.of(replace(LAB, api_key=Secret("key-2")), "m").take(400).wait_ms == 0
+    assert [path for path in tmp_path.rglob("*.json") if "key-1" in path.read_text()] == []
+
+
+def test_a_refusal_holds_up_other_processes_as_well(tmp_path: Path):
+    clock = FakeClock(NOON_MS)
+    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    assert two.take(4).wait_ms == 0
+    one.refused(7_000)
+    assert two.take(4).wait_ms == 7_000
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"at_ms": 1}', '{"at_ms": 9e15, "blocked_until_ms": 9, "buckets": {}}']
+)
+def test_a_file_that_cannot_be_true_is_as_if_there_were_none(tmp_path: Path, text: str):
+    clock = FakeClock(NOON_MS)
+    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    one.refused(7_000)
+    (path,) = tmp_path.rglob("*.json")
+    path.write_text(text, "utf-8")
+    assert two.take(4).wait_ms == 0
+
+
+def test_a_directory_that_cannot_be_written_changes_nothing(tmp_path: Path):
+    (tmp_path / "file").write_text("", "utf-8")
+    buckets = AllBuckets(FakeClock(NOON_MS), tmp_path / "file").of(LAB, "m")
+    buckets.refused(7_000)
+    assert buckets.take(4).wait_ms == 7_000
