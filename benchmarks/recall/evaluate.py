@@ -33,7 +33,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.memory.ranking import Candidate, QueryFacts, share_of_meaning
-from pattern_acp.memory.recall import Found, index_message, search
+from pattern_acp.memory.recall import Found, index_message, is_guess, search
 from pattern_acp.memory.vectors import QueryVector
 from pattern_acp.memory.words import names_identifier, query_terms
 
@@ -52,6 +52,8 @@ class Outcome:
     question: Question
     rank: int
     found: int
+    is_guess: bool = False
+    """Whether the results are said to be hardly an answer."""
 
 
 def store(tx: Transaction, memory: MemorySet) -> None:
@@ -132,16 +134,23 @@ async def evaluate(database: Database, embedder: Embedder, memory: MemorySet) ->
             raise SystemExit(f"No vector for {question.text!r}.")
         for name, ids in (await database.read(partial(ask, question=question.text, vector=vector))).items():
             outcomes[name].append(outcome(question, ids))
+        found = await database.read(lambda tx, text=question.text, vector=vector: shipped(tx, text, vector))
+        said = replace(
+            outcome(question, [identity(one) for one in found]), is_guess=is_guess(found, question.text, vector)
+        )
+        outcomes["shipped"].append(said)
     return outcomes
+
+
+def shipped(tx: Transaction, question: str, vector: QueryVector) -> tuple[Found, ...]:
+    return search(tx, question, FILTERS, limit=DEPTH, now_ms=NOW, vector=vector)
 
 
 def ask(tx: Transaction, question: str, vector: QueryVector) -> dict[str, list[str]]:
     """The ids that each method finds, best first."""
     unlimited = replace(vector, model=replace(vector.model, floor=-1.0))
     candidates = gather(tx, occurring(tx, query_terms(question)), FILTERS, unlimited)
-    found = {name: [identity(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
-    shipped = search(tx, question, FILTERS, limit=DEPTH, now_ms=NOW, vector=vector)
-    return {**found, "shipped": [identity(one) for one in shipped]}
+    return {name: [identity(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
 
 
 def identity(one: Candidate | Found) -> str:
@@ -173,6 +182,10 @@ def show(embedder: str, outcomes: dict[str, list[Outcome]]) -> None:
     print(
         f"\nQuestions without an answer: {silent} of {len(unanswerable)} find nothing, {shown:.1f} results on average."
     )
+    guessed = sum(one.is_guess for one in unanswerable)
+    answered = [one for one in outcomes["shipped"] if 0 < one.rank <= 5]
+    wrongly = sum(one.is_guess for one in answered)
+    print(f"Told to be no good match: {guessed} more of those, and {wrongly} of the {len(answered)} found among five.")
 
 
 async def main(names: list[str]) -> None:

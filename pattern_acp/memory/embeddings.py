@@ -42,6 +42,8 @@ class EmbeddingModel:
     """Cosine below which a passage that shares no word with the query is not shown at all."""
     trust: float
     """Most that meaning may count against words, 0…1 (`ranking.share_of_meaning`)."""
+    weak: float = 0.0
+    """Cosine that right answers seldom stay below (`recall.is_guess`); 0 where nobody has measured it."""
 
 
 class Embedder(Protocol):

@@ -21,7 +21,7 @@ from pattern_acp.memory.words import STOP_WORDS, split_identifiers
 DIMENSIONS = 512
 """A power of two, which the rotation needs; with half as many, chance likeness hides more of the true one."""
 
-HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-2", DIMENSIONS, floor=0.35, trust=0.3)
+HASHED_NGRAMS = EmbeddingModel("hashed-ngrams-2", DIMENSIONS, floor=0.35, trust=0.3, weak=0.22)
 
 _GRAMS = (3, 4, 5)
 _WORD_SHARE = 2.0

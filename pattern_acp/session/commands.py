@@ -36,7 +36,7 @@ from pattern_acp.session.late_commands import (
 )
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION
-from pattern_acp.tools.base import MemoryEdit, MemoryHit
+from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryEdit, MemoryHit
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -151,7 +151,8 @@ async def run_recall(session: "Session", argument: str) -> str:
     session.memory.recalled([hit.entry for hit in hits])
     if not hits:
         return f"Nothing in memory or past sessions matches “{argument}”."
-    return "\n".join(_hit_line(hit) for hit in hits)
+    found = "\n".join(_hit_line(hit) for hit in hits)
+    return f"{NO_GOOD_MATCH}\n\n{found}" if any(hit.is_guess for hit in hits) else found
 
 
 def _hit_line(hit: MemoryHit) -> str:

@@ -288,6 +288,10 @@ class MemoryProposal:
     accesses: tuple[WriteMemory, ...]
 
 
+NO_GOOD_MATCH = "Nothing in memory has much in common with this, so it may not be known; the nearest there is:"
+"""What stands before hits that are guesses (`MemoryHit.is_guess`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryHit:
     """One thing found: where it is from, its text (excerpt) and when it was written."""
@@ -306,6 +310,8 @@ class MemoryHit:
     """Where it is from in words for the person, without ids; empty where `source` has none."""
     entry: int = 0
     """What `MemoryAccess.recalled` counts it by; 0 where nothing is counted."""
+    is_guess: bool = False
+    """Nothing that was found has much in common with the query; this is the nearest there is."""
 
 
 @dataclass(frozen=True, slots=True)

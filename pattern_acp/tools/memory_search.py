@@ -16,7 +16,7 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.recall import Found, search
+from pattern_acp.memory.recall import Found, is_guess, search
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 
@@ -64,7 +64,10 @@ class SessionSearch:
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
 
         def look(tx: Transaction) -> tuple[MemoryHit, ...]:
-            return tuple(_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in find(tx))
+            found = find(tx)
+            guess = is_guess(found, query, vector)
+            hits = (_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in found)
+            return tuple(replace(hit, is_guess=guess) for hit in hits)
 
         def find(tx: Transaction) -> tuple[Found, ...]:
             attached = self._attached(tx, narrowing, filters)

@@ -17,6 +17,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.access import ReadMemory
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
+    NO_GOOD_MATCH,
     MemoryBlockView,
     MemoryHit,
     MemoryNarrowing,
@@ -176,7 +177,9 @@ async def _search(
     hits = await context.memory.search(asked.query, asked.limit, narrowing)
     context.memory.recalled([hit.entry for hit in hits])
     text = "\n\n".join(_hit_text(hit) for hit in hits) or "Nothing was found; try other words."
-    summary = f"{plural(len(hits), 'hit')}."
+    guessed = any(hit.is_guess for hit in hits)
+    text = f"{NO_GOOD_MATCH}\n\n{text}" if guessed else text
+    summary = f"{plural(len(hits), 'hit')}{', none of them close' if guessed else ''}."
     return ToolOutcome(
         cut_middle(text, context.result_limit).text, content=(TextContent(summary),), origin=Origin.MEMORY
     )

@@ -13,10 +13,13 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
-from pattern_acp.memory.recall import Found, MessageKind, index_message, remove_source, search
+from pattern_acp.memory.recall import Found, MessageKind, Why, index_message, is_guess, remove_source, search
+from pattern_acp.memory.vectors import QueryVector, VectorTable
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
@@ -331,3 +334,32 @@ async def test_many_invisible_matches_do_not_hide_the_visible_one(constellation:
         return texts(look(tx, "port"))
 
     assert len(await constellation.database.write(run)) == 1
+
+
+def seen(words: int, meaning: float | None) -> Found:
+    why = Why(tuple(f"word{number}" for number in range(words)), 1.0, meaning, 0.0, 0.0)
+    return Found("archival", "a1", "", "1", "text", NOW, 1.0, why, entry=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "guess"),
+    [
+        ([seen(1, 0.1)], True),
+        ([seen(1, 0.1), seen(0, 0.21)], True),
+        ([seen(2, 0.1)], False),
+        ([seen(1, 0.3)], False),
+        ([seen(1, None)], False),
+        ([seen(0, 0.1)] * 5 + [seen(0, 0.9)], True),
+        ([], False),
+    ],
+)
+def test_results_are_a_guess_when_none_of_the_first_has_much_of_the_query(found: list[Found], *, guess: bool):
+    vector = QueryVector(VectorTable(1, has_extension=False), HASHED_NGRAMS, hashed_vector("x"))
+    assert is_guess(found, "port database staging", vector) is guess
+    assert not is_guess(found, "port database staging", None)
+
+
+def test_without_a_measure_of_its_embedder_nothing_is_called_a_guess():
+    model = EmbeddingModel("lab/m", 2, floor=0.45, trust=1.0)
+    vector = QueryVector(VectorTable(1, has_extension=False), model, hashed_vector("x"))
+    assert not is_guess([seen(0, 0.1)], "port database staging", vector)

@@ -333,3 +333,17 @@ async def test_the_same_form_of_a_question_recalls_nothing():
         await remember(agent, "Can you explain how the parser computes it")
         await remember(agent, "Can you explain how the server manages it")
         assert searches(agent) == []
+
+
+async def test_what_hardly_answers_a_question_is_said_to_be_a_guess():
+    async with running_agent(ScriptedProvider([])) as agent:
+        await remember(agent, "/remember project: The staging database listens on port 5433 behind a proxy.")
+        shared = agent.sessions.constellation
+        shared.indexer = Indexer(agent.database, HashedNgrams(), shared.clock)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/recall Which colours has the logo of the database vendor's mascot?")
+        told = agent.editor.said()
+        assert "may not be known; the nearest there is:" in told
+        assert "listens on port 5433" in told, "it is shown all the same"
+        await agent.editor.prompt(session, "/recall Which port has the staging database?")
+        assert "may not be known" not in agent.editor.said()[len(told) :]
