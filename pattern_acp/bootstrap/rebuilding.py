@@ -20,6 +20,7 @@ from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.segment_rebuild import Rebuilt, rebuild
 from pattern_acp.journal.sessions import every_session
 from pattern_acp.memory.reindexing import count_blocks, index_memory
+from pattern_acp.session.row_state import mend_rows
 from pattern_acp.session.stored import index_all
 
 
@@ -58,7 +59,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int) -> Rebui
     if chosen is None:
         which = f" number {number}" if number else ""
         raise SegmentsError(f"There are no segments{which} of {path}; 'pattern-acp restore --latest' goes to a backup.")
-    rebuilt = rebuild(chosen, target, TABLES, _index, now_ms=now_ms)
+    rebuilt = rebuild(chosen, target, TABLES, _finish, now_ms=now_ms)
     findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
     tails = {each.name: read_tail(each).seq for each in known if each != chosen}
     return RebuildReport(
@@ -83,7 +84,9 @@ def take_place(path: Path, rebuilt: Path, *, now_ms: int) -> Path | None:
     return safety if safety.exists() else None
 
 
-def _index(tx: Transaction) -> None:
+def _finish(tx: Transaction) -> None:
+    # Where the end is missing, rows may be ahead of their events (rule R1).
+    mend_rows(tx)
     index_memory(tx)
     index_all(tx)
 

@@ -21,6 +21,7 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.checking import broken_streams, damaged_contents, newest_ms
 from pattern_acp.journal.segment_rebuild import check_segments
 from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem
+from pattern_acp.session.row_state import wrong_rows
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "fuse.rclone", "davfs", "glusterfs", "ceph"}
@@ -55,8 +56,9 @@ def surroundings(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Fin
 def verify(path: Path) -> list[Finding]:
     """Check a temporary copy of the constellation at `path` from end to end.
 
-    These are the file's structure, the chain of every session, every block of memory rebuilt from its writes, every
-    kept file against its hash, the search index against what it was made from, and every line of the segments.
+    These are the file's structure, the chain of every session, the row of every session worked out from its events,
+    every block of memory rebuilt from its writes, every kept file against its hash, the search index against what it
+    was made from, and every line of the segments.
     """
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         copy = Path(scratch) / path.name
@@ -108,6 +110,8 @@ def check_rows(tx: Transaction) -> list[Finding]:
     count, broken = broken_streams(tx)
     chains = [f"{stream}: event {report.first_bad_seq}: {report.problem}" for stream, report in broken]
     found.append(_outcome("Verified journal", chains, f"{count} chains are whole"))
+    sessions, wrong = wrong_rows(tx)
+    found.append(_outcome("Verified sessions", list(wrong), f"{sessions} rows are what their events say"))
     blocks, mendable, lost = damaged_blocks(tx)
     found.append(_outcome("Verified memory", list(lost), f"{blocks} blocks were rebuilt from their writes"))
     if mendable:

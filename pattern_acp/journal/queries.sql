@@ -555,3 +555,15 @@ SELECT count(*), coalesce(max(seq), 0), coalesce(max(at_ms), 0) FROM events;
 -- name: every_session
 -- All sessions, oldest first, with their folders, and whether they were deleted.
 SELECT id, cwd, deleted FROM sessions ORDER BY created_ms, id;
+
+-- name: session_state
+-- What of a session's row follows from its events alone.
+SELECT title, mode, model, thought_level, cwd, deleted, archived, prompt_count FROM sessions WHERE id = :id;
+
+-- name: set_session_state
+-- A row that is made to be what the session's events say.
+UPDATE sessions
+SET title = :title, mode = :mode, model = :model, thought_level = :thought_level, cwd = :cwd, cwd_key = :cwd_key,
+    deleted = :deleted, deleted_ms = CASE WHEN :deleted THEN coalesce(deleted_ms, updated_ms) END,
+    archived = :archived, prompt_count = :prompt_count
+WHERE id = :id;

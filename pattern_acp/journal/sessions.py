@@ -6,7 +6,7 @@ Owns: the `sessions` table. Must not know: the events that cause a change; every
 
 import base64
 import json
-from typing import LiteralString
+from typing import LiteralString, TypeAlias
 
 import msgspec
 
@@ -286,6 +286,31 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
     if not 0 <= before_ms <= _NEWEST:
         raise BadCursorError
     return before_ms, before_id
+
+
+SessionState: TypeAlias = dict[str, str | int]
+"""What of a session's row follows from its events alone, by the names of the columns."""
+
+_STATE = ("title", "mode", "model", "thought_level", "cwd", "deleted", "archived", "prompt_count")
+
+
+def session_state(tx: Transaction, session_id: SessionId) -> SessionState:
+    """What is stored of a session that follows from its events alone; empty without a row."""
+    row = tx.one(QUERIES["session_state"], {"id": storable(session_id)})
+    if row is None:
+        return {}
+    return {name: value for name, value in zip(_STATE, row, strict=True) if isinstance(value, str | int)}
+
+
+def set_session_state(tx: Transaction, session_id: SessionId, state: SessionState) -> None:
+    """Store what follows from a session's events.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    cwd = str(state["cwd"])
+    params = {**state, "id": session_id, "cwd": storable(cwd), "cwd_key": storable(cwd_key(cwd))}
+    tx.execute(QUERIES["set_session_state"], params)
 
 
 def every_session(tx: Transaction) -> tuple[tuple[SessionId, str, bool], ...]:

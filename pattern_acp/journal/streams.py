@@ -10,6 +10,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.chain import FIRST_PREV_HASH
 from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -78,3 +79,9 @@ def newest_heads(tx: Transaction, stream: str | None, *, after: int, limit: int)
         )
         for row in rows
     )
+
+
+def session_streams(tx: Transaction) -> tuple[SessionId, ...]:
+    """The streams of sessions, oldest first, deleted ones too."""
+    streams = (text(row[0]) for row in tx.all(QUERIES["all_streams"]))
+    return tuple(SessionId(stream) for stream in streams if stream != CONSTELLATION_STREAM)

@@ -97,8 +97,9 @@ def _redact(tx: Transaction, wanted: RedactionWanted, at_ms: int) -> RedactionPl
     audit = append(tx, wanted.session_id, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)
     redact(tx, done.events, audit_seq=audit.seq, at_ms=at_ms)
     drop_contents(tx, done.files)
-    titles = [one.event.title for one in done.events if isinstance(one.event, SessionTitled)]
-    if titles:
+    if any(isinstance(one.event, SessionTitled) for one in done.events):
+        titles = [e.event.title for e in read_stream(tx, wanted.session_id) if isinstance(e.event, SessionTitled)]
+        # The newest one, which may be another than the one that lost words.
         mask_titles(tx, lambda _: titles[-1], audit_seq=audit.seq, only=wanted.session_id)
     for one in done.events:
         if isinstance(one.event, TurnStarted | MessageRecorded):

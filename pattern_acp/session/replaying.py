@@ -8,22 +8,18 @@ from collections.abc import Iterator
 
 from pattern_acp.context.history import history_of
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
     CheckpointTaken,
     ModelRequested,
-    SessionConfigured,
-    SessionCreated,
-    SessionTitled,
     TurnEnded,
 )
 from pattern_acp.journal.kept import kept_events, went_back
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.journal.sessions import get_session
 from pattern_acp.journal.streams import event_hash
+from pattern_acp.session.row_state import row_differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ def replay(tx: Transaction, session_id: str) -> ReplayReport:
     checkpoints = sum(isinstance(entry.event, CheckpointTaken) for entry in own)
     requests = sum(isinstance(entry.event, ModelRequested) and entry.event.number > 0 for entry in own)
     found = sorted([*_checkpoints(tx, session_id, own), *_requests(recorded)], key=lambda one: one.index)
-    first = next(iter([*found, *_row(tx, session_id, own)]), None)
+    first = next(iter([*found, *_row(tx, session_id, recorded)]), None)
     return ReplayReport(len(own), checkpoints, requests, first)
 
 
@@ -88,22 +84,6 @@ def _requests(recorded: list[Recorded]) -> Iterator[Difference]:
             settled, since = history_of([each.event for each in since], settled), []
 
 
-def _row(tx: Transaction, session_id: str, own: list[Recorded]) -> Iterator[Difference]:
-    row = get_session(tx, SessionId(session_id))
-    if row is None:
-        return
-    replayed: dict[str, str] = {}
-    for entry in own:
-        match entry.event:
-            case SessionCreated() as created:
-                replayed |= {"model": created.model, "mode": created.mode}
-            case SessionConfigured(option=option, value=value):
-                replayed[option] = value
-            case SessionTitled(title):
-                replayed["title"] = title
-            case _:
-                pass
-    stored = {"title": row.title, "mode": row.mode, "model": row.model, "thought_level": row.thought_level}
-    for name, value in stored.items():
-        if name in replayed and replayed[name] != value:
-            yield Difference(0, f"the {name.replace('_', ' ')} of the session", value, replayed[name])
+def _row(tx: Transaction, session_id: str, recorded: list[Recorded]) -> Iterator[Difference]:
+    for found in row_differences(tx, session_id, recorded):
+        yield Difference(0, f"the {found.what} of the session", found.stored, found.replayed)

@@ -53,7 +53,7 @@ def test_a_sound_constellation_is_sound_from_end_to_end(path: Path):
     before = path.read_bytes()
     findings = verify(path)
     assert {finding.health for finding in findings} == {Health.OK}, findings
-    assert len(findings) == 5
+    assert len(findings) == 6
     assert path.read_bytes() == before
 
 

@@ -24,7 +24,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.segment_export import SegmentExporter
-from pattern_acp.journal.sessions import NewSession, create_session, set_title
+from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import append
 from pattern_acp.session.redacting import RedactionWanted, redact_session
 from pattern_acp.testing.constellation import FakeClock
@@ -115,7 +115,7 @@ def test_a_destroyed_constellation_is_rebuilt_row_for_row(path: Path, segment_by
 
 def test_a_table_that_is_written_as_a_whole_may_have_many_rows_and_lose_some(path: Path):
     def trust(tx: Transaction, count: int) -> None:
-        seq = add(tx, events.SessionTitled("any"))
+        seq = add(tx, events.ErrorReported(None, "any", "any"))
         for number in range(count):
             store_agreement(tx, f"/folder/{number}", "digest", (), seq=seq, at_ms=NOW)
 
@@ -191,6 +191,35 @@ def test_a_damaged_line_is_named_and_the_chain_says_which_event_is_missing(path:
     assert generations(path) == []
     export(path)
     assert verify(path)[-1].health is Health.OK
+
+
+def test_a_session_whose_row_was_damaged_gets_it_again_from_its_events(path: Path):
+    export(path)
+    [segment] = segments(generations(path)[0])
+    segment.write_bytes(segment.read_bytes().replace(b'"t":"sessions"', b'"t":"Sessions"'))
+    fresh = path.with_name("fresh.db")
+    report = rebuild_into(path, fresh, number=0, now_ms=NOW)
+    assert (len(report.rebuilt.damaged), report.problems, report.sessions) == (1, (), 1)
+    row = read_file(fresh, lambda tx: get_session(tx, SESSION))
+    assert row is not None
+    assert (row.title, row.cwd, row.mode, row.last_seq) == ("The newest title", "/work", "ask", 5)
+
+
+def test_a_row_that_is_not_what_its_events_say_is_found(path: Path):
+    change_file(path, lambda tx: tx.execute("UPDATE sessions SET title = 'Another', archived = 1"))
+    [found] = [one for one in verify(path) if one.name == "Verified sessions"]
+    assert found.health is Health.BROKEN
+    assert "the title of session ses_1 is Another, by its events The newest title" in found.detail
+    assert "the archived of session" in found.detail
+
+
+def test_an_event_that_nobody_understands_is_left_to_the_check_of_its_chain(path: Path):
+    change_file(path, lambda tx: tx.execute("DROP TRIGGER events_are_not_updated"))
+    change_file(path, lambda tx: tx.execute("UPDATE events SET kind = 'of_tomorrow' WHERE seq = 3"))
+    export(path)
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert [problem.partition(":")[0] for problem in report.problems] == ["Verified journal"]
+    assert report.sessions == 1
 
 
 def test_a_large_payload_that_is_gone_is_named_by_its_chain(path: Path):

@@ -1,0 +1,143 @@
+"""What a session's row has to be, worked out from the session's events alone.
+
+Owns: which event changes what of a row. Must not know: who asks (a replay, `doctor --verify`, a rebuild from segments).
+Times and the count of messages are not compared: a process that ends in the middle leaves events that count for
+neither.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import JournalError
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal import sessions
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import (
+    Event,
+    MessageRecorded,
+    SessionArchived,
+    SessionConfigured,
+    SessionCreated,
+    SessionDeleted,
+    SessionOpened,
+    SessionRestored,
+    SessionTitled,
+    TurnStarted,
+)
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.sessions import NewSession, SessionState
+from pattern_acp.journal.streams import session_streams
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """What of a row is not what the events say: its name, what is stored, and what it has to be."""
+
+    what: str
+    stored: str
+    replayed: str
+
+
+def replayed_row(history: Iterable[Recorded]) -> SessionState:
+    """What a session's events, behind those that it was forked with, say of its row; of the rest, nothing."""
+    state: SessionState = {"deleted": 0, "archived": 0, "prompt_count": 0}
+    for entry in history:
+        if isinstance(entry.event, TurnStarted):
+            # Shared turns count too: a fork with any is listed.
+            state |= {"prompt_count": int(state["prompt_count"]) + 1, "archived": 0}
+        elif entry.session_seq:
+            state |= _changed_by(entry.event)
+    return state
+
+
+def _changed_by(event: Event) -> SessionState:
+    match event:
+        case SessionCreated() as created:
+            return {"model": created.model, "mode": created.mode, "cwd": created.cwd}
+        case SessionOpened() as opened:
+            return {"cwd": opened.cwd}
+        case SessionConfigured(option=option, value=value):
+            return {option: value}
+        case SessionTitled(title):
+            return {"title": title}
+        case SessionArchived(archived=archived):
+            return {"archived": int(archived)}
+        case SessionDeleted() | SessionRestored():
+            return {"deleted": int(isinstance(event, SessionDeleted))}
+        case _:
+            return {}
+
+
+def row_differences(tx: Transaction, session_id: str, history: Iterable[Recorded]) -> Iterator[RowDifference]:
+    """What of a session's stored row is not what its events say; nothing when there is no row.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    replayed = replayed_row(history)
+    for name, stored in sessions.session_state(tx, SessionId(session_id)).items():
+        if name in replayed and str(replayed[name]) != str(stored):
+            yield RowDifference(name.replace("_", " "), str(stored), str(replayed[name]))
+
+
+def wrong_rows(tx: Transaction) -> tuple[int, tuple[str, ...]]:
+    """How many sessions there are, and a sentence for each whose row is missing or not what its events say.
+
+    Events that cannot be understood are left to the check of the chain.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    known, wrong = session_streams(tx), list[str]()
+    for session_id in known:
+        try:
+            history = read_history(tx, session_id)
+        except JournalError:
+            continue
+        if not sessions.session_state(tx, session_id):
+            wrong.append(f"the row of session {session_id} is gone")
+        for found in row_differences(tx, session_id, history):
+            wrong.append(f"the {found.what} of session {session_id} is {found.stored}, by its events {found.replayed}")
+    return len(known), tuple(wrong)
+
+
+def mend_rows(tx: Transaction) -> None:
+    """Make the row of every session what its events say; one that is missing is made again.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    for session_id in session_streams(tx):
+        try:
+            history = read_history(tx, session_id)
+        except JournalError:
+            continue
+        if not sessions.session_state(tx, session_id):
+            _make_again(tx, session_id, history)
+        stored, replayed = sessions.session_state(tx, session_id), replayed_row(history)
+        wanted = {name: replayed.get(name, value) for name, value in stored.items()}
+        if wanted != stored:
+            sessions.set_session_state(tx, session_id, wanted)
+
+
+def _make_again(tx: Transaction, session_id: SessionId, history: list[Recorded]) -> None:
+    own = [entry for entry in history if entry.session_seq]
+    for entry in own:
+        if isinstance(created := entry.event, SessionCreated):
+            new = NewSession(
+                session_id,
+                created.cwd,
+                created.additional_directories,
+                created.persona,
+                created.persona_identity,
+                created.model,
+                created.mode,
+                parent=created.parent,
+                fork_seq=created.fork_seq,
+            )
+            sessions.create_session(tx, new, seq=own[-1].seq, at_ms=entry.at_ms)
+            turns = sum(isinstance(each.event, TurnStarted) for each in history)
+            answers = sum(isinstance(each.event, MessageRecorded) for each in history)
+            sessions.set_inherited(tx, session_id, prompts=turns, messages=turns + answers, seq=own[-1].seq)
+            return
