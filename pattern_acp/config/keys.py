@@ -194,6 +194,13 @@ KEYS: tuple[Key, ...] = (
         default=_SETTINGS.fallback_after_seconds,
     ),
     Key(
+        name="cache_ttl",
+        summary="How long Anthropic keeps the prefix of a session in its cache; an hour costs more to write.",
+        allowed="one of 5m, 1h",
+        check=choice("5m", "1h"),
+        default=_SETTINGS.cache_ttl,
+    ),
+    Key(
         name="editor_deadline_seconds",
         summary="Longest wait for one answer of the editor to a file or terminal request.",
         allowed="a whole number from 1 to 600",

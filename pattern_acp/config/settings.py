@@ -105,6 +105,7 @@ Mode = Literal["ask", "edit", "plan", "auto"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
+CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 LspMode = Literal["off", "on"]
@@ -320,6 +321,8 @@ class Settings:
     """`PROVIDER/MODEL` of those that stand in, in this order, when the chosen model is out (providers/fallback.py)."""
     fallback_after_seconds: int = 30
     """Longest rate limit that is waited for while a model of `fallback` is left."""
+    cache_ttl: CacheTtl = "5m"
+    """How long a provider that is told keeps the cached prefix of a session."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

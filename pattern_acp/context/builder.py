@@ -42,6 +42,7 @@ class Stable:
     system: str
     tools: tuple[ToolSpec, ...]
     tool_form: ToolForm = ToolForm.AUTO
+    cache_ttl: str = "5m"
 
 
 def build_request(
@@ -69,6 +70,7 @@ def build_request(
         thought_level=thought_level,
         cache_key=session_id,
         tool_form=stable.tool_form,
+        cache_ttl=stable.cache_ttl,
     )
 
 

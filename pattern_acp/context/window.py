@@ -9,7 +9,8 @@ from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.estimate import bytes_per_token, stable_bytes, tool_bytes
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.providers.base import ModelInfo, ToolSpec
+from pattern_acp.providers.answer_limit import reserve_of
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolSpec
 
 NEAR = 0.15
 """How near to a limit an estimate has to be for the provider to be asked for its count (issue 6, section 4)."""
@@ -54,13 +55,17 @@ def output_limit(model: ModelInfo, wanted: int) -> int:
 
 
 def limits_of(
-    model: ModelInfo, settings: CompactionSettings, max_output_tokens: int, refused: int | None = None
+    model: ModelInfo,
+    settings: CompactionSettings,
+    max_output_tokens: int,
+    refused: int | None = None,
+    thought_level: ThoughtLevel = ThoughtLevel.OFF,
 ) -> WindowLimits:
-    """The limits for requests to a model, whose answers may have so many tokens.
+    """The limits for requests to a model, whose answers may have so many tokens, beside what it reasons at its level.
 
     `refused` are the tokens, by our estimate, of a request that its provider called too long.
     """
-    usable = model.context_window - output_limit(model, max_output_tokens)
+    usable = model.context_window - reserve_of(model, output_limit(model, max_output_tokens), thought_level)
     if refused is not None:
         usable = min(usable, refused * 9 // 10)
     trigger = usable * settings.threshold_percent // 100

@@ -1,11 +1,11 @@
-"""How many tokens an answer may take on wires where reasoning counts towards that limit.
+"""How many tokens an answer may take, since reasoning counts towards that limit and towards the window.
 
 Owns: the room for reasoning. Must not know: any wire's format.
 """
 
 from collections.abc import Mapping
 
-from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import ModelFacts
 
 REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
@@ -17,6 +17,21 @@ REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
 """Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
 
 
+REASONING_SHARE = 4
+"""One part in so many of a window is kept for reasoning at most."""
+
+
+def reasoning_room(info: ModelInfo, level: ThoughtLevel) -> int:
+    """Tokens that a model may reason at a level, within what its window has room for."""
+    return min(REASONING_TOKENS[level], info.context_window // REASONING_SHARE)
+
+
+def reserve_of(info: ModelInfo, answer_tokens: int, level: ThoughtLevel) -> int:
+    """Tokens of the window that are kept for an answer of so many tokens and for the reasoning before it."""
+    room = reasoning_room(info, level) if info.thought_levels else 0
+    return min(answer_tokens + room, max(info.max_output_tokens, answer_tokens))
+
+
 def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, unasked: bool = False) -> int:
     """The limit in tokens: what is asked for, with room for reasoning, within what the model can write.
 
@@ -25,5 +40,5 @@ def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, 
     level = request.thought_level
     if level is ThoughtLevel.OFF and unasked:
         level = ThoughtLevel.MEDIUM
-    room = REASONING_TOKENS[level] if reasons else 0
+    room = reasoning_room(facts.info, level) if reasons else 0
     return min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))

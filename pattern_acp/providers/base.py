@@ -63,6 +63,8 @@ class ProviderRequest:
     patience_ms: int = 300_000
     """Longest wait for a rate limit that is waited for; a longer one is an error at once."""
     tool_form: ToolForm = ToolForm.AUTO
+    cache_ttl: str = "5m"
+    """How long a provider that is told keeps the prefix: `5m` or `1h`."""
 
 
 @dataclass(frozen=True, slots=True)

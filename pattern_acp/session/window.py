@@ -21,6 +21,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
 from pattern_acp.providers.base import ProviderRequest, TokenCounter
+from pattern_acp.session.options import thought_level_of
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.loop import ModelInUse
@@ -93,7 +94,8 @@ def session_limits(session: "Session", model: ModelInUse, refused: int | None = 
     """The limits of the session's model; `refused` are the tokens of a request that was too long for it."""
     settings, state = session.state.settings, session.state.window
     known = state.refused.get(model.info.name) if refused is None else refused
-    return limits_of(model.info, settings.compaction, settings.turn.max_output_tokens, known)
+    level = thought_level_of(model.info, session.state.thought_level)
+    return limits_of(model.info, settings.compaction, settings.turn.max_output_tokens, known, level)
 
 
 def with_room(session: "Session", tools: Sequence[Tool]) -> tuple[Tool, ...]:

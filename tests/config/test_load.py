@@ -65,6 +65,7 @@ log_level = "debug"
 edit_tool = "both"
 fallback = ["lab/f", "offline/offline"]
 fallback_after_seconds = 8
+cache_ttl = "1h"
 editor_deadline_seconds = 5
 [turn]
 max_model_requests = 1
@@ -123,6 +124,7 @@ day = 20
         edit_tool="both",
         fallback=("lab/f", "offline/offline"),
         fallback_after_seconds=8,
+        cache_ttl="1h",
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
@@ -198,7 +200,8 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
+            "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
+            "[backup], [budget], "
             "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
@@ -207,7 +210,8 @@ blue = 1
             "provider_first_byte_seconds, provider_total_seconds, provider_idle_seconds, "
             "slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, fallback, fallback_after_seconds, editor_deadline_seconds, [backup], [budget], "
+            "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
+            "[backup], [budget], "
             "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",

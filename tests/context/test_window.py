@@ -29,7 +29,7 @@ from pattern_acp.domain.messages import (
     ToolResultPart,
 )
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolSpec
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 
 REQUEST = ProviderRequest(
     "m",
@@ -52,6 +52,16 @@ def test_the_target_lies_below_the_trigger_and_that_within_the_window(
     limits = limits_of(model, CompactionSettings("summarise", threshold, target), output)
     assert limits.target < limits.trigger <= limits.usable < limits.window
     assert limits.usable + output_limit(model, output) == window
+
+
+def test_reasoning_has_room_in_the_window_beside_the_answer():
+    levels = (ThoughtLevel.OFF, ThoughtLevel.HIGH)
+    thinker = ModelInfo("lab", "m", context_window=200_000, max_output_tokens=64_000, thought_levels=levels)
+    assert limits_of(thinker, SETTINGS, 8_192).usable == 200_000 - 8_192
+    assert limits_of(thinker, SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 200_000 - 8_192 - 24_576
+    small = ModelInfo("lab", "m", context_window=8_000, max_output_tokens=8_000, thought_levels=levels)
+    assert limits_of(small, SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 8_000 - 2_000 - 2_000
+    assert limits_of(ModelInfo("lab", "m"), SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 128_000 - 8_192
 
 
 def test_small_windows_keep_room_for_an_answer_and_cut_texts_sooner():

@@ -9,7 +9,7 @@ most 20 blocks from a mark, which a step of a dozen parallel calls exceeds. `vol
 changes cost nothing but itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -23,23 +23,22 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from pattern_acp.providers.answer_limit import answer_limit, reasoning_room
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts, Thinking
 from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
 from pattern_acp.providers.wire_json import arguments_object, sorted_schema, to_bytes
 
-THINKING_TOKENS: Mapping[ThoughtLevel, int] = {
-    ThoughtLevel.LOW: 4_096,
-    ThoughtLevel.MEDIUM: 10_240,
-    ThoughtLevel.HIGH: 24_576,
-}
-"""Tokens for reasoning on top of the answer's: a budget where the model takes one; room for adaptive models, whose
-reasoning counts towards `max_tokens`."""
+LEAST_BUDGET = 1_024
+"""The smallest budget for thinking that the Messages API takes."""
 
 COUNTED = frozenset({"model", "thinking", "tools", "system", "messages"})
 """What count_tokens of the Messages API takes."""
 
 _MARK: JsonObject = {"type": "ephemeral"}
+"""Without `ttl` the cache holds for five minutes."""
+
+_HOUR_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 
 Block: TypeAlias = dict[str, Json]
 
@@ -56,30 +55,25 @@ def encode_count_body(request: ProviderRequest, facts: ModelFacts, provider: str
 
 
 def _body(request: ProviderRequest, facts: ModelFacts, provider: str) -> Block:
-    thinking, effort = _thinking(request.thought_level, facts.traits.thinking)
+    kind = facts.traits.thinking
+    thinking, effort = _thinking(request.thought_level, kind, reasoning_room(facts.info, request.thought_level))
+    mark = _HOUR_MARK if request.cache_ttl == "1h" else _MARK
     body: dict[str, Json] = {
         "model": request.model,
-        "max_tokens": _max_tokens(request, facts),
+        "max_tokens": answer_limit(request, facts, reasons=kind is not Thinking.NONE, unasked=kind is Thinking.ALWAYS),
         "stream": True,
         **({"thinking": thinking} if thinking else {}),
         **({"output_config": {"effort": effort}} if effort else {}),
     }
     if request.tools:
-        body["tools"] = _tools(request.tools)
+        body["tools"] = _tools(request.tools, mark)
     if request.system.strip():
-        body["system"] = [{"type": "text", "text": request.system, "cache_control": _MARK}]
-    body["messages"] = _messages(request, facts, provider)
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": mark}]
+    body["messages"] = _messages(request, facts, provider, mark)
     return body
 
 
-def _max_tokens(request: ProviderRequest, facts: ModelFacts) -> int:
-    room = THINKING_TOKENS.get(request.thought_level, 0) if facts.traits.thinking is not Thinking.NONE else 0
-    if facts.traits.thinking is Thinking.ALWAYS and not room:
-        room = THINKING_TOKENS[ThoughtLevel.MEDIUM]
-    return min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))
-
-
-def _thinking(level: ThoughtLevel, kind: Thinking) -> tuple[JsonObject, str]:
+def _thinking(level: ThoughtLevel, kind: Thinking, tokens: int) -> tuple[JsonObject, str]:
     """The `thinking` object and the effort word; `display` since newer models hide their reasoning otherwise."""
     if kind is Thinking.NONE:
         return {}, ""
@@ -89,26 +83,26 @@ def _thinking(level: ThoughtLevel, kind: Thinking) -> tuple[JsonObject, str]:
             return {"type": "disabled"}, ""
         return ({"type": "adaptive", "display": "summarized"}, "") if kind is Thinking.ALWAYS else ({}, "")
     if kind is Thinking.BUDGET:
-        return {"type": "enabled", "budget_tokens": THINKING_TOKENS[level]}, ""
+        return {"type": "enabled", "budget_tokens": max(tokens, LEAST_BUDGET)}, ""
     return {"type": "adaptive", "display": "summarized"}, level.value
 
 
-def _tools(tools: Sequence[ToolSpec]) -> list[Json]:
+def _tools(tools: Sequence[ToolSpec], mark: JsonObject) -> list[Json]:
     encoded: list[Block] = [
         {"name": tool.name, "description": tool.description, "input_schema": sorted_schema(tool.input_schema)}
         for tool in tools
     ]
-    encoded[-1]["cache_control"] = _MARK
+    encoded[-1]["cache_control"] = mark
     return [*encoded]
 
 
-def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
+def _messages(request: ProviderRequest, facts: ModelFacts, provider: str, mark: JsonObject) -> list[Json]:
     encoded: list[tuple[str, list[Block]]] = []
     for message in pair_calls(request.messages):
         blocks = [block for part in message.parts for block in _blocks(part, request.model, facts, provider)]
         if blocks:
             encoded.append(("assistant" if message.role is Role.ASSISTANT else "user", blocks))
-    _mark(encoded)
+    _mark(encoded, mark)
     if request.volatile.strip():
         block: Block = {"type": "text", "text": request.volatile}
         if encoded and encoded[-1][0] == "user":
@@ -118,14 +112,14 @@ def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> lis
     return [{"role": role, "content": [*blocks]} for role, blocks in encoded]
 
 
-def _mark(encoded: Sequence[tuple[str, list[Block]]]) -> None:
+def _mark(encoded: Sequence[tuple[str, list[Block]]], mark: JsonObject) -> None:
     """Mark the end of the history, and of the person's side before it; reasoning blocks take no mark."""
     ends = [len(encoded) - 1] if encoded else []
     ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at][0] == "user"][:1]
     for at in ends:
         block = encoded[at][1][-1]
         if block["type"] not in {"thinking", "redacted_thinking"}:
-            block["cache_control"] = _MARK
+            block["cache_control"] = mark
 
 
 def _blocks(part: Part, model: str, facts: ModelFacts, provider: str) -> Iterator[Block]:

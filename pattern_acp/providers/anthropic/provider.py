@@ -4,6 +4,7 @@ Owns: where a request goes and how it says who asks. Must not know: how HTTP is 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -15,6 +16,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
 from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint
 from pattern_acp.providers.errors import ProviderProtocolError
+from pattern_acp.providers.model_figures import CONFIGURED_PRICES
 
 
 class _Count(msgspec.Struct, frozen=True):
@@ -57,5 +59,9 @@ class AnthropicWire:
 
     def new_decoder(self, request: ProviderRequest) -> AnthropicDecoder:
         """See `Wire.new_decoder`."""
-        price = partial(cost_of, self._describe(request.model).info)
+        info = self._describe(request.model).info
+        if request.cache_ttl == "1h" and info.prices != CONFIGURED_PRICES:
+            # Writing for an hour costs twice the input, and five quarters of it otherwise (Anthropic's price page).
+            info = replace(info, cache_write_price=2 * info.input_price)
+        price = partial(cost_of, info)
         return AnthropicDecoder(self._settings, request.model, price)
