@@ -60,8 +60,8 @@ _STYLE = """
 body { margin: 0 auto; max-width: 54rem; padding: 2rem 1rem 4rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; color: var(--dim); font-size: .875rem;
-  margin: 0 0 2rem; } dd { margin: 0; } dt { font-weight: 600; }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem 1rem; color: var(--dim);
+  font-size: .875rem; margin: 0 0 2rem; } dd { margin: 0; overflow-wrap: anywhere; } dt { font-weight: 600; }
 .message { margin: 1rem 0; } .who { color: var(--dim); font-size: .8125rem; font-weight: 600; margin-bottom: .25rem; }
 .you { background: var(--mine); border-radius: .5rem; padding: .75rem 1rem; margin-top: 2rem; }
 .you .text { white-space: pre-wrap; }
@@ -75,8 +75,11 @@ details pre { background: var(--paper); }
 code { font: .875em ui-monospace, monospace; } :not(pre) > code { background: var(--card); padding: .1em .3em;
   border-radius: .25em; }
 .add { color: var(--add); background: var(--add-paper); } .del { color: var(--del); background: var(--del-paper); }
-.at { color: var(--dim); } pre span { display: block; } img { max-width: 100%; } a { color: var(--link); }
-table { border-collapse: collapse; } td, th { border: 1px solid var(--line); padding: .2rem .5rem; }
+.at { color: var(--dim); } pre span { display: block; width: max-content; min-width: 100%; }
+img { max-width: 100%; } a { color: var(--link); }
+table { border-collapse: collapse; display: block; max-width: 100%; overflow-x: auto; }
+td, th { border: 1px solid var(--line); padding: .2rem .5rem; } td code { overflow-wrap: anywhere; }
+thead:not(:has(th:not(:empty))) { display: none; } summary { overflow-wrap: anywhere; }
 blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
 """
 

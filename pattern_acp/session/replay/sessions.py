@@ -114,24 +114,22 @@ def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:
     events = [event for turn in turns for event in turn.events]
     started = [call.started for turn in turns for call in turn.calls.values() if call.started is not None]
     found = {
-        "requests that a version recorded which kept no parts of them: only the number of messages is compared": (
+        "requests of a version that kept no parts of them, of which only the number of messages is compared": (
             counted["before"]
         ),
-        "requests with words that were redacted or forgotten since: their digests are gone": counted["redacted"],
-        "turns that the end of their process cut: compared up to their last request": sum(turn.died for turn in turns),
-        "subagents: not run again, what they reported is as recorded": len(
+        "requests with words that were redacted or forgotten since, whose digests are gone": counted["redacted"],
+        "turns that the end of their process cut, compared up to their last request": sum(turn.died for turn in turns),
+        "subagents, which are not run again": len(
             {event.thread_id for event in events if isinstance(event, SubagentRecorded)}
         ),
-        "compactions: not chosen or summed up again, what left the context is as recorded": sum(
+        "compactions, which are not chosen or summed up again": sum(
             isinstance(event, ContextCompacted) for event in events
         ),
-        "calls with arguments that a hook changed: these are as recorded": sum(
-            CHANGED_BY_HOOK in one.repairs for one in started
-        ),
+        "calls with arguments that a hook changed": sum(CHANGED_BY_HOOK in one.repairs for one in started),
     }
     for sentence, count in found.items():
         if count:
-            yield f"{count} {sentence}."
+            yield f"{sentence}: {count}"
 
 
 def _gaps(request: RecordedRequest) -> Iterator[str]:

@@ -192,7 +192,7 @@ async def test_a_session_that_was_recorded_before_parts_were_says_what_is_not_co
     report = await session.replayed(with_composition(lambda request: replace(request, system="Other.")))
     assert report.difference is None
     assert report.not_compared == (
-        "3 requests that a version recorded which kept no parts of them: only the number of messages is compared.",
+        "requests of a version that kept no parts of them, of which only the number of messages is compared: 3",
     )
     fewer = with_composition(lambda request: replace(request, messages=request.messages[1:]))
     assert (await difference(fewer, session)).part == "the number of messages"
