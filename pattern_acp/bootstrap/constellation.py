@@ -4,6 +4,7 @@ import platform
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import anyio
 
@@ -11,7 +12,6 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
-from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.context.instruction_files import NAMES
 from pattern_acp.context.instructions import Persona, load_persona
 from pattern_acp.db.connection import open_database
@@ -45,7 +45,7 @@ async def open_constellation(process: Process, providers: Providers) -> AsyncGen
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids = SystemClock(), RandomIds()
     path = paths.constellation_path(settings.constellation)
-    lost = await anyio.to_thread.run_sync(lost_constellation, path)
+    lost = await anyio.to_thread.run_sync(_what_was_lost, path)
     busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
     async with (
         open_database(path, clock=clock, busy_seconds=busy_seconds) as database,
@@ -91,6 +91,15 @@ def read_persona(process: Process) -> Persona:
         return load_persona(name, folder)
     except OSError as error:
         raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
+
+
+def _what_was_lost(path: Path) -> str:
+    if not path.parent.is_dir() or (path.exists() and path.stat().st_size):
+        return ""
+    # Late: only a file that is missing where others were is looked for among backups.
+    from pattern_acp.bootstrap.recovery import lost_constellation
+
+    return lost_constellation(path)
 
 
 @asynccontextmanager

@@ -13,7 +13,6 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.embeddings import Embedder, EmbedderError
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
-from pattern_acp.memory.remote_embedder import RemoteEmbedder
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
 
 if TYPE_CHECKING:
@@ -112,5 +111,7 @@ def choose_embedder(settings: Settings, clock: Clock) -> ChosenEmbedder:
             f"The embedder {wanted} names no provider with OpenAI's wire, so a simpler one is used; set up "
             "[providers.NAME], or set [memory] embedder to hash or minilm.",
         )
+    from pattern_acp.memory.remote_embedder import RemoteEmbedder
+
     post = ProviderPost(provider, clock)
     return ChosenEmbedder(RemoteEmbedder(wanted, post), post=post)

@@ -18,7 +18,6 @@ from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import keep_snapshots
 from pattern_acp.bootstrap.segments import export_last, keep_segments
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
@@ -105,9 +104,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
             warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
-            snapshots = partial(
-                keep_snapshots, shared.database.path, settings.backup, shared.clock, _snapshot_pause(methods)
-            )
+            snapshots = partial(_keep_snapshots, shared, settings, methods)
             tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
             if settings.backup.segments:
                 segments = partial(keep_segments, shared.database, _segment_pause(methods))
@@ -193,15 +190,14 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
     await providers.refresh()
 
 
-def _snapshot_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:
-    """A short pause behind the first session, then long ones."""
-    pauses = chain((SNAPSHOT_START_SECONDS,), repeat(SNAPSHOT_SECONDS))
+async def _keep_snapshots(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:
+    await methods.answered.wait()
+    await anyio.sleep(SNAPSHOT_START_SECONDS)
+    # Late, since nothing of it is wanted before.
+    from pattern_acp.bootstrap.recovery import keep_snapshots
 
-    async def pause() -> None:
-        await methods.answered.wait()
-        await anyio.sleep(next(pauses))
-
-    return pause
+    pauses = chain((0.0,), repeat(SNAPSHOT_SECONDS))
+    await keep_snapshots(shared.database.path, settings.backup, shared.clock, lambda: anyio.sleep(next(pauses)))
 
 
 def _segment_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:

@@ -13,9 +13,6 @@ from pattern_acp.memory.merging import Conflict, open_conflicts
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import AnyEdit, Authoring, Within
 from pattern_acp.memory.schemas.forms import check
-from pattern_acp.memory.schemas.planning import plan_steps
-from pattern_acp.memory.schemas.read_only import changed_read_only
-from pattern_acp.memory.schemas.text_edits import edited_text
 from pattern_acp.memory.schemas.types import TextSchema
 from pattern_acp.memory.schemas.values import ContentError
 
@@ -82,6 +79,8 @@ def _change_text(document: BlockDocument, block: Block, edit: AnyEdit) -> tuple[
         raise ContentError("", f"it has no fields or sections, so leave out `field` (“{edit.place}”)")
     conflicts: tuple[Conflict, ...] = ()
     if not isinstance(edit, Append | Replace | Rewrite | Patch):
+        from pattern_acp.memory.schemas.text_edits import edited_text
+
         changed = edited_text(edit, block.text, label=label)
         edit, conflicts = Rewrite(changed.text, changed.operation), changed.conflicts
     planned = plan_edit(edit, block.text, label=label, limit=block.limit)
@@ -92,6 +91,10 @@ def _change_text(document: BlockDocument, block: Block, edit: AnyEdit) -> tuple[
 def _change_content(
     document: BlockDocument, block: Block, edit: AnyEdit, author: Authoring
 ) -> tuple[Operation, tuple[Conflict, ...]]:
+    # Late: a start writes texts alone, and what plans changes of schemas is seven modules.
+    from pattern_acp.memory.schemas.planning import plan_steps
+    from pattern_acp.memory.schemas.read_only import changed_read_only
+
     label, before = block.key.label, document.content
     # Taking a write back, or going back to a version, writes nothing that was not there.
     reverts = isinstance(edit, Patch) or (isinstance(edit, Rewrite) and edit.operation is not Operation.REWRITE)

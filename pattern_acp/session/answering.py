@@ -25,7 +25,7 @@ from pattern_acp.session import prompting
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.given import with_files
-from pattern_acp.session.memory_files import exchange_files
+from pattern_acp.session.memory_exchange import exchange_files
 from pattern_acp.session.request_memory import drop_forgotten
 from pattern_acp.session.titles import title_of
 from pattern_acp.turn.events import TextStreamed

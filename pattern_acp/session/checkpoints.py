@@ -29,11 +29,8 @@ from pattern_acp.journal.file_contents import store_content
 from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.points import block_points
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
-from pattern_acp.policy.reading_commands import only_reads
-from pattern_acp.session.history_scope import history_scope
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.paths import is_within, resolve_path
@@ -82,6 +79,9 @@ class CheckpointFacts:
 
 def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFacts, *, at_ms: int) -> int:
     """Append the event of a checkpoint, with where the journal and memory are now; the number of the event."""
+    from pattern_acp.memory.points import block_points
+    from pattern_acp.session.history_scope import history_scope
+
     leases.require(tx, session.session_id, session.constellation.holder)
     where = stream_position(tx, session.session_id)
     points = tuple(
@@ -370,6 +370,8 @@ class WatchedTerminal:
 
 
 def _may_change_files(access: Access) -> bool:
+    from pattern_acp.policy.reading_commands import only_reads
+
     match access:
         case RunCommand(line=line, cwd=cwd):
             return not only_reads(line, windows=is_windows_path(cwd))

@@ -3,11 +3,12 @@
 Owns: which sessions have one, and which files it may show. Must not know: what is asked of it.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pattern_acp.policy.access import ReadPath
-from pattern_acp.policy.decide import Verdict, decide
+from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.code_access import CodeAccess
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ def code_of(session: "Session") -> CodeAccess | None:
 
 def may_read(session: "Session", path: str) -> bool:
     """Whether policy, with what the person refused or allowed so far, lets an absolute path be read unasked."""
+    from pattern_acp.policy.decide import decide
+
     state = session.state.policy
     decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants)
     return decision.verdict is Verdict.ALLOW
 
 
+@cache
 def _home() -> Path | None:
     try:
         return Path.home().resolve()

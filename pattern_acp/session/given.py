@@ -17,7 +17,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
 from pattern_acp.policy.access import ReadPath
-from pattern_acp.policy.decide import Verdict, decide
+from pattern_acp.policy.decision import Verdict
 from pattern_acp.session.mentions import Mention, mentions_in
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
@@ -175,6 +175,8 @@ async def _look(session: "Session", place: _Place, lines: str) -> _Found:
 
 def _refusal(session: "Session", place: _Place, *, is_folder: bool) -> str:
     """Why policy keeps the prompt from bringing this along; empty when it does not."""
+    from pattern_acp.policy.decide import decide
+
     policy = session.state.policy
     access = ReadPath(place.resolved, is_folder)
     decision = decide((access,), mode=policy.mode, roots=policy.roots, grants=policy.grants, resolve=resolved)

@@ -18,7 +18,7 @@ from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.hooks.answers import Opinion, Verdict, together
 from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
 from pattern_acp.journal.events import PromptRefused
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.session.added_context import Addition
 from pattern_acp.session.instructions import note_files_in_hand
 from pattern_acp.session.trust import confirm_trust

@@ -86,8 +86,6 @@ async def renew_files(database: Database, root: str, views: Sequence[MemoryBlock
 
 
 async def _guarded(session: "Session", *, takes_in: bool) -> None:
-    if not session.state.settings.memory.files:
-        return
     folder = _folder(session)
     try:
         if await anyio.to_thread.run_sync(_leads_elsewhere, folder, session.state.policy.roots[0]):

@@ -28,7 +28,7 @@ from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings

@@ -6,7 +6,7 @@ Ids are stable between releases: people save them in their editor's settings (ag
 from collections.abc import Sequence
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 
 MODE_OPTION = "mode"

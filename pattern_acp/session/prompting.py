@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
+
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
@@ -15,7 +17,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
@@ -27,13 +29,12 @@ from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
-from pattern_acp.session.history_scope import agent_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
 from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
 from pattern_acp.session.left_out import whole_text
 from pattern_acp.session.memory_context import memory_changes, show_memory
-from pattern_acp.session.memory_files import exchange_files
+from pattern_acp.session.memory_exchange import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
 from pattern_acp.session.request_memory import current_memory, memory_of_request
@@ -47,6 +48,7 @@ from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
@@ -54,6 +56,7 @@ from pattern_acp.workspace.noted_files import NotedFiles
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.tools.memory_takeback import AgentHistory
 
 logger = logging.getLogger(__name__)
 
@@ -247,13 +250,24 @@ async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     """Show the model its memory when that is due; what is told of memory with every request of this turn."""
     is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
-    views = await current_memory(session, turn_id)
-    await show_memory(session, turn_id, views)
-    went_on = await catch_up_at_start(session, turn_id, views) if is_first else ""
-    recalled = await recall_for(session, turn_id, prompt, views)
-    repeats = await tell_repeats(session, turn_id)
-    git = await git_note(session)
-    return tuple(text for text in (git, went_on, recalled, repeats) if text)
+    told: list[str] = []
+    git: list[str] = []
+
+    async def ask_git() -> None:
+        git.append(await git_note(session))
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            # A process of its own, while memory is read.
+            tasks.start_soon(ask_git)
+            views = await current_memory(session, turn_id)
+            await show_memory(session, turn_id, views)
+            told.append(await catch_up_at_start(session, turn_id, views) if is_first else "")
+            told.append(await recall_for(session, turn_id, prompt, views))
+            told.append(await tell_repeats(session, turn_id))
+    except BaseExceptionGroup as group_error:
+        raise single_error(group_error) from group_error
+    return tuple(text for text in (*git, *told) if text)
 
 
 async def git_note(session: "Session") -> str:
@@ -321,7 +335,7 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         files=NotedFiles(files, code.note_changed) if code is not None else files,
         terminal=session.workbench.terminal,
         memory=session.memory,
-        history=agent_history(session, turn_id),
+        history=partial(_history, session, turn_id),
         read_fingerprints=session.state.fingerprints,
         jobs=session.jobs,
         command_seconds=session.state.settings.turn.command_timeout_seconds,
@@ -334,3 +348,9 @@ def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session, text_id),
     )
+
+
+def _history(session: "Session", turn_id: TurnId) -> "AgentHistory":
+    from pattern_acp.session.history_scope import agent_history
+
+    return agent_history(session, turn_id)

@@ -27,7 +27,7 @@ from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.writer import append
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grants import Grant, load_grants
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import restored_budgets

@@ -17,7 +17,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import MemoryShown, SessionConfigured
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
@@ -29,7 +29,7 @@ from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.hooks import HookState
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
-from pattern_acp.session.memory_files import write_files
+from pattern_acp.session.memory_exchange import write_files
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation

@@ -145,8 +145,8 @@ class ToolContext:
     files: FileSystem
     terminal: Terminal
     memory: "MemoryAccess"
-    history: "AgentHistory | None" = None
-    """The history of memory; None where there is none, as in tests of other tools."""
+    history: "Callable[[], AgentHistory] | None" = None
+    """Gives the history of memory, whose import waits for who asks; None where there is none, as in tests of others."""
     read_fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     """Path to fingerprint of the text the model last saw: what an edit is based on."""
     result_limit: int = 40_000

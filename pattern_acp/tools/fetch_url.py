@@ -32,7 +32,6 @@ from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.web.pages import Fetched, site_of
 from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
-from pattern_acp.workspace.pdfs import read_pdf
 
 KEPT_PAGES = 32
 """Pages that all sessions together keep, so that reading on asks nobody."""
@@ -163,6 +162,8 @@ async def pdf_page(fetched: Fetched) -> Page:
         raise WrongTargetError(f"{fetched.url} is a PDF of more than {len(fetched.body):,} bytes, which is too large.")
     # Late: few pages are PDFs.
     from tempfile import TemporaryDirectory
+
+    from pattern_acp.workspace.pdfs import read_pdf
 
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as folder:
         path = anyio.Path(folder) / "page.pdf"

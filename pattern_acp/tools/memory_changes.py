@@ -38,10 +38,8 @@ from pattern_acp.memory.store import (
 from pattern_acp.memory.templates.loading import template_named
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
-from pattern_acp.tools.memory_archive import change_archive, keep_passage
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
 from pattern_acp.tools.memory_scope import PROGRAM, Writer, Writing
-from pattern_acp.tools.memory_sharing import attach_first
 from pattern_acp.tools.memory_views import conflict_note
 
 
@@ -122,6 +120,8 @@ def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
 
 def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     if edit.label == ARCHIVE:
+        from pattern_acp.tools.memory_archive import change_archive
+
         check_words(ARCHIVE, edit.text)
         access = _guarded(WriteMemory(ARCHIVE, Scope.PROJECT.value, writing.owner.project_key), edit.text, writing)
         scope = Scope(edit.scope) if edit.scope in {Scope.PERSONA.value, Scope.PROJECT.value} else Scope.PROJECT
@@ -146,6 +146,8 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     notes = ()
     if spec.key.scope is Scope.SHARED:
+        from pattern_acp.tools.memory_sharing import attach_first
+
         attach_first(tx, change.block, writing)
         notes = (f"It is shared: attached to this project with {spec.permission}; the person attaches it elsewhere.",)
     return Applied(MemoryChange(edit.label, "", change.text, notes), access, change.block.id)
@@ -189,6 +191,8 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     if edit.base is not None and edit.base != change.block.text:
         notes = ("It was changed since you saw it; those changes are kept.", *notes)
     if edit.operation == "archive":
+        from pattern_acp.tools.memory_archive import keep_passage
+
         change = replace(change, operation=Operation.ARCHIVE)
         notes = (*notes, keep_passage(tx, edit, change, writing))
     event = block_event(change, edit.reason, writing)

@@ -26,6 +26,9 @@ from pattern_acp.tools.base import MemoryEdit, ToolInputError
 ARCHIVE = "archive"
 """The label that stands for the archive."""
 
+REVERTING = frozenset({"undo", "redo", "rollback"})
+"""Operations of memory_write that take back what was written (`tools/memory_takeback.py`)."""
+
 ADDING = frozenset({"append", "add", "insert_after", "create"})
 """Operations whose text is new beside what is there, so that repeats are looked for."""
 

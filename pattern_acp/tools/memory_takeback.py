@@ -34,9 +34,6 @@ from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
-REVERTING = frozenset({"undo", "redo", "rollback"})
-"""Operations of memory_write that take back what was written."""
-
 LOG_LENGTH = 20
 """Writes that the model is shown."""
 
@@ -127,7 +124,7 @@ async def _history_of(label: str, context: ToolContext) -> AgentHistory:
     seen = [block.label for block in await context.memory.blocks()]
     if label not in seen:
         raise TargetMissingError(f"There is no memory block of this label; the blocks are {', '.join(seen)}.")
-    return context.history
+    return context.history()
 
 
 async def _take_back(

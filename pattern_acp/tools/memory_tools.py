@@ -28,7 +28,6 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.memory_takeback import read_log, read_version
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
@@ -140,6 +139,9 @@ def _day_ms(text: str, name: str) -> int | None:
 
 async def _read_asked(asked: MemoryReadArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
     label = asked.label or ""
+    # Late, with all of memory's history behind it.
+    from pattern_acp.tools.memory_takeback import read_log, read_version
+
     if asked.version is not None:
         return await read_version(label, asked.version, context)
     if asked.history:

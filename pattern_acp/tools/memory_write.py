@@ -7,7 +7,7 @@ edits of one call are one transaction.
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -26,11 +26,13 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.memory_edits import ARCHIVE, check_arguments
+from pattern_acp.tools.memory_edits import ARCHIVE, REVERTING, check_arguments
 from pattern_acp.tools.memory_paths import memory_path
-from pattern_acp.tools.memory_takeback import REVERTING, Takeback, prepare_takeback
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line, plural
+
+if TYPE_CHECKING:
+    from pattern_acp.tools.memory_takeback import Takeback
 
 MOST_EDITS = 30
 """Edits of one call; more are a rewrite."""
@@ -114,6 +116,8 @@ class MemoryWrite:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, MemoryWriteArguments)
         if asked.operation in REVERTING:
+            from pattern_acp.tools.memory_takeback import prepare_takeback
+
             return await prepare_takeback(asked_takeback(asked), call_id, context)
         edits = asked_edits(asked)
         proposal = await context.memory.preview_all(edits)
@@ -154,7 +158,7 @@ def asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
     return tuple(_edit(edit, asked, f"edits[{number}].") for number, edit in enumerate(asked.edits))
 
 
-def asked_takeback(asked: MemoryWriteArguments) -> Takeback:
+def asked_takeback(asked: MemoryWriteArguments) -> "Takeback":
     """What a call asks to be taken back.
 
     Raises:
@@ -165,6 +169,8 @@ def asked_takeback(asked: MemoryWriteArguments) -> Takeback:
         raise ToolInputError("`label` is missing; give the block's label.")
     if asked != MemoryWriteArguments(asked.label, asked.operation, version=asked.version, reason=asked.reason):
         raise ToolInputError(f"{operation} takes only `label`, `version` and `reason`, one call each.")
+    from pattern_acp.tools.memory_takeback import Takeback
+
     return Takeback(asked.label, operation, asked.version, asked.reason)
 
 

@@ -13,7 +13,7 @@ from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.access import Access
 from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
-from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
+from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.grants import LIFETIME, Grant
 from pattern_acp.policy.narrowing import WHOLE, Narrowing
 from pattern_acp.policy.options import approval_options, grant_for
@@ -70,6 +70,9 @@ class Gate:
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
         """What policy says now."""
+        # Late: what tells commands apart is 20 modules, and a start decides nothing.
+        from pattern_acp.policy.decide import decide
+
         mode = self._narrowing.mode(self._state.mode)
         decision = decide(accesses, mode=mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved)
         return self._narrowing.narrowed(decision, accesses)

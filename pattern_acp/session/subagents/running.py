@@ -23,7 +23,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ContextAdded, TurnStarted
 from pattern_acp.journal.items import item_of
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
-from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.session.added_context import Hearing, add_waiting
