@@ -18,7 +18,6 @@ from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.segments import export_last, keep_segments
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.domain.errors import PatternError
@@ -107,7 +106,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             snapshots = partial(_keep_snapshots, shared, settings, methods)
             tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
             if settings.backup.segments:
-                segments = partial(keep_segments, shared.database, _segment_pause(methods))
+                segments = partial(_keep_segments, shared, methods)
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
             try:
                 yield OpenSessions(methods, client.introduce)
@@ -115,6 +114,8 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                     await _wind_down(sessions, shared)
                     if settings.backup.segments:
+                        from pattern_acp.bootstrap.segments import export_last
+
                         with anyio.move_on_after(LAST_SEGMENT_SECONDS):
                             await export_last(shared.database)
                 tasks.cancel_scope.cancel()
@@ -200,12 +201,13 @@ async def _keep_snapshots(shared: Constellation, settings: Settings, methods: Se
     await keep_snapshots(shared.database.path, settings.backup, shared.clock, lambda: anyio.sleep(next(pauses)))
 
 
-def _segment_pause(methods: SessionMethods) -> Callable[[], Awaitable[None]]:
-    async def pause() -> None:
-        await methods.answered.wait()
-        await anyio.sleep(SEGMENT_SECONDS)
+async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None:
+    await methods.answered.wait()
+    await anyio.sleep(SEGMENT_SECONDS)
+    from pattern_acp.bootstrap.segments import keep_segments
 
-    return pause
+    pauses = chain((0.0,), repeat(SEGMENT_SECONDS))
+    await keep_segments(shared.database, lambda: anyio.sleep(next(pauses)))
 
 
 async def _lease_pause() -> None:
