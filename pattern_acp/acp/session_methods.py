@@ -17,6 +17,7 @@ from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.jsonrpc.messages import RequestId
 from pattern_acp.session.commands import more_commands
 from pattern_acp.session.holding import Held, hold, say
+from pattern_acp.session.jobs import running_jobs
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
@@ -151,7 +152,10 @@ class SessionMethods:
 
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.
         end = await held.session.prompt(held.ticket, parts, announce)
-        return schema.PromptResponse(stop_reason=end.stop_reason)
+        running = running_jobs(held.session.jobs)
+        return schema.PromptResponse(
+            stop_reason=end.stop_reason, meta={"pattern": {"backgroundJobs": running}} if running else None
+        )
 
     def cancel(self, request: schema.SessionRequest) -> None:
         """session/cancel: at once; a no-op for an idle or unknown session."""

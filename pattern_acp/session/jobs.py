@@ -138,8 +138,13 @@ async def run_jobs(session: "Session", argument: str) -> str:
 def jobs_summary(jobs: "Jobs | None") -> str:
     """How many run, for /status; empty when there were none."""
     known = jobs.all() if jobs is not None else ()
-    running = sum(job.is_running for job in known)
+    running = running_jobs(jobs)
     return f"{running} running, {len(known) - running} ended" if known else ""
+
+
+def running_jobs(jobs: "Jobs | None") -> int:
+    """How many background commands run."""
+    return sum(job.is_running for job in jobs.all()) if jobs is not None else 0
 
 
 def _row(job: Job, now: int) -> str:

@@ -33,7 +33,7 @@ async def opened(agent: RunningAgent) -> str:
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 
@@ -55,7 +55,10 @@ async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person(
         assert f"| job1 | `{SERVE}` | is running |" in listed
         assert "| `listening` |" in listed
         assert "1 running, 0 ended (/jobs)" in await answer(agent, session, "/status")
+        running = await agent.editor.prompt(session, "/jobs")
+        assert running == {"stopReason": "end_turn", "_meta": {"pattern": {"backgroundJobs": 1}}}
         assert "was stopped." in await answer(agent, session, "/jobs stop job1")
+        assert await agent.editor.prompt(session, "/jobs") == {"stopReason": "end_turn"}
         assert "There is nothing to stop." in await answer(agent, session, "/jobs stop 1")
         assert "no job 'job9'" in await answer(agent, session, "/jobs stop job9")
         assert "`/jobs stop ID` ends one" in await answer(agent, session, "/jobs restart")

@@ -127,7 +127,7 @@ class Conversation:
                 images, self.images = self.images, ()
             blocks = [sdk.TextContentBlock(type="text", text=text), *map(image_block, images)]
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
-            end = TurnEnded(answer.stop_reason)
+            end = TurnEnded(answer.stop_reason, background_jobs=_background_jobs(answer.field_meta))
         except ChatError as error:
             end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError))
         self.incoming.withdraw()
@@ -237,3 +237,10 @@ def _opened(answer: _WithOptions, known: Opened) -> Opened:
         if option.id == "model" and isinstance(option, sdk.SessionConfigOptionSelect):
             model = option.current_value
     return replace(known, mode=mode, model=model)
+
+
+def _background_jobs(meta: dict[str, object] | None) -> int:
+    """What our agent says in `_meta.pattern.backgroundJobs` of an answer; 0 for anything else."""
+    ours = (meta or {}).get("pattern")
+    count = cast("dict[str, object]", ours).get("backgroundJobs") if isinstance(ours, dict) else 0
+    return count if isinstance(count, int) else 0

@@ -32,6 +32,8 @@ class TurnEnded:
     stop_reason: str
     error: str = ""
     agent_gone: bool = False
+    background_jobs: int = 0
+    """Background commands that run at the end of the turn."""
 
 
 Happening: TypeAlias = Updated | Asked | TurnEnded

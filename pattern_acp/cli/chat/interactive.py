@@ -76,6 +76,7 @@ class Interactive:
         """Run a turn; whether the chat can go on."""
         with quiet_keys(sys.stdin):
             end = self._turns.run(text)
+        self._known.background_jobs = end.background_jobs
         if end.error:
             self._stage.screen.print(Text(one_line(end.error), style="red"))
         return not end.agent_gone

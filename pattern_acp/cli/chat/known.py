@@ -21,6 +21,8 @@ class Known:
     commands: tuple[schema.AvailableCommand, ...] = ()
     plan: tuple[schema.PlanEntry, ...] = ()
     usage: schema.UsageUpdate | None = None
+    background_jobs: int = 0
+    """Background commands that ran at the end of the last turn."""
 
     def take(self, update: schema.SessionUpdate) -> None:
         """Remember what an update says."""

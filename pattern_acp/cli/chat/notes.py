@@ -56,8 +56,9 @@ def closing_line(known: Known, stop_reason: str, seconds: float, marks: Marks) -
 
 
 def header_line(known: Known, marks: Marks) -> Text:
-    """Title, mode and model of the session."""
-    words = [one_line(known.title), f"mode {known.mode}" if known.mode else "", known.model]
+    """Title, mode and model of the session, and how many background commands run."""
+    jobs = f"{known.background_jobs} in the background (/jobs)" if known.background_jobs else ""
+    words = [one_line(known.title), f"mode {known.mode}" if known.mode else "", known.model, jobs]
     shown = f" {marks.dot} ".join(one_line(word) for word in words if word)
     return Text(shown, style="dim", no_wrap=True, overflow="ellipsis")
 

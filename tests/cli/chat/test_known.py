@@ -2,6 +2,8 @@
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.known import Known
+from pattern_acp.cli.chat.marks import UNICODE
+from pattern_acp.cli.chat.notes import header_line
 
 
 def options(mode: str, model: str) -> schema.ConfigOptionUpdate:
@@ -23,6 +25,13 @@ def after(*updates: schema.SessionUpdate) -> Known:
 def test_options_tell_mode_and_model_and_the_newest_counts():
     known = after(options("ask", "a/b"), options("plan", "c/d"))
     assert (known.mode, known.model) == ("plan", "c/d")
+
+
+def test_the_line_above_the_prompt_says_how_many_commands_run_in_the_background():
+    known = after(options("ask", "a/b"))
+    assert header_line(known, UNICODE).plain.endswith("mode ask · a/b")
+    known.background_jobs = 2
+    assert header_line(known, UNICODE).plain.endswith("a/b · 2 in the background (/jobs)")
 
 
 def test_a_change_of_mode_alone_leaves_the_model():
