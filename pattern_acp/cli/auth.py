@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.auth_arguments import Auth
-from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_json, write_line
 from pattern_acp.cli.pasted_lines import PastedLines
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
@@ -62,7 +62,7 @@ async def _run(arguments: Auth, process: Process) -> int:
         return await _logout(name, known, keys)
     provider = known.get(name)
     if provider is None:
-        write_error(f"pattern-acp: {_unknown(name, known)}")
+        write_failure("cli.usage", f"pattern-acp: {_unknown(name, known)}")
         return EXIT_ERROR
     shows = can_show_browser(process.environ, sys.platform)
     return await _login(replace(arguments, browser=arguments.browser and shows), provider, keys)
@@ -170,7 +170,7 @@ async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
             models = await fetch_models(http, await keys.signed(provider))
         write_line(f"{provider.name} takes it and offers {len(models)} models.")
     except ProviderAuthError as error:
-        write_error(f"pattern-acp: {error.sentence}")
+        write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
     except (ProviderError, TimeoutError):
         write_line(f"{provider.name} could not be asked for its models now, so it is kept unchecked.")
@@ -190,7 +190,7 @@ async def _logout(name: str, known: Mapping[str, ProviderSettings], keys: KeysOf
 
 def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
     if arguments.provider and arguments.provider not in known:
-        write_error(f"pattern-acp: {_unknown(arguments.provider, known)}")
+        write_failure("cli.usage", f"pattern-acp: {_unknown(arguments.provider, known)}")
         return EXIT_ERROR
     chosen = {name: each for name, each in known.items() if arguments.provider in {"", name}}
     found = [

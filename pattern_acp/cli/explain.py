@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.explain_arguments import Explain
-from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_json, write_line
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.failures import FailureRow, failures, find_failure, similar_codes
 
@@ -20,7 +20,7 @@ def run_explain(arguments: Explain) -> int:
             return EXIT_OK
         row = find_failure(arguments.code)
         if row is None:
-            write_error(f"pattern-acp: {_unknown(arguments.code)}")
+            write_failure("cli.usage", f"pattern-acp: {_unknown(arguments.code)}")
             return EXIT_ERROR
         if arguments.json:
             write_json(facts(row))

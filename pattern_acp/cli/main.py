@@ -32,6 +32,7 @@ from pattern_acp.cli.usage_arguments import UsageWanted
 
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.process import Process
+    from pattern_acp.domain.errors import PatternError
 
 
 def run(argv: Sequence[str]) -> int:
@@ -44,7 +45,9 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.write(text.rstrip("\n") + "\n")
             return EXIT_OK
         case BadUsage(sentence):
-            sys.stderr.write(sentence + "\n")
+            from pattern_acp.cli.output import write_failure
+
+            write_failure("cli.usage", sentence)
             return EXIT_USAGE
         case Explain():
             from pattern_acp.cli.explain import run_explain
@@ -74,8 +77,19 @@ def _run_in_terminal(arguments: InTerminal) -> int:
     try:
         return _run_command(arguments, process)
     except PatternError as error:
-        sys.stderr.write(f"pattern-acp: {error.sentence}\n")
-        return EXIT_ERROR
+        return _fail(error, as_json=getattr(arguments, "json", False) is True)
+
+
+def _fail(error: "PatternError", *, as_json: bool) -> int:
+    import logging
+    from contextlib import suppress
+
+    from pattern_acp.cli.output import OutputClosed, write_failed
+
+    logging.getLogger(__name__).warning("a command failed (%s): %s", error.failure_code, type(error).__name__)
+    with suppress(OutputClosed):
+        write_failed(error, as_json=as_json)
+    return EXIT_ERROR
 
 
 def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: C901, PLR0911  one for each command

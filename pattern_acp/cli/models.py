@@ -11,7 +11,7 @@ from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.models_arguments import ModelsWanted
-from pattern_acp.cli.output import OutputClosed, format_table, write_error, write_line
+from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_line
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import Figure, ModelInfo
@@ -23,7 +23,7 @@ def run_models(arguments: ModelsWanted, process: Process) -> int:
     try:
         models = anyio.run(_models, process, arguments.model)
     except ProviderError as error:
-        write_error(error.sentence)
+        write_failure(error.failure_code, error.sentence)
         return EXIT_ERROR
     with suppress(OutputClosed):
         if arguments.model and not arguments.json:

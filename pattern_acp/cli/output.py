@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.errors import PatternError
 
 
 class OutputClosed(Exception):  # noqa: N818 - an event of the other side, not a fault
@@ -42,6 +43,22 @@ def write_error(sentence: str) -> None:
         _write(sys.stderr, printable(" ".join(sentence.split())))
     except OutputClosed:
         return
+
+
+def write_failure(code: str, sentence: str) -> None:
+    """Say on stderr why a command failed, with the code that `pattern-acp explain` knows."""
+    write_error(f"{sentence} [{code}]")
+
+
+def write_failed(error: PatternError, *, as_json: bool) -> None:
+    """Say why a command failed; with `as_json` a program is told too, by a line on stdout.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
+    if as_json:
+        write_json({"error": {"code": error.failure_code, "message": error.sentence}})
 
 
 def printable(text: str) -> str:

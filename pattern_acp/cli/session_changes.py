@@ -6,7 +6,7 @@ Owns: what each prints. Must not know: how it is done (session/stored.py, sessio
 from collections.abc import Mapping
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.output import write_error, write_json, write_line
+from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
@@ -30,7 +30,7 @@ async def change_session(database: Database, arguments: Sessions) -> int:
     except UnknownSessionError:
         raise
     except PatternError as error:
-        write_error(f"pattern-acp: {error.sentence}")
+        write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
     if arguments.json:
         write_json(dict(facts))

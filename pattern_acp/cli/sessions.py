@@ -13,7 +13,14 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
+from pattern_acp.cli.output import (
+    OutputClosed,
+    format_table,
+    printable,
+    write_failure,
+    write_json,
+    write_line,
+)
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_changes import change_session
 from pattern_acp.db.connection import Database, Transaction, open_database, open_for_reading
@@ -226,5 +233,7 @@ def moment(at_ms: int, zone: tzinfo | None = None) -> str:
 
 
 def _no_such(session: str) -> int:
-    write_error(f"pattern-acp: there is no session {session}; `pattern-acp sessions list --all` lists them.")
+    write_failure(
+        "session.unknown", f"pattern-acp: there is no session {session}; `pattern-acp sessions list --all` lists them."
+    )
     return EXIT_ERROR

@@ -8,7 +8,7 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.output import OutputClosed, write_error, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -61,7 +61,10 @@ async def _list(database: Database) -> int:
 async def _revoke(database: Database, root: str) -> int:
     agreement = await database.read(lambda tx: load_agreement(tx, root))
     if agreement is None:
-        write_error(f"pattern-acp: {root} is not trusted; `pattern-acp trust list` shows the folders that are.")
+        write_failure(
+            "trust.undecided",
+            f"pattern-acp: {root} is not trusted; `pattern-acp trust list` shows the folders that are.",
+        )
         return EXIT_ERROR
     await decide_trust(database, root, agreement.parts, "revoked", at_ms=SystemClock().now_ms())
     write_line(f"{root} is not trusted any more.")
@@ -70,7 +73,7 @@ async def _revoke(database: Database, root: str) -> int:
 
 async def _trust(database: Database, process: Process, root: str, *, assume_yes: bool) -> int:
     if not await anyio.Path(root).is_dir():
-        write_error(f"pattern-acp: {root} is no folder.")
+        write_failure("cli.file-unusable", f"pattern-acp: {root} is no folder.")
         return EXIT_ERROR
     parts = (await anyio.to_thread.run_sync(read_project, process, root)).offer.parts
     agreement = await database.read(lambda tx: load_agreement(tx, root))
@@ -90,7 +93,9 @@ async def _trust(database: Database, process: Process, root: str, *, assume_yes:
 
 def _confirmed(root: str, counted: str) -> bool:
     if not sys.stdin.isatty():
-        write_error("pattern-acp: nothing was changed; say --yes to trust this without a question.")
+        write_failure(
+            "cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to trust this without a question."
+        )
         return False
     sys.stdout.write(f"\nTrust {root} to run {counted} as you? [y/N] ")
     sys.stdout.flush()

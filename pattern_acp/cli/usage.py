@@ -15,7 +15,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_line
+from pattern_acp.cli.output import OutputClosed, format_table, printable, write_failure, write_line
 from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
@@ -52,7 +52,7 @@ def run_usage(arguments: UsageWanted, process: Process) -> int:
     try:
         since = since_ms(arguments.since, now)
     except ValueError:
-        write_error(f"pattern-acp: {arguments.since} is no day of the calendar.")
+        write_failure("cli.usage", f"pattern-acp: {arguments.since} is no day of the calendar.")
         return EXIT_ERROR
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     used: Sequence[UsedOnce] = anyio.run(_read, path, since) if path.exists() else ()

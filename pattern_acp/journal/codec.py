@@ -207,6 +207,7 @@ def _read_call_finished(stored: JsonObject) -> Event:
         duration_ms=as_number(stored.get("duration_ms", 0)),
         interrupted=as_flag(stored.get("interrupted", False)),
         title=as_text(stored.get("title", "")),
+        failure=as_text(stored.get("failure", "")),
     )
 
 

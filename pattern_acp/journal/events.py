@@ -207,7 +207,7 @@ class PermissionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallFinished:
-    """A call reached its final status, exactly once. `result_text` is what the model reads."""
+    """A call reached its final status, once. The model reads `result_text`; `failure` is a code of failures.toml."""
 
     turn_id: TurnId
     call_id: ToolCallId
@@ -222,6 +222,7 @@ class ToolCallFinished:
     """True when nobody saw it end: the process died, or the turn was cancelled."""
     title: str = ""
     """The title at its end; empty for the one that it was announced with."""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

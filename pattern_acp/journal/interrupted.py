@@ -188,7 +188,13 @@ def _failed(turn_id: TurnId, call: ToolCallView) -> ToolCallFinished:
     """The end of a call that nobody saw. Content replaces what was shown, so what was announced stays in it."""
     content = (*call.content, TextContent(INTERRUPTED_RESULT))
     return ToolCallFinished(
-        turn_id, call.call_id, ToolCallStatus.FAILED, INTERRUPTED_RESULT, content=content, interrupted=True
+        turn_id,
+        call.call_id,
+        ToolCallStatus.FAILED,
+        INTERRUPTED_RESULT,
+        content=content,
+        interrupted=True,
+        failure="tool.interrupted",
     )
 
 

@@ -106,6 +106,8 @@ class ToolOutcome:
     """The call's title at its end; empty for the one that it was announced with."""
     changed: tuple[str, ...] = ()
     """Absolute paths of files that the call wrote, as the editor knows them."""
+    failure: str = ""
+    """The code of a failure (domain/failures.toml); empty for one that no error stands for, as of a failed command."""
 
 
 class Progress(Protocol):

@@ -30,7 +30,7 @@ from pattern_acp.domain.tool_calls import (
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.call_reading import (
     SHOWN_NAME,
     ReadCall,
@@ -78,7 +78,8 @@ class CallProgress:
         """The result of a call that is cancelled now."""
         text = "\n\n".join(part for part in (reason, self._noted) if part)
         title = view.title if self.is_retitled else ""
-        return ToolOutcome(text, is_error=True, content=self.content or view.content, title=title)
+        content = self.content or view.content
+        return ToolOutcome(text, is_error=True, content=content, title=title, failure="tool.interrupted")
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""
@@ -220,11 +221,11 @@ class ToolRunner:
         except DatabaseError:
             raise
         except PatternError as error:
-            return await self._fail_unprepared(turn_id, call, tool, error.sentence)
+            return await self._fail_unprepared(turn_id, call, tool, error.sentence, error.failure_code)
         except Exception:
             logger.exception("preparing a call of %s failed", call.name)
             return await self._fail_unprepared(
-                turn_id, call, tool, f"The tool {call.name} failed; its log has details."
+                turn_id, call, tool, f"The tool {call.name} failed; the log has details.", "tool.fault"
             )
         if read.repairs:
             logger.info("a call of %s was repaired: %s", view.name, "; ".join(read.repairs))
@@ -257,7 +258,7 @@ class ToolRunner:
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
             if refusal is not None:
-                outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content)
+                outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content, failure="policy.refused")
             else:
                 await self._sink.show(ToolCallRunning(view.call_id))
                 outcome = await self._effect(turn_id, view, prepared, progress)
@@ -281,10 +282,12 @@ class ToolRunner:
             raise
         except PatternError as error:
             shown = (*(progress.content or view.content), TextContent(error.sentence))
-            return ToolOutcome(error.sentence, is_error=True, content=shown)
+            return ToolOutcome(error.sentence, is_error=True, content=shown, failure=error.failure_code)
         except Exception:
             logger.exception("the tool %s failed", view.name)
-            return ToolOutcome(f"The tool {view.name} failed unexpectedly; the log has details.", is_error=True)
+            return ToolOutcome(
+                f"The tool {view.name} failed unexpectedly; the log has details.", is_error=True, failure="tool.fault"
+            )
 
     async def _finish(
         self, turn_id: TurnId, view: ToolCallView, outcome: ToolOutcome, started: float, *, interrupted: bool = False
@@ -307,7 +310,10 @@ class ToolRunner:
             duration_ms,
             interrupted,
             outcome.title,
+            failure_of_outcome(outcome),
         )
+        if finished.failure:
+            logger.info("a call of %s failed (%s)", view.name, finished.failure)
         facts = [Fact(finished, Actor.TOOL, outcome.origin)]
         if outcome.plan is not None:
             facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
@@ -318,14 +324,20 @@ class ToolRunner:
         return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
     async def _fail_unprepared(
-        self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str
+        self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str, failure: str
     ) -> ToolResultPart:
         kind = tool.kind if tool is not None else ToolKind.OTHER
         arguments = lenient_arguments(call.arguments)
         view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title_of_failed(call), kind, arguments)
-        outcome = ToolOutcome(sentence, is_error=True, content=(TextContent(sentence),), origin=Origin.WORKSPACE)
+        shown = (TextContent(sentence),)
+        outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
         await self._sink.record(Fact(ToolCallStarted(turn_id, view)))
         return await self._finish(turn_id, view, outcome, self._clock.monotonic())
+
+
+def failure_of_outcome(outcome: ToolOutcome) -> str:
+    """The code of a result that is an error, also where no error stands for it, as for a command that failed."""
+    return outcome.failure or (ToolFailedError.failure_code if outcome.is_error else "")
 
 
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:

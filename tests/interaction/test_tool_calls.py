@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Literal
 
 import anyio
 import anyio.lowlevel
@@ -317,3 +318,26 @@ async def test_an_id_from_before_a_clear_or_a_restart_is_not_given_to_another_ca
         await agent.editor.prompt(session, "And again.")
         second = [call["toolCallId"] for call in agent.editor.of_kind("tool_call")]
         assert len({*first, *second}) == len(first) + len(second) >= 3
+
+
+FAILING: dict[str, tuple[Turn, Literal["ask", "edit", "plan"]]] = {
+    "tool.target-missing": (calls("read_file", path="not-there.txt"), "ask"),
+    "tool.arguments-wrong": (calls("read_file", road="a.txt"), "ask"),
+    "tool.passage-not-unique": (calls("edit_file", path="a.txt", edits=[{"old_text": "zzz", "new_text": "y"}]), "edit"),
+    "workspace.path-unusable": (calls("read_file", path="a\0b"), "ask"),
+    "policy.refused": (calls("write_file", path="b.txt", content="x"), "plan"),
+}
+
+
+@pytest.mark.parametrize("code", FAILING)
+async def test_a_call_that_failed_is_recorded_with_the_code_of_its_failure(code: str):
+    turn, mode = FAILING[code]
+    means = Settings(editor_deadline_seconds=5, mode=mode)
+    async with running_agent(ScriptedProvider([turn, says("Well.")]), settings=means) as agent:
+        (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        (finished,) = of_type(await events_of(agent, session), ToolCallFinished)
+        assert finished.failure == code
+        await agent.editor.prompt(session, "/export conversation.md")
+        assert f"(failed: `{code}`)" in (agent.folder / "conversation.md").read_text(encoding="utf-8")

@@ -40,7 +40,15 @@ def answer(name: str, *calls: ToolCallId, arguments: str = "{}") -> MessageRecor
 
 def failed(call_id: ToolCallId) -> ToolCallFinished:
     content = (TextContent("interrupted"),)
-    return ToolCallFinished(TURN, call_id, ToolCallStatus.FAILED, "interrupted", content=content, interrupted=True)
+    return ToolCallFinished(
+        TURN,
+        call_id,
+        ToolCallStatus.FAILED,
+        "interrupted",
+        content=content,
+        interrupted=True,
+        failure="tool.interrupted",
+    )
 
 
 SENTENCE = "The process ended during this turn."

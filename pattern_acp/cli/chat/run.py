@@ -23,7 +23,7 @@ from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
 from pattern_acp.cli.chat.images import GivenImage, read_images
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.output import OutputClosed, write_error
+from pattern_acp.cli.output import OutputClosed, write_error, write_failure
 
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.conversation import Conversation, Opened, Wanted
@@ -58,7 +58,7 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
     if prompt is None and not sys.stdin.isatty():
         prompt = sys.stdin.read()
     if prompt is not None and not prompt.strip():
-        write_error("pattern-acp chat: the prompt is empty; say what to do.")
+        write_failure("cli.usage", "pattern-acp chat: the prompt is empty; say what to do.")
         return EXIT_USAGE
     chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:

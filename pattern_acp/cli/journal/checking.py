@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import printable, write_error, write_json, write_line
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.journal.errors import AnchorError
 from pattern_acp.journal.reader import ChainReport, verify_stream
@@ -36,7 +36,9 @@ async def verify_file(arguments: Journal) -> int:
     try:
         report = await anyio.to_thread.run_sync(verify_bundle, Path(arguments.target), anchors)
     except OSError as error:
-        write_error(f"pattern-acp: {arguments.target} cannot be read: {error.strerror or error}.")
+        write_failure(
+            "cli.file-unusable", f"pattern-acp: {arguments.target} cannot be read: {error.strerror or error}."
+        )
         return EXIT_ERROR
     if arguments.json:
         write_json(asdict(report))
@@ -58,7 +60,9 @@ async def verify_streams(database: Database, arguments: Journal) -> int:
         unsound, used = unsound + (not report.ok), used + len(meant)
         _print(stream, report, arguments, anchored=bool(meant))
     if anchors and not used:
-        write_error("pattern-acp: no anchor that was given names a session that was checked.")
+        write_failure(
+            "journal.anchor-unusable", "pattern-acp: no anchor that was given names a session that was checked."
+        )
         return EXIT_ERROR
     return EXIT_ERROR if unsound else EXIT_OK
 
@@ -90,7 +94,10 @@ async def anchor_session(database: Database, arguments: Journal) -> int:
     """Print where the chain of a session has come to, and keep it as a git note when that is wanted."""
     report = await database.read(lambda tx: verify_stream(tx, arguments.target))
     if not report.ok:
-        write_error(f"pattern-acp: {arguments.target} is not sound, so it gets no anchor: {report.problem}.")
+        write_failure(
+            "journal.not-sound",
+            f"pattern-acp: {arguments.target} is not sound, so it gets no anchor: {report.problem}.",
+        )
         return EXIT_ERROR
     where = await database.read(lambda tx: stream_position(tx, arguments.target))
     anchor = f"{arguments.target}:{where.session_seq}:{where.hash}"

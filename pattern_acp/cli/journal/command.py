@@ -16,7 +16,7 @@ from pattern_acp.cli.journal.redacting import redact
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import OutputClosed, write_error, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -75,5 +75,7 @@ def _is_file(target: str) -> bool:
 
 
 def _no_such(target: str) -> int:
-    write_error(f"pattern-acp: there is no session {target}; `pattern-acp sessions list --all` lists them.")
+    write_failure(
+        "session.unknown", f"pattern-acp: there is no session {target}; `pattern-acp sessions list --all` lists them."
+    )
     return EXIT_ERROR

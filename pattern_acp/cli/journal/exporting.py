@@ -14,7 +14,7 @@ import anyio.to_thread
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import write_error, write_json, write_line
+from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
@@ -42,7 +42,9 @@ async def export_session(database: Database, arguments: Journal, secrets: Iterab
     path = Path(arguments.output or f"pattern-acp-{session_id}.zip")
     report = await database.read(lambda tx: verify_stream(tx, session_id))
     if not report.ok:
-        write_error(f"pattern-acp: {session_id} is not sound and was not exported: {report.problem}.")
+        write_failure(
+            "journal.not-sound", f"pattern-acp: {session_id} is not sound and was not exported: {report.problem}."
+        )
         return EXIT_ERROR
     mask = mask_of(arguments.leave_out, secrets)
 
@@ -58,10 +60,10 @@ async def export_session(database: Database, arguments: Journal, secrets: Iterab
     try:
         await anyio.to_thread.run_sync(_write, path, content)
     except FileExistsError:
-        write_error(f"pattern-acp: {path} exists; name another file with -o.")
+        write_failure("cli.file-unusable", f"pattern-acp: {path} exists; name another file with -o.")
         return EXIT_ERROR
     except OSError as error:
-        write_error(f"pattern-acp: {path} cannot be written: {error.strerror or error}.")
+        write_failure("cli.file-unusable", f"pattern-acp: {path} cannot be written: {error.strerror or error}.")
         return EXIT_ERROR
     events = sum(len(one.lines) for one in streams)
     if arguments.json:

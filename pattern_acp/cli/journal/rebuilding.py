@@ -12,7 +12,7 @@ from pattern_acp.bootstrap.rebuilding import RebuildReport, rebuild_into, take_p
 from pattern_acp.bootstrap.recovery import stamp
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import printable, write_error, write_json, write_line
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
@@ -60,7 +60,10 @@ def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) 
         if safety:
             write_line(printable(f"What was there before is kept in {safety}."))
     else:
-        write_error("pattern-acp: nothing was changed; say --replace to put it in place, or --into FILE to keep it.")
+        write_failure(
+            "cli.not-confirmed",
+            "pattern-acp: nothing was changed; say --replace to put it in place, or --into FILE to keep it.",
+        )
     return EXIT_OK if agreed and not report.problems else EXIT_ERROR
 
 

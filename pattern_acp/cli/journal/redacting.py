@@ -7,7 +7,7 @@ import sys
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import write_error, write_json, write_line
+from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.session.redacting import RedactionPlan, RedactionWanted, plan, redact_session
@@ -24,7 +24,9 @@ async def redact(database: Database, arguments: Journal) -> int:
     wanted = RedactionWanted(arguments.target, arguments.event, arguments.match, arguments.reason)
     if not arguments.assume_yes:
         if not sys.stdin.isatty():
-            write_error("pattern-acp: nothing was changed; say --yes to redact without a question.")
+            write_failure(
+                "cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to redact without a question."
+            )
             return EXIT_ERROR
         if not _confirmed(await database.read(lambda tx: plan(tx, wanted))):
             return EXIT_ERROR

@@ -20,7 +20,7 @@ from pattern_acp.cli.memory.importing import import_file, read_import
 from pattern_acp.cli.memory.lines import Line, line
 from pattern_acp.cli.memory.paging import show_lines
 from pattern_acp.cli.memory_arguments import Memory
-from pattern_acp.cli.output import OutputClosed, write_error, write_json
+from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
@@ -101,7 +101,9 @@ def _without_constellation(arguments: Memory, process: Process) -> int:
     if arguments.verb == "list":
         _print(Answer(pages.list_page((), ()), values.list_value((), ())), arguments, process)
         return EXIT_OK
-    write_error(f"There is no memory block named {arguments.label!r}, since nothing is remembered yet.")
+    write_failure(
+        "memory.block-missing", f"There is no memory block named {arguments.label!r}, since nothing is remembered yet."
+    )
     return EXIT_ERROR
 
 
@@ -267,7 +269,7 @@ async def _forget(desk: Desk) -> Answer:
 
 def _confirmed(arguments: Memory) -> bool:
     if not sys.stdin.isatty():
-        write_error("Forgetting cannot be taken back; say --yes when nobody can be asked.")
+        write_failure("cli.not-confirmed", "Forgetting cannot be taken back; say --yes when nobody can be asked.")
         return False
     what = f"this passage of {arguments.label}" if arguments.passage else f"all of {arguments.label}"
     sys.stderr.write(
