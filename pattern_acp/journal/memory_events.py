@@ -28,6 +28,8 @@ class BlockCommitted:
     call_id: ToolCallId | None = None
     target: int | None = None
     """The write that an undo or redo takes back, or the version that a rollback goes back to."""
+    update_hash: str = ""
+    """SHA-256 of the Loro update that the write is; journals of before have none."""
 
 
 @dataclass(frozen=True, slots=True)

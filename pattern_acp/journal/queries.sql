@@ -567,3 +567,8 @@ SET title = :title, mode = :mode, model = :model, thought_level = :thought_level
     deleted = :deleted, deleted_ms = CASE WHEN :deleted THEN coalesce(deleted_ms, updated_ms) END,
     archived = :archived, prompt_count = :prompt_count
 WHERE id = :id;
+
+-- name: update_hash
+-- The hash of the update that a write of memory was, as its event gives it; NULL or empty where it gives none.
+SELECT coalesce(payload ->> 'update_hash', payload -> 'event' ->> 'update_hash') FROM events
+WHERE seq = :seq AND kind IN ('block_committed', 'subagent_recorded');

@@ -5,11 +5,13 @@ who asks, or what follows from damage.
 """
 
 import json
+from collections.abc import Iterator
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.healing import find_damage
@@ -17,6 +19,9 @@ from pattern_acp.memory.stored import load_history, open_block, read_row, text_h
 
 _QUERIES = load_queries("pattern_acp.memory")
 _READING_PEER = 1
+
+_UPDATES = 500
+"""Writes that are read at a time."""
 
 
 def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
@@ -39,6 +44,19 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
         if text_hash(history.text) != text_hash(opened.block.text):
             lost.append(f"the history of {read_row(row)[0].key.label} ends in another text than the block has")
     return len(rows), tuple(mendable), tuple(lost)
+
+
+def update_hashes(tx: Transaction) -> Iterator[tuple[int, str, int, str]]:
+    """Of every write whose words are still there: its event, its block's label, its number, and its update's SHA-256.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    after = 0
+    while rows := tx.all(_QUERIES["every_update"], {"after": after, "limit": _UPDATES}):
+        for seq, label, number, update in rows:
+            after = columns.integer(seq)
+            yield after, columns.text(label), columns.integer(number), sha256_hex(columns.data(update))
 
 
 def search_problem(tx: Transaction) -> str:

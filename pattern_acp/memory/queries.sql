@@ -800,3 +800,10 @@ FROM archival_entries AS a ORDER BY a.at_ms, a.rowid;
 -- name: count_blocks
 -- How many blocks there are.
 SELECT count(*) FROM blocks WHERE deleted = 0;
+
+-- name: every_update
+-- The writes of all blocks whose words are still there, in the order of their events.
+SELECT u.last_seq, b.label, u.number, u.data
+FROM block_updates AS u JOIN blocks AS b ON b.id = u.block_id
+WHERE u.last_seq > :after AND length(u.data) > 0
+ORDER BY u.last_seq LIMIT :limit;

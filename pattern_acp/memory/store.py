@@ -18,6 +18,7 @@ from dataclasses import replace
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
@@ -95,6 +96,11 @@ class ProposedChange:
     def after_hash(self) -> str:
         """SHA-256 of the text after."""
         return text_hash(self.text)
+
+    @property
+    def update_hash(self) -> str:
+        """SHA-256 of the update."""
+        return sha256_hex(self.update)
 
     @property
     def number(self) -> int:

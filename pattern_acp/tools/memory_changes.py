@@ -87,6 +87,7 @@ def block_event(change: ProposedChange, reason: str, writing: Writing | None = N
         frontiers_after=change.frontiers_after.hex(),
         turn_id=None if writing is None else writing.turn_id,
         call_id=None if writing is None else writing.call_id,
+        update_hash=change.update_hash,
     )
 
 

@@ -248,6 +248,7 @@ def committed_event(
         turn_id=turn_id,
         call_id=call_id,
         target=change.target,
+        update_hash=change.update_hash,
     )
 
 

@@ -139,3 +139,11 @@ def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
     assert states(surroundings(path, now_ms=NOW, mounts=mounts)) == {"File system": Health.NOTE}
     assert file_system_of(tmp_path, mounts) == "ext4"
     assert file_system_of(tmp_path, tmp_path / "none") == ""
+
+
+def test_a_write_of_memory_that_is_not_what_its_event_says_is_found(path: Path):
+    def swap(tx: Transaction) -> None:
+        tx.execute("UPDATE block_updates SET data = x'00'")
+
+    change_file(path, swap)
+    assert "write 1 of human is not what event 1 says" in str(verify(path))
