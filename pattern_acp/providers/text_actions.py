@@ -123,12 +123,18 @@ def _marker(text: str) -> str:
 def _about(tool: ToolSpec) -> str:
     forms = " ".join(_forms(tool.name, tool.input_schema))
     lines = [f"/{tool.name} {forms}".rstrip(), *(f"    {line}" for line in tool.description.split("\n"))]
-    properties = tool.input_schema.get("properties")
-    for name, schema in properties.items() if isinstance(properties, Mapping) else ():
-        about = schema.get("description") if isinstance(schema, Mapping) else None
-        if isinstance(about, str):
-            lines.append(f"    {name}: {about}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_argument_lines(tool.input_schema)])
+
+
+def _argument_lines(schema: Json) -> Iterator[str]:
+    """What the schema says of each argument, and of those inside lists."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(inner, Mapping):
+            about = inner.get("description")
+            if isinstance(about, str):
+                yield f"    {name}: {about}"
+            yield from _argument_lines(inner.get("items"))
 
 
 def _forms(prefix: str, schema: Json, *, path: str = "") -> Iterator[str]:

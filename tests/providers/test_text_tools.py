@@ -40,6 +40,7 @@ from pattern_acp.testing.conversations import (
 )
 from pattern_acp.testing.scripts import Turn, says
 from pattern_acp.testing.wires import WIRES, body_for
+from pattern_acp.tools.edit_file import EditFile
 
 REFUSED = ToolsRefusedError("m takes no tool calls.")
 
@@ -135,6 +136,12 @@ def test_the_system_prompt_says_how_each_action_is_written():
     assert "/read_file path=TEXT [line=NUMBER]\n    Read.\n    All of it.\n/run_command [command=TEXT]\n" in told
     assert told == instruction((tool, RUN_COMMAND))
     assert instruction(()) == ""
+
+
+def test_arguments_inside_lists_are_told_of_too():
+    told = instruction((EditFile.spec,))
+    assert "/edit_file path=TEXT edits.1.old_text=TEXT edits.1.new_text=TEXT [edits.1.replace_all=true|false]" in told
+    assert "    old_text: Exact text without line numbers" in told
 
 
 def test_calls_and_results_go_back_as_text_with_ids():
