@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
+from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
@@ -31,6 +32,7 @@ from pattern_acp.journal.events import (
     ErrorReported,
     HistoryCleared,
     MessageRecorded,
+    PlanUpdated,
     SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
@@ -47,6 +49,11 @@ if TYPE_CHECKING:
 
 _IMAGES = re.compile(r"image/(?:png|jpeg|gif|webp)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+_CONTEXT = {
+    HistoryCleared: "The model's context starts anew here.",
+    ContextCompacted: "The conversation was compacted here: the model no longer saw all of it.",
+}
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -80,6 +87,8 @@ img { max-width: 100%; } a { color: var(--link); }
 table { border-collapse: collapse; display: block; max-width: 100%; overflow-x: auto; }
 td, th { border: 1px solid var(--line); padding: .2rem .5rem; } td code { overflow-wrap: anywhere; }
 thead:not(:has(th:not(:empty))) { display: none; } summary { overflow-wrap: anywhere; }
+pre code { font-size: inherit; } .plan { list-style: "☐ "; font-size: .875rem; margin: .5rem 0; }
+.plan .completed { list-style: "☑ "; color: var(--dim); } .plan .in_progress { list-style: "▸ "; font-weight: 600; }
 blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
 """
 
@@ -137,10 +146,10 @@ def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
             yield _call(finished, page.calls.get(finished.call_id))
         case UsageReported(usage=usage, cost=cost) | SubagentRecorded(event=UsageReported(usage=usage, cost=cost)):
             page.turn, page.total, page.cost = page.turn + usage, page.total + usage, cost or page.cost
-        case HistoryCleared():
-            yield '<hr><p class="note">The model\'s context starts anew here.</p>'
-        case ContextCompacted():
-            yield '<hr><p class="note">The conversation was compacted here: the model no longer saw all of it.</p>'
+        case PlanUpdated(plan=plan):
+            yield _plan(plan)
+        case HistoryCleared() | ContextCompacted() as event:
+            yield f'<hr><p class="note">{_CONTEXT[type(event)]}</p>'
         case ErrorReported(sentence=sentence, code=code):
             shown = f" <code>{escape(code)}</code>" if code else ""
             yield f'<p class="note del">{escape(sentence)}{shown}</p>'
@@ -187,6 +196,11 @@ def _call(finished: ToolCallFinished, call: ToolCallView | None) -> str:
     is_open = " open" if any(isinstance(item, DiffContent) for item in content) else ""
     status = f'<span class="status">({escape(finished.status.value)})</span>'
     return f"<details{marks}{is_open}><summary>{escape(title)} {status}</summary><div>{shown}</div></details>"
+
+
+def _plan(plan: Plan) -> str:
+    steps = "".join(f'<li class="{entry.status.value}">{escape(entry.content)}</li>' for entry in plan.entries)
+    return f'<ul class="plan">{steps}</ul>'
 
 
 def _content(item: ToolContent) -> str:

@@ -3,6 +3,7 @@
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.plan import Plan, PlanEntry, PlanStatus
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
@@ -65,3 +66,9 @@ def test_pictures_of_the_prompt_tokens_and_cost_are_shown():
     assert 'src="data:image/png;base64,iVBORw0KGgo="' in html
     assert "2.00 USD" in html
     assert "starts anew" in html
+
+
+def test_a_plan_is_a_list_that_shows_how_far_it_is():
+    entries = (PlanEntry("Look <b>", status=PlanStatus.COMPLETED), PlanEntry("Mend", status=PlanStatus.IN_PROGRESS))
+    html = page(events.PlanUpdated(TURN, Plan(entries)))
+    assert '<li class="completed">Look &lt;b&gt;</li><li class="in_progress">Mend</li>' in html
