@@ -47,27 +47,34 @@ how often a passage was recalled begins anew."""
 async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]) -> None:
     """Bring the segments up to date after each `pause` in which something was committed, until cancelled.
 
-    A failure is logged, and tried again when something more was committed.
+    A failure is logged once, and tried again after each pause.
     """
-    exporter, tried = SegmentExporter(database.path, TABLES), -1
+    exporter, tried, problem = SegmentExporter(database.path, TABLES), -1, ""
     while True:
         await pause()
         newest = await database.read(newest_event)
         if newest == tried:
             continue
         # Between two pages the thread sees that its task was cancelled.
-        if await _export(exporter, anyio.from_thread.check_cancelled) is not None:
+        done, found = await _export(exporter)
+        if found and found != problem:
+            logger.warning("Segments of the constellation could not be written: %s", found)
+        problem = found
+        if done is not None:
             tried = newest
 
 
 async def export_last(database: Database) -> None:
     """Bring the segments up to date once, before the constellation is closed; cancelling it leaves them behind."""
-    await _export(SegmentExporter(database.path, TABLES), anyio.from_thread.check_cancelled)
+    _, problem = await _export(SegmentExporter(database.path, TABLES))
+    if problem:
+        logger.warning("The last segments of the constellation could not be written: %s", problem)
 
 
-async def _export(exporter: SegmentExporter, between: Callable[[], object]) -> Exported | None:
+async def _export(exporter: SegmentExporter) -> tuple[Exported | None, str]:
+    """What was written, None when another process does it, and what went wrong."""
+    work = partial(exporter.export, anyio.from_thread.check_cancelled)
     try:
-        return await anyio.to_thread.run_sync(partial(exporter.export, between), abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True), ""
     except (DatabaseError, LineTooLongError, OSError) as error:
-        logger.warning("Segments of the constellation could not be written: %s", error)
-        return None
+        return None, str(error)
