@@ -107,6 +107,7 @@ idle_minutes = 9
 hourly = 1
 daily = 2
 monthly = 3
+segments = false
 
 [budget]
 turn = 0.5
@@ -133,7 +134,7 @@ day = 20
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         lsp=LspSettings("off", 8, 9),
-        backup=BackupSettings(1, 2, 3),
+        backup=BackupSettings(1, 2, 3, segments=False),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
