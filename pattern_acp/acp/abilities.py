@@ -9,7 +9,8 @@ def abilities_of(client: schema.ClientCapabilities) -> Abilities:
     """What the client can show."""
     # With terminals of its own a client never sees ours, except as a fall-back, which text shows well enough.
     follows_ours = client.has_meta("terminal_output") and not client.terminal
-    return Abilities(terminal_meta=follows_ours, embeds_terminals=client.terminal)
+    compactions = client.session.compaction is not None
+    return Abilities(terminal_meta=follows_ours, embeds_terminals=client.terminal, compactions=compactions)
 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:

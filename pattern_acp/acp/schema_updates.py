@@ -1,5 +1,6 @@
 """The variants of session/update that we send (ACP v1, prompt turn)."""
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -120,6 +121,27 @@ class UsageUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate"
     cost: Cost | None = None
 
 
+class CompactionStatus(StrEnum):
+    """How far a compaction is."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class CompactionUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_update"):
+    """A compaction of the model's context, new or changed; only for clients that advertise `session.compaction`.
+
+    What is `msgspec.UNSET` stays as it is.
+    """
+
+    compaction_id: str
+    status: CompactionStatus
+    summary: tuple[ContentBlock, ...] | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Notice(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
     """A message beside the conversation, with a title; only for clients that advertise `session.notices`."""
 
@@ -140,6 +162,7 @@ SessionUpdate: TypeAlias = (
     | ConfigOptionUpdate
     | SessionInfoUpdate
     | UsageUpdate
+    | CompactionUpdate
     | Notice
 )
 

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from datetime import UTC, datetime
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.compactions import Compactions
 from pattern_acp.acp.content import blocks_of
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
@@ -40,6 +41,8 @@ class Abilities:
     """It follows `_meta` terminal keys (Zed's way to show a terminal that the agent runs)."""
     embeds_terminals: bool = False
     """It serves terminal/*."""
+    compactions: bool = False
+    """It has updates of compactions."""
 
 
 def live_updates(event: Event, abilities: Abilities) -> list[schema.SessionUpdate]:
@@ -66,13 +69,20 @@ class _Replay:
     usage: UsageReported | None = None
     title: str = ""
     open_calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
+    compactions: Compactions | None = None
 
 
-def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
-    """What a session showed, in order: one chunk a message; last plan, usage and title once, at the end."""
-    replay = _replayed(events)
+def replay_updates(events: Iterable[Event], *, compactions: bool = False) -> list[schema.SessionUpdate]:
+    """What a session showed, in order: one chunk a message; last plan, usage and title once, at the end.
+
+    With `compactions` they are updates of their own, not tool calls.
+    """
+    replay = _replayed(events, compactions=compactions)
     for call in replay.open_calls.values():
         replay.updates.append(schema.ToolCallProgress(tool_call_id=call.call_id, status=ToolCallStatus.FAILED))
+    if replay.compactions is not None:
+        given_up = map(replay.compactions.given_up, replay.compactions.unfinished)
+        replay.updates.extend(update for update in given_up if update is not None)
     if replay.plan is not None:
         replay.updates.append(plan_update(replay.plan))
     if replay.usage is not None:
@@ -82,15 +92,19 @@ def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
     return replay.updates
 
 
-def beginning_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+def beginning_updates(events: Iterable[Event], *, compactions: bool = False) -> list[schema.SessionUpdate]:
     """What `replay_updates` begins with for a history that begins with these events, of whole turns."""
-    return _replayed(events).updates
+    return _replayed(events, compactions=compactions).updates
 
 
-def _replayed(events: Iterable[Event]) -> _Replay:
-    replay = _Replay()
+def _replayed(events: Iterable[Event], *, compactions: bool) -> _Replay:
+    replay = _Replay(compactions=Compactions() if compactions else None)
     for event in events:
-        _replay_one(replay, event)
+        update = replay.compactions.update_of(event) if replay.compactions is not None else None
+        if update is not None:
+            replay.updates.append(update)
+        else:
+            _replay_one(replay, event)
     return replay
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
+from pattern_acp.acp.compactions import Compactions
 from pattern_acp.acp.line_budget import pieces
 from pattern_acp.acp.previews import with_previews
 from pattern_acp.acp.updates import (
@@ -47,6 +48,7 @@ class EditorView:
         self._batch = ChunkBatch(self._send_chunk, timer, clock)
         self._known_terminals: set[str] = set()
         self._open_calls: set[ToolCallId] = set()
+        self._compactions = Compactions() if abilities.compactions else None
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
@@ -70,25 +72,29 @@ class EditorView:
             case TerminalStreamed() | TerminalEnded():
                 await self._show_terminal(event)
             case _:
-                for update in live_updates(await with_previews(event), self._abilities):
+                for update in await _recorded(event, self._abilities, self._compactions):
                     await self._send(update)
 
     async def replay_beginning(self, events: Sequence[Event]) -> int:
         """See `SessionView.replay_beginning`."""
-        updates = beginning_updates([await with_previews(event) for event in events])
+        previewed = [await with_previews(event) for event in events]
+        updates = beginning_updates(previewed, compactions=self._abilities.compactions)
         for update in updates:
             await self._send(update)
         return len(updates)
 
     async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
-        for update in replay_updates([await with_previews(event) for event in events])[shown:]:
+        previewed = [await with_previews(event) for event in events]
+        for update in replay_updates(previewed, compactions=self._abilities.compactions)[shown:]:
             await self._send(update)
 
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
         for call_id in tuple(self._open_calls):
-            await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.FAILED))
+            compaction = self._compactions.given_up(call_id) if self._compactions is not None else None
+            failed = schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.FAILED)
+            await self._send(compaction or failed)
             # Only now: what a cancel kept from being sent is sent by the next call.
             self._open_calls.discard(call_id)
 
@@ -159,6 +165,13 @@ class EditorView:
         await self._dispatcher.notify(
             "session/update", schema.SessionNotification(session_id=self._session_id, update=update)
         )
+
+
+async def _recorded(
+    event: Event, abilities: Abilities, compactions: Compactions | None
+) -> Sequence[schema.SessionUpdate]:
+    compaction = compactions.update_of(event) if compactions is not None else None
+    return [compaction] if compaction is not None else live_updates(await with_previews(event), abilities)
 
 
 def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.AvailableCommand, ...]:

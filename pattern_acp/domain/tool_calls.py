@@ -7,6 +7,9 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 
+COMPACT_CALL = "compact"
+"""Name of the call that shows a compaction."""
+
 
 class ToolKind(StrEnum):
     """ACP's tool kinds."""

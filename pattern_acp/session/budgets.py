@@ -36,7 +36,7 @@ from pattern_acp.journal.reservations import Reservation, reserve, reserved_now,
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.usage import Spent, SpentSoFar, spent_so_far
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
-from pattern_acp.providers.base import ModelInfo, ProviderRequest
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.session.expected_use import Expected, expected_use
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.usage_report import day_began_ms
@@ -332,7 +332,8 @@ def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo
         other
         for other in models.available()
         if other.qualified != info.qualified
-        and other.calls_tools
+        # What has no native calls writes its actions, unless the person wants native calls in this session.
+        and (other.calls_tools or session.state.tool_form is not ToolForm.NATIVE)
         and other.context_window > tokens
         and other.provider != "offline"
         and not models.missing_key(other.qualified)

@@ -33,7 +33,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.answers import Verdict
 from pattern_acp.journal.ancestry import read_history
@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
-
-COMPACT_CALL = "compact"
-"""Name of the call that shows a compaction."""
 
 LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
 """What stays of every result when nothing else makes enough room."""

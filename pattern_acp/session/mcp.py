@@ -4,12 +4,12 @@ Owns: waiting for them before the first prompt, what the person is told of them,
 as slash commands. Must not know: how servers are started or called.
 """
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart, TextPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -28,8 +28,6 @@ FIRST_PROMPT_SECONDS = 3.0
 
 TOOLS_SHOWN = 20
 """Tools of one server that /mcp names."""
-
-_COMMAND = re.compile(r"/([a-zA-Z0-9_-]+):([a-zA-Z0-9_-]+)(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +122,15 @@ class SessionMcp:
             ServerError: the server could not give it.
         """
         typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
-        match = _COMMAND.fullmatch(typed.strip())
-        if match is None or not self.servers.servers:
+        command = split_action(typed.strip())
+        if command is None or ":" not in command[0] or not self.servers.servers:
             return message
         await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
-        found = self._prompts().get(f"{match[1]}:{match[2]}")
+        found = self._prompts().get(command[0])
         if found is None:
             return message
         server, prompt = found
-        text = await server.prompt(prompt.name, arguments_of(prompt, match[3] or ""))
+        text = await server.prompt(prompt.name, arguments_of(prompt, command[1]))
         about = f"The person chose this prompt of the MCP server {server.name}:\n\n{text}"
         resource = ResourcePart(f"mcp://{clean(server.name, 24)}/prompts/{clean(prompt.name, 40)}", prompt.name, about)
         return replace(message, parts=(*message.parts, resource))

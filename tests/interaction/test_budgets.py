@@ -128,6 +128,24 @@ async def test_a_turn_goes_on_with_a_cheaper_model_when_the_person_says_so():
         assert of_type(await events_of(agent, session), BudgetChanged) == []
 
 
+@pytest.mark.parametrize(("form", "offered"), [("auto", True), ("text", True), ("native", False)])
+async def test_a_model_without_native_calls_is_offered_unless_the_person_wants_native_calls(
+    form: str, *, offered: bool
+):
+    model = ScriptedProvider([calls("list_directory", path=".") + costs(2_000_000), says("Never.")])
+    local = ScriptedProvider([says("I finish it.")], name="local")
+    async with running_agent(
+        model, settings=settings(session="1 USD"), permission=choose("reject_once"), others={"local": local}
+    ) as agent:
+        priced(agent)
+        agent.models.infos["local"] = replace(agent.models.infos["local"], is_free=True, calls_tools=False)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f"/tools {form}")
+        await agent.editor.prompt(session, "Go on.")
+        asked = of_type(await events_of(agent, session), PermissionAsked)
+        assert [("allow_always" in event.options) for event in asked] == [offered]
+
+
 async def test_budget_sets_shows_and_survives_opening_the_session_again():
     model = ScriptedProvider([says("One.") + costs(1)])
     async with running_agent(model) as agent:

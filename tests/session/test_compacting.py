@@ -33,9 +33,12 @@ async def agent_with(
     strategy: CompactionStrategy = "summarise",
     window: int | None = None,
     hooks: tuple[HookSettings, ...] = (),
+    capabilities: JsonDict | None = None,
 ) -> AsyncGenerator[tuple[RunningAgent, str]]:
     settings = Settings(editor_deadline_seconds=5, mode="auto", compaction=CompactionSettings(strategy), hooks=hooks)
-    async with running_agent(ScriptedProvider([]), settings=settings, others={"scripted": model}) as agent:
+    async with running_agent(
+        ScriptedProvider([]), settings=settings, others={"scripted": model}, capabilities=capabilities
+    ) as agent:
         info = agent.models.infos["scripted"]
         agent.models.infos["scripted"] = replace(info, context_window=window or model.window, max_output_tokens=1_000)
         yield agent, await agent.editor.open_session(str(agent.folder))
@@ -102,6 +105,23 @@ async def test_a_compaction_is_shown_counted_and_stays_in_the_replay():
         agent.editor.updates.clear()
         await agent.editor.prompt(session, "/recall barnacles")
         assert "Where do barnacles live?" in agent.editor.said()
+
+
+async def test_a_client_with_compaction_updates_gets_those_live_and_replayed_and_no_tool_call():
+    model = WindowModel(WINDOW, talks)
+    async with agent_with(model, capabilities={"session": {"compaction": {}}}) as (agent, session):
+        for number in range(8):
+            await agent.editor.prompt(session, f"Question {number}?")
+        params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        live = [update["update"] for update in agent.editor.updates]
+        agent.editor.updates.clear()
+        await agent.editor.request("session/load", params)
+        for shown in (live, [update["update"] for update in agent.editor.updates]):
+            assert not [each for each in shown if each.get("name") == "compact"]
+            mine = [each for each in shown if each["sessionUpdate"] == "compaction_update"]
+            assert [each["status"] for each in mine] == ["in_progress", "completed"] * (len(mine) // 2)
+            assert mine[0]["compactionId"] == mine[1]["compactionId"]
+            assert "## About the person" in mine[1]["summary"][0]["text"]
 
 
 async def test_the_summary_is_asked_of_the_persona_and_marked_as_reference_only():
