@@ -30,10 +30,12 @@ from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
+from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.reader import verify_stream
+from pattern_acp.journal.room import RoomInside, room_inside, room_summary
 from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.finding import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
@@ -241,6 +243,9 @@ async def _database_findings(process: Process, database: Database | None) -> lis
             problems = await opened.read(quick_check)
             facts = opened.facts
             journal = await opened.read(_journal)
+            # A file that an older version used last has not all tables yet.
+            is_newest = facts.schema_version == load_migrations()[-1].version
+            inside = await opened.read(room_inside) if is_newest else RoomInside(0, 0, 0)
     except DatabaseError as error:
         return [Finding("Database", Health.BROKEN, error.sentence, "The sentence above says what to do.")]
     vectors = f"sqlite-vec {facts.vector_version}" if facts.vector_version else "not installed; search uses words alone"
@@ -255,7 +260,8 @@ async def _database_findings(process: Process, database: Database | None) -> lis
         findings.append(Finding("Database integrity", Health.BROKEN, "; ".join(problems[:3]), remedy))
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
-    return [*findings, journal]
+    taken = await anyio.to_thread.run_sync(room_summary, path, inside)
+    return [*findings, journal, Finding("Room taken", Health.OK, taken)]
 
 
 def _journal(tx: Transaction) -> Finding:

@@ -7,30 +7,66 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from pattern_acp.bootstrap.recovery import STAMP, list_backups
+from pattern_acp.bootstrap.recovery import STAMP, Backup, list_backups
+from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.backup import FOLDER
-from pattern_acp.db.connection import change_file, read_file
-from pattern_acp.db.segment_files import generations, segments, size_of
+from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
+from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.retention import old_contents, old_sessions, sweep_contents, sweep_session
+from pattern_acp.journal.room import size_text
 from pattern_acp.journal.sweeping import delete_unused_blobs, newest_forgetting_ms, unused_blobs
-from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS
+from pattern_acp.session.stored import DAY_MS
 
 _KEPT_FOLDER = re.compile(r"(?:before-restore|before-rebuild|leftovers)-([0-9]{8}T[0-9]{6}Z)")
+
+
+MB = 1_000_000
+
+SEGMENT_WAIT_SECONDS = 2.0
+"""Longest wait for a process that is writing segments, when they are to be deleted."""
+
+Kind: TypeAlias = Literal["copy", "segments", "deleted session", "file contents", "payloads"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sweepable:
     """One thing that may go: a file or folder, or with an empty `path` contents inside the constellation."""
 
+    kind: Kind
     path: str
     size: int
     """Bytes."""
     reason: str
+    session_id: str = ""
 
 
-def find_sweepable(path: Path, *, now_ms: int) -> list[Sweepable]:
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the person wants kept, and the moment that ages are counted from."""
+
+    now_ms: int
+    retention: RetentionSettings = RetentionSettings()
+    backup: BackupSettings = BackupSettings()
+
+    @property
+    def deleted_before_ms(self) -> int:
+        """Sessions that were deleted before this moment cannot be brought back."""
+        return self.now_ms - self.retention.deleted_days * DAY_MS
+
+    @property
+    def files_before_ms(self) -> int:
+        """Contents of files that were named last before this moment go; 0 for none."""
+        days = self.retention.files_days
+        return self.now_ms - days * DAY_MS if days else 0
+
+
+def find_sweepable(path: Path, policy: Policy) -> list[Sweepable]:
     """What may go of the constellation at `path`, and how much it is.
 
     Backups that the person asked for never are among it.
@@ -41,65 +77,139 @@ def find_sweepable(path: Path, *, now_ms: int) -> list[Sweepable]:
     if not path.exists():
         return []
     forgotten_ms = read_file(path, newest_forgetting_ms)
-    found = [
-        *_copies(path, now_ms, forgotten_ms),
-        *_folders(path, now_ms, forgotten_ms),
-        *_segments(path, now_ms, forgotten_ms),
+    return [
+        *_copies(path, policy, forgotten_ms),
+        *_folders(path, policy, forgotten_ms),
+        *_segments(path, policy, forgotten_ms),
+        *read_file(path, partial(_inside, policy=policy)),
     ]
-    count, size = read_file(path, unused_blobs)
-    if count:
-        found.append(Sweepable("", size, f"{count} large {'payload' if count == 1 else 'payloads'} of no event"))
-    return found
 
 
-def sweep(path: Path, found: list[Sweepable]) -> None:
-    """Take away what `find_sweepable` found.
+def what_gc_frees(path: Path, policy: Policy) -> str:
+    """A sentence for the person when as much may go as they want to be told of; else empty.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    size = sum(one.size for one in find_sweepable(path, policy))
+    if not policy.retention.tell_mb or size < policy.retention.tell_mb * MB:
+        return ""
+    return f"'pattern-acp gc' would free {size_text(size)}; 'pattern-acp gc --dry-run' shows what."
+
+
+def sweep(path: Path, found: list[Sweepable], policy: Policy) -> bool:
+    """Take away what `find_sweepable` found. False: other processes kept the file from being made smaller.
+
+    What is inside the constellation is looked for again in the transaction that takes it, since others may be writing.
 
     Raises:
         DatabaseError: the constellation cannot be written.
         OSError: a file cannot be deleted.
     """
     for one in found:
-        target = Path(one.path)
-        if not one.path:
-            change_file(path, delete_unused_blobs)
-        elif target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+        if one.path:
+            _delete(path, one)
+    inside = [one for one in found if not one.path]
+    for one in inside:
+        change_file(path, partial(_take, one=one, policy=policy))
+    return not inside or rewrite_in_place(path)
 
 
-def _copies(path: Path, now_ms: int, forgotten_ms: int) -> Iterator[Sweepable]:
-    for backup in list_backups(path):
-        if backup.kind == "backup":
-            continue
-        reason = _reason(backup.at_ms, now_ms, forgotten_ms, ages=backup.kind == "migration")
+def _take(tx: Transaction, one: Sweepable, policy: Policy) -> None:
+    if one.kind == "deleted session":
+        session_id = SessionId(one.session_id)
+        sweep_session(tx, session_id, before_ms=policy.deleted_before_ms, at_ms=policy.now_ms)
+    elif one.kind == "file contents":
+        most = policy.retention.files_mb * MB
+        sweep_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, at_ms=policy.now_ms)
+    else:
+        delete_unused_blobs(tx)
+
+
+def _delete(path: Path, one: Sweepable) -> None:
+    target = Path(one.path)
+    if one.kind == "segments":
+        with only_writer(path, seconds=SEGMENT_WAIT_SECONDS) as locked:
+            if locked and target.is_dir():
+                shutil.rmtree(target)
+    elif target.is_dir():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+
+
+def _inside(tx: Transaction, policy: Policy) -> list[Sweepable]:
+    days = policy.retention.deleted_days
+    found = [
+        Sweepable(
+            "deleted session",
+            "",
+            one.size,
+            f"{_counted(len(one.events), 'event')} of a session that was deleted more than {_counted(days, 'day')} ago",
+            one.session_id,
+        )
+        for one in old_sessions(tx, before_ms=policy.deleted_before_ms)
+    ]
+    most = policy.retention.files_mb * MB
+    found += [
+        Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'kept file')} {one.reason}")
+        for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most)
+    ]
+    count, size = unused_blobs(tx)
+    if count:
+        found.append(Sweepable("payloads", "", size, f"{_counted(count, 'large payload')} of no event"))
+    return found
+
+
+def _copies(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
+    backups = [one for one in list_backups(path) if one.kind != "backup"]
+    beyond = _beyond(backups, policy.retention.snapshots_mb * MB)
+    for backup in backups:
+        reason = _reason(backup.at_ms, policy, forgotten_ms, ages=backup.kind == "migration")
+        if not reason and backup in beyond:
+            reason = "beyond retention.snapshots_mb"
         if reason:
-            yield Sweepable(str(backup.path), backup.size, reason)
+            yield Sweepable("copy", str(backup.path), backup.size, reason)
 
 
-def _folders(path: Path, now_ms: int, forgotten_ms: int) -> Iterator[Sweepable]:
+def _beyond(backups: list[Backup], most_bytes: int) -> list[Backup]:
+    """The snapshots that do not fit behind the newer ones; the newest always does."""
+    total, beyond = 0, list[Backup]()
+    for place, one in enumerate([each for each in backups if each.kind == "snapshot"]):
+        total += one.size
+        if most_bytes and place and total > most_bytes:
+            beyond.append(one)
+    return beyond
+
+
+def _folders(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
     for folder in sorted((path.parent / FOLDER).glob("*-*")):
         named = _KEPT_FOLDER.fullmatch(folder.name)
         if named is None or not folder.is_dir():
             continue
         at_ms = int(datetime.strptime(named[1], STAMP).replace(tzinfo=UTC).timestamp() * 1000)
-        reason = _reason(at_ms, now_ms, forgotten_ms, ages=True)
+        reason = _reason(at_ms, policy, forgotten_ms, ages=True)
         if reason:
-            size = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
-            yield Sweepable(str(folder), size, reason)
+            yield Sweepable("copy", str(folder), size_of(folder), reason)
 
 
-def _segments(path: Path, now_ms: int, forgotten_ms: int) -> Iterator[Sweepable]:
-    """Segments of a constellation that was replaced, such as by a restore; the newest are those that are written."""
-    for generation in generations(path)[:-1]:
+def _segments(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
+    """Segments of a constellation that was replaced, such as by a restore, or all of them where none are wanted."""
+    for generation in generations(path) if not policy.backup.segments else generations(path)[:-1]:
         newest_ms = max((each.stat().st_mtime_ns // 1_000_000 for each in segments(generation)), default=0)
-        reason = _reason(newest_ms, now_ms, forgotten_ms, ages=True)
+        reason = _reason(newest_ms, policy, forgotten_ms, ages=True)
+        if not policy.backup.segments:
+            reason = "backup.segments is false"
         if reason:
-            yield Sweepable(str(generation), size_of(generation), reason)
+            yield Sweepable("segments", str(generation), size_of(generation), reason)
 
 
-def _reason(at_ms: int, now_ms: int, forgotten_ms: int, *, ages: bool) -> str:
+def _reason(at_ms: int, policy: Policy, forgotten_ms: int, *, ages: bool) -> str:
     if at_ms < forgotten_ms:
         return "made before words were forgotten, which it may hold"
-    return f"older than {RESTORE_DAYS} days" if ages and now_ms - at_ms > RESTORE_MS else ""
+    days = policy.retention.copies_days
+    return f"older than {_counted(days, 'day')}" if ages and policy.now_ms - at_ms > days * DAY_MS else ""
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

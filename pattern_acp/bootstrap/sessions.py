@@ -105,6 +105,9 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
             snapshots = partial(_keep_snapshots, shared, settings, methods)
             tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
+            if settings.retention.tell_mb:
+                telling = partial(_tell_what_gc_frees, shared, settings, methods)
+                tasks.start_soon(beside_sessions, "retention", telling, name="retention")
             if settings.backup.segments:
                 segments = partial(_keep_segments, shared, methods)
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
@@ -208,6 +211,16 @@ async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None
 
     pauses = chain((0.0,), repeat(SEGMENT_SECONDS))
     await keep_segments(shared.database, lambda: anyio.sleep(next(pauses)))
+
+
+async def _tell_what_gc_frees(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:
+    await methods.answered.wait()
+    from pattern_acp.bootstrap.recovery_sweep import Policy, what_gc_frees
+
+    policy = Policy(shared.clock.now_ms(), settings.retention, settings.backup)
+    sentence = await anyio.to_thread.run_sync(what_gc_frees, shared.database.path, policy, abandon_on_cancel=True)
+    if sentence:
+        shared.notices.append(sentence)
 
 
 async def _lease_pause() -> None:

@@ -1,16 +1,18 @@
 """`pattern-acp backup`, `restore` and `gc`: what bootstrap/recovery.py and recovery_sweep.py do, in the terminal."""
 
+import sys
 from pathlib import Path
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore, stamp
-from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
+from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_json, write_line
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.journal.room import size_text
 from pattern_acp.tools.text_limits import one_line
 
 
@@ -78,33 +80,63 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
         DatabaseError: the constellation cannot be read or written, or a file cannot be deleted.
     """
     path = _constellation(process)
-    found = find_sweepable(path, now_ms=SystemClock().now_ms())
+    settings = process.loaded.settings
+    policy = Policy(SystemClock().now_ms(), settings.retention, settings.backup)
+    found, smaller = find_sweepable(path, policy), True
     if not arguments.dry_run:
         try:
-            sweep(path, found)
+            smaller = sweep(path, found, policy)
         except OSError as error:
             raise DatabaseError(f"{error.filename} cannot be deleted ({error.strerror}).") from error
     total = sum(one.size for one in found)
     try:
         if arguments.json:
-            entries: list[Json] = [{"path": one.path or None, "bytes": one.size, "reason": one.reason} for one in found]
-            write_json({"swept": not arguments.dry_run, "bytes": total, "found": entries})
+            entries: list[Json] = [_sweepable_as_json(one) for one in found]
+            write_json({"swept": not arguments.dry_run, "bytes": total, "smaller": smaller, "found": entries})
             return EXIT_OK
-        if found:
-            rows = [(size_text(one.size), one.reason, one.path or "inside the constellation") for one in found]
-            write_line(format_table(("SIZE", "WHY", "WHAT"), rows))
+        _show_sweepable(found)
         verb = "would be" if arguments.dry_run else "was"
         write_line(f"{size_text(total)} {verb} taken away." if found else "There is nothing to take away.")
+        if not smaller:
+            write_line(
+                "The file itself is still as large, since other windows use it; run gc again when they are closed."
+            )
     except OutputClosed:
         pass
     return EXIT_OK
 
 
-def size_text(size: int) -> str:
-    """Bytes for a person."""
-    if size < 1_000_000:
-        return f"{size / 1000:.1f} kB"
-    return f"{size / 1_000_000:.1f} MB" if size < 1_000_000_000 else f"{size / 1_000_000_000:.2f} GB"
+def _show_sweepable(found: list[Sweepable]) -> None:
+    if not found:
+        return
+    cells = [
+        (one.kind, size_text(one.size), one.reason, one.session_id or one.path or "inside the constellation")
+        for one in found
+    ]
+    if not sys.stdout.isatty():
+        write_line(format_table(("KIND", "SIZE", "WHY", "WHAT"), cells))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("Kind", "Size", "Why", "What", header_style="bold", border_style="dim")
+    table.columns[1].justify = "right"
+    for kind, size, why, what in cells:
+        table.add_row(
+            Text(kind, "yellow"), Text(size, "bold"), Text(why), Text(printable(what), "dim", overflow="fold")
+        )
+    Console().print(table)
+
+
+def _sweepable_as_json(one: Sweepable) -> JsonObject:
+    return {
+        "kind": one.kind,
+        "path": one.path or None,
+        "session": one.session_id or None,
+        "bytes": one.size,
+        "reason": one.reason,
+    }
 
 
 def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:

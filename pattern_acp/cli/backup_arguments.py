@@ -123,8 +123,9 @@ BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser],
     (
         "gc",
         "take away copies and contents that serve nothing any more",
-        "Delete snapshots and other copies that may hold words which were forgotten since, what restores and "
-        "migrations kept for more than 30 days, and large payloads of no event. Backups that you asked for stay.",
+        "Delete what [retention] in config.toml does not want kept: the words of sessions that were deleted more than "
+        "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
+        "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
         add_sweep_arguments,
     ),
 )

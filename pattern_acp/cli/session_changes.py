@@ -19,14 +19,16 @@ from pattern_acp.session.forking import fork_session
 from pattern_acp.session.stored import archive_session, delete_session, rename_session, restore_session
 
 
-async def change_session(database: Database, arguments: Sessions) -> int:
+async def change_session(database: Database, arguments: Sessions, *, days: int) -> int:
     """Do it and say so; 1 with a sentence when it cannot be done.
+
+    `days` is how long a deleted session can be brought back.
 
     Raises:
         UnknownSessionError: there is no such session.
     """
     try:
-        done, facts = await _change(database, arguments)
+        done, facts = await _change(database, arguments, days)
     except UnknownSessionError:
         raise
     except PatternError as error:
@@ -39,7 +41,7 @@ async def change_session(database: Database, arguments: Sessions) -> int:
     return EXIT_OK
 
 
-async def _change(database: Database, arguments: Sessions) -> tuple[str, Mapping[str, Json]]:
+async def _change(database: Database, arguments: Sessions, days: int) -> tuple[str, Mapping[str, Json]]:
     session_id, clock = arguments.session, SystemClock()
     now = clock.now_ms()
     facts: dict[str, Json] = {"id": session_id, "done": arguments.action}
@@ -52,7 +54,7 @@ async def _change(database: Database, arguments: Sessions) -> tuple[str, Mapping
             await archive_session(database, session_id, archived=away, now=now)
             return f"{session_id} is {'put away' if away else 'back in the list'}.", facts
         case "undelete":
-            await restore_session(database, session_id, now=now)
+            await restore_session(database, session_id, now=now, days=days)
             return f"{session_id} is back in the list.", facts
         case "fork":
             fork = await fork_session(database, session_id, arguments.text, clock=clock, ids=RandomIds())

@@ -36,7 +36,7 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
 from pattern_acp.session.searching import search_sessions
-from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS
+from pattern_acp.session.stored import DAY_MS
 from pattern_acp.tools.text_limits import one_line
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     try:
         if path.exists():
-            return anyio.run(_run, arguments, path)
+            return anyio.run(_run, arguments, path, process.loaded.settings.retention.deleted_days)
         if arguments.action == "list":
             print_sessions((), arguments)
             return EXIT_OK
@@ -65,7 +65,7 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
         return EXIT_OK
 
 
-async def _run(arguments: Sessions, path: Path) -> int:
+async def _run(arguments: Sessions, path: Path, days: int) -> int:
     read_only = arguments.action in ("list", "show", "search") or not arguments.session
     opened = open_for_reading if read_only else open_database
     async with opened(path, clock=SystemClock()) as database:
@@ -77,10 +77,10 @@ async def _run(arguments: Sessions, path: Path) -> int:
             case "search":
                 return await _search(database, arguments)
             case "undelete" if not arguments.session:
-                return await _list_deleted(database, arguments)
+                return await _list_deleted(database, arguments, days)
             case _:
                 try:
-                    return await change_session(database, arguments)
+                    return await change_session(database, arguments, days=days)
                 except UnknownSessionError:
                     return _no_such(arguments.session)
 
@@ -97,14 +97,14 @@ async def _list(database: Database, arguments: Sessions) -> int:
     return EXIT_OK
 
 
-async def _list_deleted(database: Database, arguments: Sessions) -> int:
-    since = SystemClock().now_ms() - RESTORE_MS
+async def _list_deleted(database: Database, arguments: Sessions, days: int) -> int:
+    since = SystemClock().now_ms() - days * DAY_MS
     rows = await database.read(lambda tx: store.deleted_sessions(tx, since_ms=since, limit=PAGE))
     listed = [ListedSession(row, SessionStatus.IDLE, "") for row in rows]
     if rows or arguments.json:
         print_sessions(listed, replace(arguments, everywhere=True))
     else:
-        write_line(f"No session was deleted in the last {RESTORE_DAYS} days.")
+        write_line(f"No session was deleted in the last {days} days.")
     return EXIT_OK
 
 

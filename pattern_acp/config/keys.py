@@ -4,9 +4,7 @@ Owns: the table of keys. Must not know: files, precedence, or what a setting doe
 are described in config/providers.py, since their keys repeat for each name.
 """
 
-from collections.abc import Callable
-from enum import Enum
-
+from pattern_acp.config.key import Key, ProjectRule
 from pattern_acp.config.paths import NAME_RULE
 from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
@@ -19,11 +17,11 @@ from pattern_acp.config.settings import (
     FetchSettings,
     LspSettings,
     MemorySettings,
+    RetentionSettings,
     Settings,
     TurnSettings,
 )
 from pattern_acp.config.values import (
-    Value,
     amount,
     choice,
     embedder_name,
@@ -34,38 +32,6 @@ from pattern_acp.config.values import (
     yes_or_no,
 )
 from pattern_acp.domain.allowance import ALLOWED
-from pattern_acp.domain.lazy_dataclass import dataclass
-
-
-class ProjectRule(Enum):
-    """What a project's file may do with a key; a cloned repository must never widen what the agent may do."""
-
-    NEVER = "never"
-    LOWER = "lower"
-    """Only a number below the person's own."""
-    NARROWER = "narrower"
-    """Only a choice that may do less than the person's own, or as much (`Key.reach`)."""
-    CONFIGURED = "configured"
-    """Only a model of a provider that the person has set up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One setting outside tables whose names people give."""
-
-    name: str
-    """Dotted, as in the file."""
-    summary: str
-    allowed: str
-    """For error sentences: completes "it must be …"."""
-    check: Callable[[object], Value | None]
-    """The value when it is allowed, otherwise None."""
-    default: Value
-    variable: str = ""
-    flag: str = ""
-    project: ProjectRule = ProjectRule.NEVER
-    reach: tuple[Value, ...] = ()
-    """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 
 
 def _budget(field: str, summary: str) -> Key:
@@ -89,6 +55,17 @@ def _snapshots(field: str, what: str, default: int) -> Key:
         summary=f"Snapshots of the constellation that are kept, the newest of each of so many {what}; 0 for none.",
         allowed="a whole number from 0 to 1000",
         check=number(0, 1000),
+        default=default,
+    )
+
+
+def _retention(field: str, summary: str, low: int, default: int) -> Key:
+    high = 36_500 if field.endswith("_days") else 100_000_000
+    return Key(
+        name=f"retention.{field}",
+        summary=summary,
+        allowed=f"a whole number from {low} to {high}",
+        check=number(low, high),
         default=default,
     )
 
@@ -123,6 +100,7 @@ _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
 _LSP = LspSettings()
 _BACKUP = BackupSettings()
+_RETENTION = RetentionSettings()
 _LEVELS = ("debug", "info", "warning", "error")
 
 KEYS: tuple[Key, ...] = (
@@ -278,6 +256,31 @@ KEYS: tuple[Key, ...] = (
         allowed="true or false",
         check=yes_or_no,
         default=_BACKUP.segments,
+    ),
+    _retention("deleted_days", "For how many days a deleted session can be brought back.", 1, _RETENTION.deleted_days),
+    _retention(
+        "files_days",
+        "For how many days gc leaves contents of files that checkpoints keep; 0 for as long as their sessions.",
+        0,
+        _RETENTION.files_days,
+    ),
+    _retention(
+        "files_mb", "How many MB of them gc leaves, the newest ones; 0 for all of them.", 0, _RETENTION.files_mb
+    ),
+    _retention(
+        "copies_days",
+        "For how many days gc leaves what restores, rebuilds and migrations kept, and replaced segments.",
+        1,
+        _RETENTION.copies_days,
+    ),
+    _retention(
+        "snapshots_mb",
+        "How many MB of snapshots gc leaves, the newest ones, at least one; 0 for all of them.",
+        0,
+        _RETENTION.snapshots_mb,
+    ),
+    _retention(
+        "tell_mb", "A start says so when gc could free at least so many MB; 0 to say nothing.", 0, _RETENTION.tell_mb
     ),
     Key(
         name="fetch.private_addresses",

@@ -219,6 +219,19 @@ class BackupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """What `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/recovery.md)."""
+
+    deleted_days: int = 30
+    """For how long a deleted session can be brought back (issue 5, section 2)."""
+    files_days: int = 0
+    files_mb: int = 0
+    copies_days: int = 30
+    snapshots_mb: int = 0
+    tell_mb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class McpServerSettings:
     """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
 
@@ -327,6 +340,7 @@ class Settings:
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)

@@ -312,6 +312,22 @@ def change_file(path: Path, function: Callable[[Transaction], T]) -> T:
         driver.close()
 
 
+def rewrite_in_place(path: Path) -> bool:
+    """Write the file at `path` anew without what was deleted in it, on this thread; segments stay.
+
+    False: other processes were in the way for too long.
+
+    Raises:
+        DatabaseError: there is no room for the copy, or the file cannot be written.
+    """
+    driver = ApswConnection(path, read_only=False, busy_seconds=BUSY_BUDGET_SECONDS)
+    try:
+        driver.open()
+        return rewrite_file(driver)
+    finally:
+        driver.close()
+
+
 def _rewrite(driver: ApswConnection) -> bool:
     try:
         gone = delete_segments(driver.path, seconds=_SEGMENTS_SECONDS)

@@ -19,6 +19,7 @@ _KEPT = frozenset(
         "kind",
         "role",
         "status",
+        "priority",
         "stop_reason",
         "verdict",
         "answer",

@@ -305,7 +305,12 @@ UPDATE sessions SET archived = :archived, last_seq = :last_seq WHERE id = :id AN
 SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
-FROM sessions WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0
+FROM sessions
+WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0
+    AND NOT EXISTS (
+        SELECT 1 FROM events
+        WHERE stream = sessions.id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention'
+    )
 ORDER BY deleted_ms DESC, id DESC LIMIT :limit;
 
 -- name: deleted_session
@@ -404,8 +409,67 @@ WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 
 -- name: newest_forgetting
--- When words were last taken out of events.
-SELECT coalesce(max(at_ms), 0) FROM redactions;
+-- When words were last taken out of events because somebody wanted them forgotten.
+SELECT coalesce(max(redactions.at_ms), 0)
+FROM redactions JOIN events ON events.seq = redactions.last_seq
+WHERE events.kind <> 'events_redacted' OR coalesce(events.payload ->> 'cause', '') <> 'retention';
+
+-- name: newest_words_forgotten
+-- The newest event by which somebody wanted words forgotten, 0 without one.
+SELECT coalesce(max(seq), 0) FROM events
+WHERE kind = 'block_forgotten'
+    OR (kind = 'events_redacted' AND coalesce(payload ->> 'cause', '') <> 'retention');
+
+-- name: deleted_before
+-- Sessions that were deleted before a moment, oldest first.
+SELECT id FROM sessions WHERE deleted = 1 AND deleted_ms < :before_ms ORDER BY deleted_ms, id;
+
+-- name: forks_in_use
+-- Forks that can still be opened or brought back.
+SELECT id FROM sessions WHERE parent IS NOT NULL AND (deleted = 0 OR deleted_ms >= :before_ms);
+
+-- name: events_of_kinds
+-- Events of some kinds of a stream, behind one of it; the kinds are a JSON list.
+SELECT seq FROM events
+WHERE stream = :stream AND session_seq > :after AND kind IN (SELECT value FROM json_each(:kinds))
+ORDER BY session_seq;
+
+-- name: size_of_events
+-- The bytes that the payloads of some events take; they are a JSON list of numbers. A payload that several share counts
+-- for each.
+SELECT coalesce(sum(coalesce(length(CAST(events.payload AS BLOB)), length(blobs.content))), 0)
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE events.seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: titles_of
+-- The events that gave a session its title.
+SELECT seq FROM events WHERE stream = :id AND kind = 'session_titled';
+
+-- name: drop_grants
+-- Permissions of a session that cannot be opened again.
+DELETE FROM grants WHERE session_id = :id;
+
+-- name: was_swept
+-- Whether the words of a session are gone because it was deleted.
+SELECT 1 FROM events WHERE stream = :id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention' LIMIT 1;
+
+-- name: payloads_of_kinds
+-- Payloads of some kinds of all streams, behind an event; the kinds are a JSON list.
+SELECT payload, blobs.encoding, blobs.content, seq, at_ms
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE seq > :after AND kind IN (SELECT value FROM json_each(:kinds))
+ORDER BY seq LIMIT :limit;
+
+-- name: room_in_file
+-- What takes room inside the constellation: bytes of kept contents of files, deleted sessions, bytes of large payloads.
+SELECT
+    (SELECT coalesce(sum(length(content)), 0) FROM file_contents),
+    (SELECT count(*) FROM sessions WHERE deleted = 1 AND prompt_count > 0),
+    (SELECT coalesce(sum(length(content)), 0) FROM blobs);
+
+-- name: file_content_sizes
+-- Which contents of files are kept, and the bytes that each takes.
+SELECT hash, length(content) FROM file_contents;
 
 -- name: all_streams
 -- Every stream that has an event, oldest first.

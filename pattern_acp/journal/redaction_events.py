@@ -5,6 +5,9 @@ Owns: this kind; `journal.events` has them all.
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 
+RETENTION = "retention"
+"""The cause of a redaction that makes room: nobody wanted any words forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class EventsRedacted:
@@ -18,3 +21,5 @@ class EventsRedacted:
     events: int
     files: int
     redaction: str
+    cause: str = ""
+    """`retention` when what was deleted long ago is no longer kept; empty when the person wanted words gone."""

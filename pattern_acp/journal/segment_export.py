@@ -48,7 +48,7 @@ FORM = 1
 EVENTS, BLOBS = "events", "blobs"
 
 FORGETTING = frozenset({"block_forgotten", "events_redacted"})
-"""Events that take words out of rows which were written before."""
+"""Events that take something out of rows which were written before."""
 
 PAGE_EVENTS = 400
 WHOLE_ROWS = 50
@@ -66,7 +66,7 @@ class Exported:
     upto: int
     generation: Path | None
     began: str = ""
-    """Why a new generation was begun: `first`, `schema`, `forgotten` or `diverged`; empty when none was."""
+    """Why a new generation was begun: `first`, `schema`, `forgotten`, `swept` or `diverged`; empty when none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Page:
     events: list[Row]
     upto: int
     forgets: int
-    """The newest event that takes words out of earlier rows, 0 without one."""
+    """The newest event that takes something out of earlier rows, 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SegmentExporter:
             while (page := file.read(partial(self._page, columns=columns, after=watermark))).events:
                 if page.forgets > born:
                     writer.close()
-                    began = "forgotten"
+                    began = "forgotten" if file.read(_newest_words_forgotten) > born else "swept"
                     current = self._begin(file, columns, began)
                     watermark, born, count = 0, _number(current[1], "upto"), 0
                     writer = SegmentWriter(*current, segment_bytes=self._segment_bytes)
@@ -178,7 +178,9 @@ class SegmentExporter:
 
     def _begin(self, file: FileReader, columns: dict[str, tuple[str, ...]], because: str) -> tuple[Path, JsonObject]:
         known = [each.name for each in generations(self._path)]
-        replaced: list[Json] = [*(known if because == "forgotten" else known[-1:] if because == "schema" else ())]
+        replaced: list[Json] = [
+            *(known if because == "forgotten" else known[-1:] if because in {"schema", "swept"} else ())
+        ]
         newest = file.read(lambda tx: tx.one(QUERIES["newest_event"]))
         tables: JsonObject = {table: list(names) for table, names in columns.items()}
         header: JsonObject = {
@@ -252,6 +254,11 @@ def _whole_lines(table: str, rows: list[Row], writer: SegmentWriter) -> list[byt
         form = {"w": table} if not first else {"w": table, "after": first}
         lines.append(encode_rows(lambda values, form=form: {**form, "rows": values}, some, writer.keep))
     return lines
+
+
+def _newest_words_forgotten(tx: Transaction) -> int:
+    row = tx.one(QUERIES["newest_words_forgotten"])
+    return 0 if row is None else integer(row[0])
 
 
 def _schema(tx: Transaction) -> int:

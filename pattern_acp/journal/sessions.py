@@ -219,6 +219,11 @@ def deleted_at(tx: Transaction, session_id: SessionId) -> tuple[int, str] | None
     return None if row is None else (integer(row[0]), text(row[1]))
 
 
+def was_swept(tx: Transaction, session_id: str) -> bool:
+    """Whether a session lost its words because it was deleted long ago: nothing is left to bring back."""
+    return tx.one(QUERIES["was_swept"], {"id": storable(session_id)}) is not None
+
+
 def list_sessions(
     tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool = False
 ) -> tuple[tuple[SessionRow, ...], str | None]:

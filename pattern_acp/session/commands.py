@@ -94,7 +94,7 @@ async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
     from pattern_acp.providers.model_figures import assumed
-    from pattern_acp.session.conversation_commands import place_rows
+    from pattern_acp.session.conversation_commands import place_rows, room_taken
 
     state, shared = session.state, session.constellation
     stable = session.stable()
@@ -111,6 +111,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
+        ("Room taken", await room_taken(session)),
         ("Persona", shared.persona.name),
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),

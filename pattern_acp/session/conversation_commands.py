@@ -149,5 +149,13 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
+async def room_taken(session: "Session") -> str:
+    """How much room the constellation and what is beside it take."""
+    from pattern_acp.journal.room import room_inside, room_summary
+
+    database = session.constellation.database
+    return await anyio.to_thread.run_sync(room_summary, database.path, await database.read(room_inside))
+
+
 async def _recorded(session: "Session") -> list[Recorded]:
     return await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))

@@ -13,7 +13,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
-from pattern_acp.session.stored import RESTORE_DAYS, RESTORE_MS, archive_session, clean_title, restore_session
+from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session
 from pattern_acp.tools.session_access import SessionHit
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.sink import Fact
@@ -72,13 +72,14 @@ def hit_line(hit: SessionHit) -> str:
 async def run_undelete(session: "Session", argument: str) -> str:
     """Bring a deleted session back, or list those that can be."""
     shared = session.constellation
-    now = shared.clock.now_ms()
+    now, days = shared.clock.now_ms(), shared.settings.retention.deleted_days
     if argument:
-        await restore_session(shared.database, argument, now=now)
+        await restore_session(shared.database, argument, now=now, days=days)
         row = await shared.database.read(lambda tx: sessions.get_session(tx, SessionId(argument)))
         return f"“{row.title if row is not None else argument}” is back in the list."
-    rows = await shared.database.read(lambda tx: sessions.deleted_sessions(tx, since_ms=now - RESTORE_MS, limit=FOUND))
+    since_ms = now - days * DAY_MS
+    rows = await shared.database.read(lambda tx: sessions.deleted_sessions(tx, since_ms=since_ms, limit=FOUND))
     if not rows:
-        return f"No session was deleted in the last {RESTORE_DAYS} days."
+        return f"No session was deleted in the last {days} days."
     lines = [f"- `{row.session_id}` {row.title or 'Untitled'} ({row.cwd})" for row in rows]
     return "\n".join(["Deleted, newest first; `/undelete ID` brings one back:", *lines])

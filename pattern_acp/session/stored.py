@@ -34,10 +34,7 @@ from pattern_acp.workspace.paths import resolve_path
 
 logger = logging.getLogger(__name__)
 
-RESTORE_DAYS = 30
-"""How long a deleted session can be brought back (issue 5, section 2); what is older may be swept."""
-
-RESTORE_MS = RESTORE_DAYS * 24 * 60 * 60 * 1000
+DAY_MS = 24 * 60 * 60 * 1000
 
 TITLE_LENGTH = 200
 """Longest title that a person may give, in characters; editors show far less."""
@@ -113,8 +110,8 @@ async def delete_session(database: Database, session_id: str, holder: Holder, *,
     return await database.write(write)
 
 
-async def restore_session(database: Database, session_id: str, *, now: int) -> None:
-    """Bring a deleted session back, with its messages in the search.
+async def restore_session(database: Database, session_id: str, *, now: int, days: int) -> None:
+    """Bring back a session that was deleted within so many `days`, with its messages in the search.
 
     Raises:
         NotDeletedError: there is no such deleted session, or it was deleted too long ago.
@@ -126,8 +123,10 @@ async def restore_session(database: Database, session_id: str, *, now: int) -> N
         if deleted is None:
             raise NotDeletedError(f"There is no deleted session {session_id[:80]!r}.")
         at_ms, cwd = deleted
-        if now - at_ms > RESTORE_MS:
-            raise NotDeletedError(f"Session {session_id} was deleted more than {RESTORE_DAYS} days ago.")
+        if now - at_ms > days * DAY_MS:
+            raise NotDeletedError(f"Session {session_id} was deleted more than {days} days ago.")
+        if sessions.was_swept(tx, session_id):
+            raise NotDeletedError(f"Session {session_id} was deleted long ago, and 'pattern-acp gc' took its words.")
         sessions.mark_restored(tx, known, seq=_record(tx, session_id, SessionRestored(), now))
         _index_again(tx, session_id, read_stream(tx, session_id), _search_owner(cwd))
 

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.recovery import list_backups, make_backup, stamp
-from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
+from pattern_acp.bootstrap.recovery_sweep import Policy, find_sweepable, sweep, what_gc_frees
+from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -16,6 +17,7 @@ from pattern_acp.testing.constellation import FakeClock
 
 NOW = FakeClock().now_ms()
 DAY_MS = 24 * 3_600_000
+POLICY = Policy(NOW)
 
 
 async def _make(path: Path) -> None:
@@ -54,13 +56,13 @@ def test_old_safety_copies_go_and_what_was_asked_for_stays(path: Path):
     new = copy_to(path, f"before-restore-{stamp(NOW - DAY_MS)}")
     migration = path.with_name(f"constellation.v3.{NOW - 40 * DAY_MS}.backup.db")
     migration.write_bytes(b"12345")
-    found = find_sweepable(path, now_ms=NOW)
+    found = find_sweepable(path, POLICY)
     assert {(one.path, one.size, one.reason) for one in found} == {
         (str(old.parent), 1000, "older than 30 days"),
         (str(migration), 5, "older than 30 days"),
     }
-    sweep(path, found)
-    assert find_sweepable(path, now_ms=NOW) == []
+    sweep(path, found, POLICY)
+    assert find_sweepable(path, POLICY) == []
     assert new.exists()
     assert snapshot.exists()
     assert [one.kind for one in list_backups(path)] == ["snapshot", "backup"]
@@ -70,9 +72,9 @@ def test_copies_that_may_hold_forgotten_words_go(path: Path):
     before = copy_to(path, f"snapshot-{stamp(NOW - DAY_MS)}.db")
     after = copy_to(path, f"snapshot-{stamp(NOW + DAY_MS)}.db")
     change_file(path, forget)
-    found = find_sweepable(path, now_ms=NOW)
+    found = find_sweepable(path, POLICY)
     assert [(one.path, "forgotten" in one.reason) for one in found] == [(str(before), True)]
-    sweep(path, found)
+    sweep(path, found, POLICY)
     assert (before.exists(), after.exists()) == (False, True)
 
 
@@ -83,12 +85,46 @@ def test_payloads_of_no_event_go_and_those_of_events_stay(path: Path):
         tx.execute("INSERT INTO blobs (hash, size, encoding, content) VALUES ('lost', 3, 'raw', x'010203')")
 
     change_file(path, add)
-    found = find_sweepable(path, now_ms=NOW)
+    found = find_sweepable(path, POLICY)
     assert [(one.path, one.size, one.reason) for one in found] == [("", 3, "1 large payload of no event")]
-    sweep(path, found)
-    assert find_sweepable(path, now_ms=NOW) == []
+    sweep(path, found, POLICY)
+    assert find_sweepable(path, POLICY) == []
     assert read_file(path, lambda tx: tx.one("SELECT count(*) FROM blobs")) == (1,)
 
 
 def test_without_a_constellation_there_is_nothing(tmp_path: Path):
-    assert find_sweepable(tmp_path / "none.db", now_ms=NOW) == []
+    assert find_sweepable(tmp_path / "none.db", POLICY) == []
+
+
+def test_snapshots_beyond_their_room_go_but_the_newest(path: Path):
+    taken = [copy_to(path, f"snapshot-{stamp(NOW - days * DAY_MS)}.db") for days in (1, 2, 3)]
+    made = make_backup(path, None, now_ms=NOW)
+    two = Policy(NOW, RetentionSettings(snapshots_mb=1))
+    taken[0].write_bytes(bytes(2_000_000))
+    found = find_sweepable(path, two)
+    assert [(one.path, one.reason) for one in found] == [
+        (str(each), "beyond retention.snapshots_mb") for each in taken[1:]
+    ]
+    sweep(path, found, two)
+    assert taken[0].exists()
+    assert made.path.exists()
+
+
+def test_segments_that_are_not_wanted_any_more_go(path: Path):
+    segment = path.parent / "segments" / "0001" / "seg-000000000001.jsonl"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(bytes(10))
+    assert find_sweepable(path, POLICY) == []
+    unwanted = Policy(NOW, backup=BackupSettings(segments=False))
+    found = find_sweepable(path, unwanted)
+    assert [(one.kind, one.size, one.reason) for one in found] == [("segments", 10, "backup.segments is false")]
+    sweep(path, found, unwanted)
+    assert not segment.parent.exists()
+
+
+def test_a_start_tells_what_gc_would_free_only_when_it_is_as_much_as_the_person_said(path: Path):
+    copy_to(path, f"before-restore-{stamp(NOW - 40 * DAY_MS)}").write_bytes(bytes(1_500_000))
+    told = what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=1)))
+    assert told == "'pattern-acp gc' would free 1.5 MB; 'pattern-acp gc --dry-run' shows what."
+    assert what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=2))) == ""
+    assert what_gc_frees(path, POLICY) == ""

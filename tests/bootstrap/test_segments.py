@@ -11,7 +11,7 @@ from pattern_acp.bootstrap.findings import Health, Repair
 from pattern_acp.bootstrap.rebuilding import rebuild_into, take_place
 from pattern_acp.bootstrap.recovery import lost_constellation, restore
 from pattern_acp.bootstrap.recovery_checks import repair, verify
-from pattern_acp.bootstrap.recovery_sweep import find_sweepable, sweep
+from pattern_acp.bootstrap.recovery_sweep import Policy, find_sweepable, sweep
 from pattern_acp.bootstrap.segments import MADE_AGAIN, TABLES, keep_segments
 from pattern_acp.db.backup import back_up
 from pattern_acp.db.connection import Row, Transaction, change_file, open_database, read_file
@@ -259,12 +259,12 @@ def test_after_a_restore_the_segments_begin_anew_and_the_longer_ones_stay(path: 
     old = generations(path)[0]
     for each in segments(old):
         os.utime(each, (NOW / 1000, NOW / 1000))
-    assert find_sweepable(path, now_ms=NOW) == []
+    assert find_sweepable(path, Policy(NOW)) == []
     for each in segments(old):
         os.utime(each, (1, 1))
-    found = find_sweepable(path, now_ms=NOW)
+    found = find_sweepable(path, Policy(NOW))
     assert [one.path for one in found] == [str(old)]
-    sweep(path, found)
+    sweep(path, found, Policy(NOW))
     assert [each.name for each in generations(path)] == ["0002"]
 
 

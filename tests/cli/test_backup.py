@@ -8,11 +8,12 @@ import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
-from pattern_acp.cli.backup import run_backup_command, size_text
+from pattern_acp.cli.backup import run_backup_command
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.journal.room import size_text
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pattern_acp.config.settings import (
     Flags,
     LspSettings,
     MemorySettings,
+    RetentionSettings,
     Settings,
     TurnSettings,
 )
@@ -108,6 +109,13 @@ hourly = 1
 daily = 2
 monthly = 3
 segments = false
+[retention]
+deleted_days = 31
+files_days = 1
+files_mb = 2
+copies_days = 4
+snapshots_mb = 5
+tell_mb = 6
 
 [budget]
 turn = 0.5
@@ -135,6 +143,7 @@ day = 20
         memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
         lsp=LspSettings("off", 8, 9),
         backup=BackupSettings(1, 2, 3, segments=False),
+        retention=RetentionSettings(31, 1, 2, 4, 5, 6),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
@@ -203,7 +212,7 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
@@ -213,7 +222,7 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "

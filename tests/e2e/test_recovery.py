@@ -1,10 +1,12 @@
 """A constellation that was damaged, through the real process: what is said, what is left alone, and the ways back."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from pattern_acp.db.connection import change_file
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.testing.process import COMMAND, Launch, agent_environment, running_process
 
@@ -73,3 +75,28 @@ async def test_an_empty_file_in_the_place_of_a_constellation_with_backups_is_tol
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "hello")
         assert "was empty, so a new one was begun" in str(agent.editor.updates)
+
+
+async def test_gc_takes_the_words_of_a_session_that_was_deleted_long_ago_and_nothing_else(tmp_path: Path):
+    path = tmp_path / CONSTELLATION
+    (tmp_path / "config.toml").write_text("[retention]\ndeleted_days = 7\n", encoding="utf-8")
+    kept = await first_session(tmp_path)
+    old = await first_session(tmp_path)
+    assert run(tmp_path, "sessions", "delete", old).returncode == 0
+    assert run(tmp_path, "gc", "--dry-run").stdout == "There is nothing to take away.\n"
+    change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = 5 WHERE deleted = 1"))
+    shown = run(tmp_path, "gc", "--dry-run")
+    assert "deleted more than 7 days ago" in shown.stdout
+    assert "would be taken away" in shown.stdout
+    assert old in shown.stdout
+    before = path.stat().st_size
+    swept = run(tmp_path, "gc", "--json")
+    assert (swept.returncode, '"smaller":true' in swept.stdout) == (0, True)
+    assert path.stat().st_size <= before
+    assert run(tmp_path, "journal", "verify").returncode == 0
+    verified = run(tmp_path, "doctor", "--verify", "--json")
+    assert not [each for each in json.loads(verified.stdout)["findings"] if each["health"] == "broken"]
+    change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = updated_ms WHERE deleted = 1"))
+    back = run(tmp_path, "sessions", "undelete", old)
+    assert (back.returncode, "took its words" in back.stderr) == (1, True)
+    assert run(tmp_path, "sessions", "show", kept).stdout.count("hello") >= 1

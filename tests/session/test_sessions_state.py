@@ -29,12 +29,11 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.session.forking import fork_session
-from pattern_acp.session.stored import RESTORE_MS, delete_session, restore_session
+from pattern_acp.session.stored import DAY_MS, delete_session, restore_session
 from pattern_acp.testing.constellation import FakeClock
 
 T = TypeVar("T")
 WINDOWS = st.sampled_from((0, 1))
-DAY_MS = 24 * 60 * 60 * 1000
 
 
 class DirectDatabase:
@@ -178,8 +177,8 @@ class TwoWindows(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def bring_back(self, number: int) -> None:
         session_id, known = self.pick(number)
-        asked = restore_session(self.database, session_id, now=self.clock.now_ms())
-        if known.deleted_ms is None or self.clock.now_ms() - known.deleted_ms > RESTORE_MS:
+        asked = restore_session(self.database, session_id, now=self.clock.now_ms(), days=30)
+        if known.deleted_ms is None or self.clock.now_ms() - known.deleted_ms > 30 * DAY_MS:
             with pytest.raises(NotDeletedError):
                 done(asked)
             return

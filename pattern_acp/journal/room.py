@@ -1,0 +1,67 @@
+"""How much room a constellation and what is beside it take, for /status and `doctor`.
+
+Owns: the parts that a person can keep less of, and their sizes. Must not know: what is kept for how long. Everything
+here is quick, reads no contents, and blocks: call it on a worker thread.
+"""
+
+import contextlib
+from pathlib import Path
+
+from pattern_acp.db import backup, segment_files
+from pattern_acp.db.columns import integer
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+QUERIES = load_queries("pattern_acp.journal")
+
+_KB = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RoomInside:
+    """What takes room in the file: bytes of kept contents of files and of large payloads; deleted sessions."""
+
+    contents: int
+    payloads: int
+    deleted: int
+
+
+def room_inside(tx: Transaction) -> RoomInside:
+    """What takes room in the file.
+
+    Raises:
+        DatabaseError: it cannot be read.
+    """
+    row = tx.one(QUERIES["room_in_file"])
+    return RoomInside(0, 0, 0) if row is None else RoomInside(integer(row[0]), integer(row[2]), integer(row[1]))
+
+
+def room_summary(path: Path, inside: RoomInside) -> str:
+    """One line with all sizes, of the constellation at `path`."""
+    file = sum(_size(path.with_name(f"{path.name}{end}")) for end in ("", "-wal"))
+    copies = _folder(path.parent / backup.FOLDER) + sum(map(_size, path.parent.glob(f"{path.stem}.v*.backup.db")))
+    segments = _folder(path.parent / segment_files.FOLDER)
+    sessions = "1 deleted session" if inside.deleted == 1 else f"{inside.deleted:,} deleted sessions"
+    return (
+        f"{size_text(file)} (kept files {size_text(inside.contents)}, large payloads {size_text(inside.payloads)}, "
+        f"{sessions}), segments {size_text(segments)}, backups and snapshots {size_text(copies)}"
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes for a person."""
+    if size < _KB**2:
+        return f"{size / _KB:.1f} kB"
+    return f"{size / _KB**2:.1f} MB" if size < _KB**3 else f"{size / _KB**3:.2f} GB"
+
+
+def _folder(folder: Path) -> int:
+    return sum(map(_size, folder.rglob("*")))
+
+
+def _size(path: Path) -> int:
+    # What another process deletes meanwhile takes no room.
+    with contextlib.suppress(OSError):
+        return path.stat().st_size if path.is_file() else 0
+    return 0
