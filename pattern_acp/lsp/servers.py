@@ -4,7 +4,7 @@ Owns: which server a file has, starting it with the first file, and the end of a
 tools, or what is done with what servers say.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -186,6 +186,12 @@ class LanguageServers:
         server = self.running[found.kind.name] = LanguageServer(found, place, self._load)
         self._tasks.start_soon(server.run, name=f"language server {server.name}")
         return server
+
+
+def known_files(servers: LanguageServers, paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of the files that a server was told of, each once: the others need not be read for `introduced`."""
+    told = [server.told.files for server in servers.running.values()]
+    return tuple(path for path in dict.fromkeys(paths) if any(files.named(path) is not None for files in told))
 
 
 def states_of(servers: LanguageServers) -> tuple[str, ...]:

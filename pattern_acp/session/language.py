@@ -100,8 +100,10 @@ class ChecksAndDiagnostics:
         servers = self._session.languages
         if servers is None:
             return ""
+        from pattern_acp.lsp.servers import known_files
+
         texts: dict[str, str] = {}
-        for path in dict.fromkeys(changed):
+        for path in known_files(servers, changed):
             try:
                 texts[path] = (await self._session.workbench.files.read_text_file(path)).text
             except PatternError:

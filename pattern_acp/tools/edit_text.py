@@ -9,6 +9,7 @@ endings, a byte order mark and a missing final newline stay as they are in the f
 """
 
 import difflib
+import heapq
 import re
 from collections.abc import Sequence
 
@@ -25,8 +26,12 @@ CANDIDATES_SHOWN = 10
 CLOSEST_LINES = 12
 """Lines that an error shows near where the passage was probably meant."""
 
-COMPARED_LINES = 5_000
-"""Most different lines that are compared for likeness; comparing is slow and only feeds a hint."""
+COMPARED_LINES = 40
+"""Most different lines that are compared for likeness, those that share most pieces; comparing is slow and only feeds a
+hint."""
+
+COMPARED_PIECES = 24
+"""Pieces of three characters of the line that is looked for, by which the lines to compare are chosen."""
 
 COMPARED_CHARS = 400
 """Characters of a line up to which it is compared; longer ones are data."""
@@ -53,13 +58,6 @@ class EditResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    text: str
-    offsets: tuple[int, ...]
-    note: str = ""
-
-
 class PassageError(ToolFailedError):
     """A passage is missing or not unique: the text may differ from what the model believes."""
 
@@ -75,34 +73,97 @@ def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditRe
     """
     mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
     newline = newline_of(text)
-    body = with_newline(text.removeprefix(mark), "\n") if newline else text.removeprefix(mark)
-    count, lines, notes = 0, list[int](), list[str]()
+    body = _Body(with_newline(text.removeprefix(mark), "\n") if newline else text.removeprefix(mark))
     for index, replacement in enumerate(replacements):
-        step = _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]")
-        body = step.text
-        count += len(step.offsets)
-        lines.extend(_line_numbers(body, step.offsets))
-        notes.extend(filter(None, [step.note]))
-    after = mark + (with_newline(body, newline) if newline else body)
+        _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]")
+    after = mark + (with_newline(body.text, newline) if newline else body.text)
     if after == text:
         raise NothingChangedError("The edits together leave the file as it is; nothing was changed.")
-    return EditResult(after, count, tuple(lines), tuple(notes))
+    return EditResult(after, len(body.lines), tuple(body.lines), tuple(body.notes))
+
+
+class _Body:
+    """A text that is replaced in place: a large one is not copied for every edit.
+
+    It is kept as UTF-8, in which a passage begins and ends only where characters do; offsets count bytes.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.lines: list[int] = []
+        self.notes: list[str] = []
+        self._bytes = bytearray(_encoded(text))
+        self._counted = (0, 1)
+        """An offset and the line that it is on, as counted last; what stands before it has not changed since."""
+
+    @property
+    def text(self) -> str:
+        """The text as it is now."""
+        return self._bytes.decode("utf-8", "surrogatepass")
+
+    def __bool__(self) -> bool:
+        return bool(self._bytes)
+
+    def offsets_of(self, passage: str) -> list[int]:
+        """Where the passage stands. Overlapping places count too: which of them is meant cannot be told."""
+        wanted = _encoded(passage)
+        offsets: list[int] = []
+        at = self._bytes.find(wanted)
+        while at >= 0:
+            offsets.append(at)
+            at = self._bytes.find(wanted, at + 1)
+        return offsets
+
+    def line_at(self, offset: int) -> int:
+        """The 1-based line of an offset; quick when offsets come in their order."""
+        counted, line = self._counted if offset >= self._counted[0] else (0, 1)
+        line += self._bytes.count(b"\n", counted, offset)
+        self._counted = (offset, line)
+        return line
+
+    def replace(self, offset: int, end: int, new: str) -> int:
+        """Put `new` in place of the bytes from `offset` to `end`, and give where it ends."""
+        self.lines.append(self.line_at(offset))
+        encoded = _encoded(new)
+        self._bytes[offset:end] = encoded
+        return offset + len(encoded)
+
+    def replace_all(self, offsets: Sequence[int], old: str, new: str) -> None:
+        """Put `new` in place of `old` at the ascending offsets, those that overlap the one before left out."""
+        length, encoded = len(_encoded(old)), _encoded(new)
+        pieces: list[bytes | bytearray] = []
+        starts: list[int] = []
+        made = end = 0
+        for offset in offsets:
+            if offset < end:
+                continue
+            pieces += [self._bytes[end:offset], encoded]
+            starts.append(made + offset - end)
+            made = starts[-1] + len(encoded)
+            end = offset + length
+        pieces.append(self._bytes[end:])
+        self._bytes = bytearray().join(pieces)
+        self._counted = (0, 1)
+        self.lines.extend(self.line_at(start) for start in starts)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def newline_of(text: str) -> str:
     r"""The line ending that all lines of `text` share: `\n` or `\r\n`; "" when mixed or when there is none."""
-    breaks = text.count("\n")
-    if breaks == 0:
+    if "\n" not in text:
         return ""
-    windows = text.count("\r\n")
+    # Most texts have no carriage return at all, and that one is nowhere is seen much faster than pairs are counted.
+    windows = text.count("\r\n") if "\r" in text else 0
     if windows == 0:
         return "\n"
-    return "\r\n" if windows == breaks else ""
+    return "\r\n" if windows == text.count("\n") else ""
 
 
 def with_newline(text: str, newline: str) -> str:
     """`text` with every line ended by `newline`."""
-    unix = text.replace("\r\n", "\n")
+    unix = text.replace("\r\n", "\n") if "\r" in text else text
     return unix if newline == "\n" else unix.replace("\n", newline)
 
 
@@ -114,67 +175,38 @@ def _in_newlines(replacement: Replacement, newline: str, mark: str) -> Replaceme
     return Replacement(old, new, replacement.replace_all)
 
 
-def _apply_one(text: str, replacement: Replacement, name: str) -> _Step:
+def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
     if not replacement.old_text:
-        return _fill_empty(text, replacement, name)
+        _fill_empty(body, replacement, name)
+        return
     if replacement.old_text == replacement.new_text:
         sentence = f"`{name}` has the same old_text and new_text; leave it out or correct it."
         raise ToolFailedError(sentence)
-    offsets = _offsets_of(text, replacement.old_text)
+    offsets = body.offsets_of(replacement.old_text)
+    if len(offsets) > 1 and not replacement.replace_all:
+        raise _not_unique(name, [body.line_at(offset) for offset in offsets])
+    if len(offsets) == 1:
+        body.replace(offsets[0], offsets[0] + len(_encoded(replacement.old_text)), replacement.new_text)
+        return
     if offsets:
-        return _replace_at(text, replacement, offsets, name)
+        body.replace_all(offsets, replacement.old_text, replacement.new_text)
+        return
+    text = body.text
     for tried, note in _tolerant_tries(replacement, name):
         places = find_lines(text, tried.old_text)
         if places:
-            return _replace_lines(text, tried, places, name, note)
+            _replace_lines(body, text, tried, places, name)
+            body.notes.append(note)
+            return
     sentence = f"`{name}.old_text` is not in the file; nothing was changed. {_hint(text, replacement)}"
     raise PassageError(sentence)
 
 
-def _fill_empty(text: str, replacement: Replacement, name: str) -> _Step:
-    if text:
+def _fill_empty(body: _Body, replacement: Replacement, name: str) -> None:
+    if body:
         sentence = f"`{name}.old_text` is empty; give the passage to replace, or write the whole file with write_file."
         raise ToolFailedError(sentence)
-    return _Step(replacement.new_text, (0,))
-
-
-def _offsets_of(text: str, passage: str) -> list[int]:
-    offsets: list[int] = []
-    at = text.find(passage)
-    while at >= 0:
-        offsets.append(at)
-        # Overlapping places count too: which of them is meant cannot be told.
-        at = text.find(passage, at + 1)
-    return offsets
-
-
-def _line_numbers(text: str, offsets: Sequence[int]) -> list[int]:
-    """The 1-based line of each offset; the offsets ascend, so that the text is counted through once."""
-    numbers: list[int] = []
-    line, counted = 1, 0
-    for offset in offsets:
-        line += text.count("\n", counted, offset)
-        counted = offset
-        numbers.append(line)
-    return numbers
-
-
-def _replace_at(text: str, replacement: Replacement, offsets: list[int], name: str) -> _Step:
-    if len(offsets) > 1 and not replacement.replace_all:
-        raise _not_unique(name, _line_numbers(text, offsets))
-    pieces: list[str] = []
-    starts: list[int] = []
-    length = end = 0
-    for offset in offsets:
-        if offset < end:
-            continue
-        pieces += [text[end:offset], replacement.new_text]
-        length += offset - end
-        starts.append(length)
-        length += len(replacement.new_text)
-        end = offset + len(replacement.old_text)
-    pieces.append(text[end:])
-    return _Step("".join(pieces), tuple(starts))
+    body.replace(0, 0, replacement.new_text)
 
 
 def _tolerant_tries(replacement: Replacement, name: str) -> list[tuple[Replacement, str]]:
@@ -195,23 +227,19 @@ def _without_numbers(text: str) -> str | None:
     return "\n".join(_COPIED_NUMBER.sub("", line) for line in lines)
 
 
-def _replace_lines(text: str, replacement: Replacement, places: list[Place], name: str, note: str) -> _Step:
+def _replace_lines(body: _Body, text: str, replacement: Replacement, places: list[Place], name: str) -> None:
     if len(places) > 1 and not replacement.replace_all:
         raise _not_unique(name, [place.line for place in places])
-    pieces: list[str] = []
-    starts: list[int] = []
-    length = end = 0
+    # From one end of a place to the next, in characters of the old text and bytes of the new one.
+    read = written = 0
     for place in places:
-        if place.start < end:
+        if place.start < read:
             continue
-        new = replaced_lines(text[place.start : place.end], replacement.old_text, replacement.new_text)
-        pieces += [text[end : place.start], new]
-        length += place.start - end
-        starts.append(length)
-        length += len(new)
-        end = place.end
-    pieces.append(text[end:])
-    return _Step("".join(pieces), tuple(starts), note)
+        found = text[place.start : place.end]
+        start = written + len(_encoded(text[read : place.start]))
+        new = replaced_lines(found, replacement.old_text, replacement.new_text)
+        written = body.replace(start, start + len(_encoded(found)), new)
+        read = place.end
 
 
 def _not_unique(name: str, lines: list[int]) -> PassageError:
@@ -249,6 +277,16 @@ def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
         if len(line) > 3 and line in present:
             return max(stripped.index(line) - wanted.index(line), 0)
     longest = max(wanted, key=len, default="")[:COMPARED_CHARS]
-    candidates = [line for line in dict.fromkeys(stripped) if 0 < len(line) <= COMPARED_CHARS][:COMPARED_LINES]
-    near = difflib.get_close_matches(longest, candidates, n=1, cutoff=0.5)
+    candidates = [line for line in dict.fromkeys(stripped) if 0 < len(line) <= COMPARED_CHARS]
+    near = difflib.get_close_matches(longest, _sharing_most(candidates, longest), n=1, cutoff=0.5)
     return stripped.index(near[0]) if near else None
+
+
+def _sharing_most(candidates: list[str], wanted: str) -> list[str]:
+    """The lines that have most pieces of the wanted one, in time that grows with their number only."""
+    if len(candidates) <= COMPARED_LINES:
+        return candidates
+    pieces = list(dict.fromkeys(wanted[at : at + 3] for at in range(max(len(wanted) - 2, 1))))
+    step = -(-len(pieces) // COMPARED_PIECES)
+    looked_for = pieces[::step]
+    return heapq.nlargest(COMPARED_LINES, candidates, key=lambda line: sum(map(line.__contains__, looked_for)))

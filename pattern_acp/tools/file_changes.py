@@ -101,12 +101,13 @@ def prepared_change(title: str, change: FileChange, context: ToolContext) -> Pre
 
 def prepared_changes(title: str, changes: Sequence[FileChange], context: ToolContext) -> PreparedCall:
     """The call that makes all changes or none, with their diffs as the preview; policy decides on every path."""
+    shown = tuple(change.diffs(change.after) for change in changes)
     return PreparedCall(
         title=title,
         accesses=write_accesses([target for change in changes for target in change.targets]),
-        run=partial(_make_changes, tuple(changes), context),
+        run=partial(_make_changes, tuple(changes), shown, context),
         locations=tuple(change.location for change in changes),
-        preview=tuple(diff for change in changes for diff in change.diffs(change.after)),
+        preview=tuple(diff for diffs in shown for diff in diffs),
     )
 
 
@@ -164,7 +165,12 @@ class _Undo:
     """True when there was something to take back."""
 
 
-async def _make_changes(changes: tuple[FileChange, ...], context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _make_changes(
+    changes: tuple[FileChange, ...],
+    shown: tuple[tuple[ToolContent, ...], ...],
+    context: ToolContext,
+    _progress: Progress,
+) -> ToolOutcome:
     for change in changes:
         await _confirm_unchanged(change, context)
     await _note_before(changes, context)
@@ -187,7 +193,7 @@ async def _make_changes(changes: tuple[FileChange, ...], context: ToolContext, _
     for path in aside:
         await context.files.remove_file(path)
     _note_gone(changes, context)
-    return await _outcome(changes, written, context)
+    return await _outcome(changes, shown, written, context)
 
 
 async def _note_before(changes: Sequence[FileChange], context: ToolContext) -> None:
@@ -284,13 +290,20 @@ async def _rename_back(context: ToolContext, change: FileChange, to: str) -> boo
     return True
 
 
-async def _outcome(changes: Sequence[FileChange], written: dict[int, TextFile], context: ToolContext) -> ToolOutcome:
+async def _outcome(
+    changes: Sequence[FileChange],
+    shown: Sequence[tuple[ToolContent, ...]],
+    written: dict[int, TextFile],
+    context: ToolContext,
+) -> ToolOutcome:
     sentences: list[str] = []
     diffs: list[ToolContent] = []
     for at, change in enumerate(changes):
         file = written.get(at)
         sentences.append(change.summary)
-        diffs += change.diffs(None if file is None else file.text)
+        after = None if file is None else file.text
+        # What was shown for approval is the outcome too, unless saving changed the text further.
+        diffs += shown[at] if after == change.after else change.diffs(after)
         if file is None or change.after is None:
             context.read_fingerprints.pop(change.target.resolved, None)
             continue
@@ -317,6 +330,6 @@ async def _confirm_unchanged(change: FileChange, context: ToolContext) -> None:
         if change.before is not None:
             raise FileChangedError(f"{change.target.shown} was deleted meanwhile. Nothing was written.")
         return
-    if change.before is None or now.fingerprint != change.before.fingerprint:
+    if change.before is None or now.text != change.before.text:
         sentence = f"{change.target.shown} was changed after this change was prepared."
         raise changed_since(sentence, change.target, now, context)

@@ -5,8 +5,12 @@ the exact passage was not found.
 """
 
 from difflib import SequenceMatcher
+from itertools import accumulate
 
 from pattern_acp.domain.lazy_dataclass import dataclass
+
+LOOKED_FOR_FIRST = 4
+"""Lines of a passage, the longest, that are looked for in the text before it is split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ def find_lines(text: str, passage: str) -> list[Place]:
         wanted.pop(0)
     while wanted and not wanted[-1]:
         wanted.pop()
-    if not wanted:
+    # Splitting a large text takes many times as long as seeing that a line is nowhere in it.
+    if not wanted or any(line not in text for line in sorted(wanted, key=len)[-LOOKED_FOR_FIRST:]):
         return []
     lines = _lines(text)
     stripped = [line.strip() for line in lines]
@@ -72,10 +77,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _offsets(lines: list[str]) -> list[int]:
-    offsets = [0]
-    for line in lines:
-        offsets.append(offsets[-1] + len(line))
-    return offsets
+    return list(accumulate(map(len, lines), initial=0))
 
 
 def _trimmed(text: str) -> list[str]:

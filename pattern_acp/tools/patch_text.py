@@ -81,17 +81,29 @@ class _Lines:
         self.ends_open = bool(last)
         if last:
             self.raw.append(last)
-        self.texts = [line.removesuffix("\n").removesuffix("\r") for line in self.raw]
+        self.texts = text.split("\n")
+        if not last:
+            self.texts.pop()
+        if "\r" in text:
+            self.texts = [line.removesuffix("\r") for line in self.texts]
         self.newline = "\r\n" if self.raw and self.raw[0].endswith("\r\n") else "\n"
-        self._places: dict[str, list[int]] = {}
+        self._first: dict[str, int] = {}
+        self._again: dict[str, list[int]] = {}
+        """Places of lines behind their first one; most lines of most files are there once."""
         for at, line in enumerate(self.texts):
-            self._places.setdefault(line.strip(), []).append(at)
+            stripped = line.strip()
+            if self._first.setdefault(stripped, at) != at:
+                self._again.setdefault(stripped, []).append(at)
+
+    def _places(self, stripped: str) -> list[int]:
+        first = self._first.get(stripped)
+        return [] if first is None else [first, *self._again.get(stripped, ())]
 
     def find(self, wanted: Sequence[str], start: int) -> tuple[int, list[int]]:
         """The least tolerance with which `wanted` stands somewhere from `start` on, and all such places."""
         stripped = [line.strip() for line in wanted]
-        rarest = min(range(len(wanted)), key=lambda at: len(self._places.get(stripped[at], ())))
-        places = self._places.get(stripped[rarest], [])
+        rarest = min(range(len(wanted)), key=lambda at: len(self._places(stripped[at])))
+        places = self._places(stripped[rarest])
         last = len(self.texts) - len(wanted)
         near = [at - rarest for at in places[bisect_left(places, start + rarest) :] if at - rarest <= last]
         for tolerance, form in enumerate((str, str.rstrip, str.strip)):

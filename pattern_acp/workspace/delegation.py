@@ -173,7 +173,8 @@ class DelegatingFileSystem:
             if file.text:
                 return file
             raise FileMissingError(f"There is no file {path}; check the path.")
-        if facts.size == 0:
+        if facts.size == 0 or (not self._drops_final_newline and facts.size == _size(file.text)):
+            # As long as the file on the disk, it lacks nothing.
             return file
         disk = await self._local.read_text_file(path)
         if disk.text and not file.text:
@@ -257,6 +258,10 @@ class DelegatingTerminal:
 
 async def _inspect(path: str) -> PathFacts:
     return await to_thread.run_sync(inspect_path, path, abandon_on_cancel=True)
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _editor_can_hold(facts: PathFacts) -> bool:

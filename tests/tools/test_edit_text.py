@@ -168,6 +168,40 @@ def test_very_many_places_take_a_moment_only():
         edited(text, "x", "y")
 
 
+def test_every_edit_names_the_line_that_it_found_whatever_their_order():
+    text = "".join(f"line {number} é\U0001f600\n" for number in range(1, 9))
+    edits = [Replacement(f"line {number} é", f"{number}\n") for number in (6, 2, 4, 8)]
+    assert apply_replacements(text, edits).lines == (6, 2, 5, 11)
+
+
+def test_half_a_surrogate_pair_stays_as_it_is():
+    assert edited("a \ud83d b\nc\n", "c", "d") == "a \ud83d b\nd\n"
+
+
+def test_a_missing_passage_is_answered_with_the_nearest_of_very_many_lines():
+    text = "".join(f"value_{number} = compute({number})\n" for number in range(30_000))
+    with pytest.raises(PassageError, match=r"21234\tvalue_21233 = compute\(21233\)"):
+        edited(text, "value_21233 = comptue(21233)", "")
+
+
+def test_a_missing_passage_of_very_long_nonsense_is_answered_at_once():
+    text = "".join(f"value_{number} = compute({number})\n" for number in range(30_000))
+    with pytest.raises(PassageError, match="No line is like it"):
+        edited(text, "\n".join("#" * 390 for _ in range(300)), "")
+
+
+@given(st.text("abé\U0001f600\n", max_size=30), st.lists(st.tuples(*[st.text("abé\n", min_size=1, max_size=3)] * 2)))
+def test_edits_of_one_call_do_what_they_do_one_after_the_other(text: str, pairs: list[tuple[str, str]]):
+    before = f"{text}ab\n"
+    expected, edits = before.replace("b\n", "é\nb"), [Replacement("b\n", "é\nb", replace_all=True)]
+    for old, new in pairs:
+        if old != new and old in expected:
+            expected = expected.replace(old, new)
+            edits.append(Replacement(old, new, replace_all=True))
+    assume(expected != before)
+    assert apply_replacements(before, edits).text == expected
+
+
 @given(lines, lines, st.data())
 def test_a_unique_passage_is_replaced_as_str_replace_does(before: list[str], after: list[str], data: st.DataObject):
     text = "\n".join(before)

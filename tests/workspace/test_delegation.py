@@ -169,6 +169,13 @@ async def test_once_seen_dropping_newlines_the_editor_is_expected_to_do_so_for_u
     assert await read(bench, path) == ("unsaved\n", "editor")
 
 
+async def test_unsaved_text_that_is_as_long_as_the_file_is_taken_as_it_is(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.py", "x = 'é'")
+    bench.editor.texts[path] = "y = 'é'"
+    assert (await read(bench, path))[0] == "y = 'é'"
+
+
 async def test_a_missing_final_newline_is_kept_missing(tmp_path: Path):
     bench = Bench(tmp_path)
     path = bench.put("a.txt", "text")
