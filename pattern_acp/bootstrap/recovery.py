@@ -59,8 +59,11 @@ def list_backups(path: Path) -> tuple[Backup, ...]:
     return tuple(sorted(found, key=lambda one: (one.at_ms, one.path.name), reverse=True))
 
 
-def lost_constellation(path: Path) -> str:
-    """A sentence for the person when the file is gone or empty though it can be had back; else empty."""
+def lost_constellation(path: Path, *, begun: bool = True) -> str:
+    """A sentence for the person when the file is gone or empty though it can be had back; else empty.
+
+    With `begun`, a new one takes its place.
+    """
     if path.exists() and path.stat().st_size:
         return ""
     ways = ["'pattern-acp restore --latest' for the newest backup"] if list_backups(path) else []
@@ -70,9 +73,11 @@ def lost_constellation(path: Path) -> str:
         ways.append(f"'{command}' for all that was recorded")
     if not ways:
         return ""
+    what = "empty" if path.exists() else "missing"
+    told = f"was {what}, so a new one was begun, without" if begun else f"is {what}, and with it"
     return (
-        f"The constellation {path} was {'empty' if path.exists() else 'missing'}, so a new one was begun, without your "
-        f"sessions and memory; to go back, close every window and run {' or '.join(ways)}."
+        f"The constellation {path} {told} your sessions and memory; to go back, close every window and run "
+        f"{' or '.join(ways)}."
     )
 
 

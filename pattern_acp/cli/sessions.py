@@ -13,6 +13,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
 from pattern_acp.cli.output import (
     OutputClosed,
     format_table,
@@ -23,7 +24,7 @@ from pattern_acp.cli.output import (
 )
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_changes import change_session
-from pattern_acp.db.connection import Database, Transaction, open_database, open_for_reading
+from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
@@ -53,11 +54,12 @@ PAGE = 200
 
 def run_sessions(arguments: Sessions, process: Process) -> int:
     """Do what was asked; 1 when the named session does not exist."""
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = constellation_path(process)
     try:
         if path.exists():
-            return anyio.run(_run, arguments, path, process.loaded.settings.retention.deleted_days)
-        if arguments.action == "list":
+            return anyio.run(_run, arguments, process, path)
+        tell_if_lost(path)
+        if not arguments.session:
             print_sessions((), arguments)
             return EXIT_OK
         return _no_such(arguments.session)
@@ -65,10 +67,11 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
         return EXIT_OK
 
 
-async def _run(arguments: Sessions, path: Path, days: int) -> int:
+async def _run(arguments: Sessions, process: Process, path: Path) -> int:
     read_only = arguments.action in ("list", "show", "search") or not arguments.session
-    opened = open_for_reading if read_only else open_database
-    async with opened(path, clock=SystemClock()) as database:
+    days = process.loaded.settings.retention.deleted_days
+    opened = open_for_reading(path, clock=SystemClock()) if read_only else open_for_command(process)
+    async with opened as database:
         match arguments.action:
             case "list":
                 return await _list(database, arguments)

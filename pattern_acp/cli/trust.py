@@ -8,9 +8,10 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.opening import open_for_command
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.cli.trust_arguments import Trust
-from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.project_parts import digest_of_parts
 from pattern_acp.session.trust import decide_trust
@@ -25,17 +26,16 @@ def run_trust(arguments: Trust, process: Process) -> int:
     Raises:
         PatternError: the constellation cannot be used.
     """
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     try:
-        return anyio.run(_run, arguments, process, path)
+        return anyio.run(_run, arguments, process)
     except OutputClosed:
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_CANCELLED
 
 
-async def _run(arguments: Trust, process: Process, path: Path) -> int:
-    async with open_database(path, clock=SystemClock()) as database:
+async def _run(arguments: Trust, process: Process) -> int:
+    async with open_for_command(process) as database:
         if arguments.action == "list":
             return await _list(database)
         root = folder_meant(arguments.path)

@@ -134,3 +134,53 @@ async def test_a_rebuild_beside_the_constellation_changes_nothing_and_one_in_its
     assert session in run(home, "sessions", "--all").stdout
     [kept] = path.parent.glob("backups/before-rebuild-*/constellation.db")
     assert kept.read_bytes().startswith(b"no database at all")
+
+
+def lose(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+async def test_what_commands_of_the_terminal_wrote_is_in_segments_when_they_end(tmp_path: Path):
+    folder, home = tmp_path / "project", tmp_path / "home"
+    folder.mkdir()
+    session, fork = await work(tmp_path, folder)
+    path = home / CONSTELLATION
+    assert run(home, "backup").returncode == 0
+    for arguments in (
+        ("sessions", "rename", session, "Named on the command line"),
+        ("sessions", "delete", fork),
+        ("memory", "create", "notes", "What I noted"),
+        ("memory", "forget", "human", "ducks", "--yes"),
+        ("journal", "redact", session, "--match", "Long words.", "--yes"),
+    ):
+        done = run(home, *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done.args
+    assert f"{path.parent / 'backups'} was made before" in done.stdout
+    asked = (("sessions", "--all"), ("memory", "list"), ("memory", "show", "human"), ("journal", "verify"))
+    before = [run(home, *arguments).stdout for arguments in asked]
+    lose(path)
+
+    assert run(home, "journal", "rebuild", "--replace").returncode == 0
+    assert [run(home, *arguments).stdout for arguments in asked] == before
+    assert "Named on the command line" in before[0]
+    assert fork not in before[0]
+    assert "notes" in before[1]
+    assert "ducks" not in before[2]
+
+
+async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(tmp_path: Path):
+    home = tmp_path / "home"
+    async with running_process(Launch(home)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "hello")
+        await agent.close_input()
+        await agent.wait()
+    lose(home / CONSTELLATION)
+    for arguments in (("sessions",), ("sessions", "search", "hello"), ("memory", "list"), ("journal", "verify")):
+        told = run(home, *arguments)
+        assert "is missing, and with it your sessions and memory" in told.stderr
+        assert "pattern-acp journal rebuild" in told.stderr
+        assert "there is no session ;" not in told.stderr
+    # This one makes a new constellation, so nobody would say it afterwards.
+    assert "is missing" in run(home, "trust", "list").stderr

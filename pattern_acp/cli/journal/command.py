@@ -16,6 +16,7 @@ from pattern_acp.cli.journal.redacting import redact
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database, open_database
@@ -26,7 +27,7 @@ from pattern_acp.journal.verify_bundle import EVENTS
 
 def run_journal(arguments: Journal, process: Process) -> int:
     """Do what was asked; 1 when something is not sound, or there is no such session."""
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = constellation_path(process)
     try:
         if arguments.action == "verify" and _is_file(arguments.target):
             return anyio.run(verify_file, arguments)
@@ -34,6 +35,7 @@ def run_journal(arguments: Journal, process: Process) -> int:
             return rebuild_constellation(arguments, path)
         if path.exists():
             return anyio.run(_run, arguments, process, path)
+        tell_if_lost(path)
         if arguments.target:
             return _no_such(arguments.target)
         write_line("Nothing was recorded yet.")
@@ -45,7 +47,9 @@ def run_journal(arguments: Journal, process: Process) -> int:
 
 
 async def _run(arguments: Journal, process: Process, path: Path) -> int:
-    async with open_database(path, clock=SystemClock(), read_only=arguments.action != "redact") as database:
+    writes = arguments.action == "redact"
+    opened = open_for_command(process) if writes else open_database(path, clock=SystemClock(), read_only=True)
+    async with opened as database:
         if arguments.target and not await database.read(lambda tx: is_stream(tx, arguments.target)):
             return _no_such(arguments.target)
         return await _act(database, arguments, process)

@@ -8,6 +8,7 @@ import sys
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import write_failure, write_json, write_line
+from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.session.redacting import RedactionPlan, RedactionWanted, plan, redact_session
@@ -31,7 +32,7 @@ async def redact(database: Database, arguments: Journal) -> int:
         if not _confirmed(await database.read(lambda tx: plan(tx, wanted))):
             return EXIT_ERROR
     done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
-    backups = sorted(str(path) for path in database.path.parent.glob(f"{database.path.stem}.*.backup.db"))
+    backups = [str(path) for path in copies_of(database.path)]
     if arguments.json:
         facts = {"events": len(done.events), "files": len(done.files), "clean": clean, "backups": backups}
         write_json(facts)
@@ -40,7 +41,7 @@ async def redact(database: Database, arguments: Journal) -> int:
     if not clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
     for path in backups:
-        write_line(f"{path} was made before and still holds the words.")
+        write_line(f"{path} was made before and may hold the words.")
     return EXIT_OK
 
 

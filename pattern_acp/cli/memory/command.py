@@ -20,8 +20,9 @@ from pattern_acp.cli.memory.importing import import_file, read_import
 from pattern_acp.cli.memory.lines import Line, line
 from pattern_acp.cli.memory.paging import show_lines
 from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
-from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import BlockError, PatternError
@@ -77,11 +78,12 @@ def run_memory(arguments: Memory, process: Process) -> int:
     Raises:
         PatternError: it could not be done, and why.
     """
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = constellation_path(process)
     try:
         if not path.exists() and arguments.verb not in _BEGINNING:
+            tell_if_lost(path)
             return _without_constellation(arguments, process)
-        answer = anyio.run(_answer, arguments, process, path)
+        answer = anyio.run(_answer, arguments, process)
         _print(answer, arguments, process)
     except OutputClosed:
         return EXIT_OK
@@ -107,8 +109,8 @@ def _without_constellation(arguments: Memory, process: Process) -> int:
     return EXIT_ERROR
 
 
-async def _answer(arguments: Memory, process: Process, path: Path) -> Answer:
-    async with open_database(path, clock=SystemClock()) as database:
+async def _answer(arguments: Memory, process: Process) -> Answer:
+    async with open_for_command(process) as database:
         desk = await anyio.to_thread.run_sync(open_desk, arguments, process, database)
         answer = await _VERBS[arguments.verb](desk)
         if process.loaded.settings.memory.files and arguments.verb not in _LOOKING:
