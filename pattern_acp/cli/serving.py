@@ -59,10 +59,11 @@ def _end(number: int, frame: object) -> None:
 def start(flags: "Flags", *, stderr: bool) -> "Process":
     """Read the settings and start the log. `stderr`: warnings go there, too."""
     from pattern_acp.bootstrap.process import start_process
-    from pattern_acp.config.load import known_secrets, process_environment
+    from pattern_acp.config.load import import_only_what_is_installed, known_secrets, process_environment
     from pattern_acp.config.logs import start_logging
 
     process = start_process(flags, process_environment())
+    import_only_what_is_installed()
     settings = process.loaded.settings
     start_logging(process.loaded.paths.state, settings.log_level, known_secrets(settings), stderr=stderr)
     return process

@@ -64,6 +64,15 @@ def process_environment() -> Mapping[str, str]:
     return dict(os.environ)
 
 
+def import_only_what_is_installed() -> None:
+    """Keep the Python processes that we start for ourselves from importing what lies in the current folder.
+
+    Editors start us in a project, and `python -m` looks there first: a cloned repository with a file named like a
+    library would run. What belongs to the person is started with an environment of before.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -> Loaded:
     """Read every setting. It never fails: what cannot be used becomes a problem, and the next layer's value counts.
 

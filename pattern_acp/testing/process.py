@@ -34,7 +34,8 @@ from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.official_schema import official_schema
 from pattern_acp.testing.wire import WireFaultError, WireJudge
 
-COMMAND = (sys.executable, "-m", "pattern_acp")
+COMMAND = (sys.executable, "-P", "-m", "pattern_acp")
+"""Like the installed program, and unlike `python -m` alone, it imports nothing from the current folder."""
 
 INHERITED = ("PATH", "SYSTEMROOT", "COVERAGE_PROCESS_CONFIG")
 """What an agent needs of this process's environment: programs, Windows itself, and the coverage that a run may

@@ -38,6 +38,20 @@ async def test_code_is_found_and_still_known_to_the_next_process(tmp_path: Path)
             assert agent.stderr() == ""
 
 
+async def test_nothing_of_the_project_is_imported_by_the_process_that_reads_sources(tmp_path: Path):
+    project = a_project(tmp_path, 1)
+    for name in ("anyio", "pickle", "tree_sitter", "pattern_acp"):
+        (project / f"{name}.py").write_text("import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n")
+    async with running_process(Launch(tmp_path, cwd=str(project))) as agent:
+        session = await agent.editor.open_session(str(project))
+        await agent.editor.prompt(session, "/code Only0")
+        assert "[module\\_0.py:122](" in agent.editor.said()
+        await agent.close_input()
+        assert await agent.wait() == 0
+        assert agent.stderr() == ""
+    assert not (project / "ran").exists()
+
+
 async def _ask(editor: FakeEditor, session: str) -> None:
     with contextlib.suppress(RemoteError, ConnectionClosedError):
         await editor.prompt(session, "/code helper_3")

@@ -64,7 +64,8 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
         "--log-level": flags.log_level,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
-    return (sys.executable, "-m", "pattern_acp", *words)
+    # -P: nothing is imported from the folder that the person is in.
+    return (sys.executable, "-P", "-m", "pattern_acp", *words)
 
 
 @asynccontextmanager

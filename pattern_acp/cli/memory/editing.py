@@ -49,7 +49,7 @@ def edit_text(editable: EditableText, label: str, environ: Mapping[str, str]) ->
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', label) or 'block'}{editable.suffix}"
     path.write_text(editable.text, encoding="utf-8", newline="")
     try:
-        ended = subprocess.run([*command, str(path)], check=False)  # noqa: S603  # the person's own editor
+        ended = subprocess.run([*command, str(path)], env=dict(environ), check=False)  # noqa: S603  # the person's own editor
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise EditingError(

@@ -148,6 +148,14 @@ def test_a_session_is_resumed_by_its_id_in_the_folder_it_was_recorded_in(home: P
     assert "hello world" in named.stdout
 
 
+def test_nothing_of_the_folder_is_imported(home: Path, project: Path):
+    for name in ("anyio", "pickle", "pattern_acp"):
+        (project / f"{name}.py").write_text("import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n")
+    done = chat(home, project, "hello")
+    assert done.returncode == 0, done.stderr
+    assert not (project / "ran").exists()
+
+
 def test_there_is_nothing_to_continue_in_a_new_folder(home: Path, project: Path):
     nothing = chat(home, project, "--continue", "read a.txt")
     assert nothing.returncode == 1
