@@ -390,3 +390,9 @@ def describe_type(raw: object) -> str:
         if isinstance(raw, kind):
             return words
     return "a date or time"
+
+
+def but_is(raw: object, allowed: str) -> str:
+    """`, not a list` behind what is `allowed`; empty for text, and where another thing than the kind is wrong."""
+    words = describe_type(raw)
+    return "" if isinstance(raw, str) or words.split()[-1] in allowed else f", not {words}"

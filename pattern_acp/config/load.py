@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pattern_acp.config.checks import read_checks
+from pattern_acp.config.contradictions import contradictions
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.key import Key, ProjectRule
-from pattern_acp.config.keys import KEYS, describe_type
+from pattern_acp.config.keys import KEYS, but_is
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
@@ -124,6 +125,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         *lsp_values,
     )
     built = _build(found, providers, servers)
+    problems = (*problems, *contradictions(built, models, user))
     built = replace(
         built, models=models, hooks=tuple(hooks.hooks), checks=checks, lsp=replace(built.lsp, servers=language_servers)
     )
@@ -173,7 +175,7 @@ def _from_file(resolution: _Resolution, key: Key, file: TomlFile, below: _Found)
         return below
     value = key.check(holder[name])
     if value is None:
-        sentence = f"it must be {key.allowed}{_but_is(key, holder[name])}; {_using(below)}."
+        sentence = f"it must be {key.allowed}{_but_is(key, holder[name])}; {_using(key, below)}."
         resolution.problems.append(file.problem(key.name, sentence))
         return below
     line = file.line_of(key.name)
@@ -184,7 +186,7 @@ def _if_allowed(resolution: _Resolution, key: Key, project: _Found, below: _Foun
     refusal = _refusal(resolution, key, project[0], below[0])
     if refusal is None:
         return project
-    resolution.problems.append(resolution.project.problem(key.name, f"{refusal}; {_using(below)}."))
+    resolution.problems.append(resolution.project.problem(key.name, f"{refusal}; {_using(key, below)}."))
     return below
 
 
@@ -210,7 +212,7 @@ def _from_text(resolution: _Resolution, key: Key, raw: str | None, source: str, 
         return below
     value = key.check(raw.strip())
     if value is None:
-        sentence = f"it must be {key.allowed}{_but_is(key, raw)}; {_using(below)}."
+        sentence = f"it must be {key.allowed}{_but_is(key, raw)}; {_using(key, below)}."
         resolution.problems.append(Problem(source, None, key.name, sentence))
         return below
     return value, source
@@ -233,12 +235,14 @@ def _but_is(key: Key, raw: object) -> str:
         return f", not {str(raw).lower()}"
     if isinstance(raw, str) and key.allowed.startswith("one of") and len(raw) <= 20 and raw.isprintable():
         return f', not "{raw}"'
-    return f", not {describe_type(raw)}" if not isinstance(raw, str) or isinstance(key.default, int) else ""
+    if isinstance(raw, str) and isinstance(key.default, int):
+        return ", not text"
+    return but_is(raw, key.allowed)
 
 
-def _using(below: _Found) -> str:
+def _using(key: Key, below: _Found) -> str:
     value, source = below
-    shown = "automatic choice" if value == "" else _shown(value)
+    shown = _shown(value) or ("no limit" if key.name.startswith("budget.") else "automatic choice")
     return f"{shown} is used ({source})"
 
 

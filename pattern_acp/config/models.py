@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import cast
 
-from pattern_acp.config.keys import describe_type
+from pattern_acp.config.keys import but_is
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
@@ -48,7 +48,7 @@ def read_models(
             continue
         models[name] = ModelSettings()
         for key, value in table.items():
-            found = _read_key(models[name], file, f'{TABLE}."{name}".{key}', key, value)
+            found = _read_key(models[name], file, name, key, value)
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
@@ -66,14 +66,16 @@ def refused_models(project: TomlFile) -> Iterator[Problem]:
         yield project.problem(TABLE, sentence)
 
 
-def _read_key(before: ModelSettings, file: TomlFile, place: str, key: str, value: object) -> ModelSettings | Problem:
+def _read_key(before: ModelSettings, file: TomlFile, name: str, key: str, value: object) -> ModelSettings | Problem:
+    place, line = f'{TABLE}."{name}".{key}', file.line_of(f"{TABLE}.{name}.{key}")
     known = MODEL_KEYS.get(key)
     if known is None:
-        return file.problem(place, f"there is no such key; allowed are {', '.join(MODEL_KEYS)}. It is not used.")
+        sentence = f"there is no such key; allowed are {', '.join(MODEL_KEYS)}. It is not used."
+        return Problem(file.path, line, place, sentence)
     changed = known.apply(before, value)
     if changed is None:
-        written = "" if isinstance(value, str) else f", not {describe_type(value)}"
-        return file.problem(place, f"it must be {known.allowed}{written}; it is not used.")
+        sentence = f"it must be {known.allowed}{but_is(value, known.allowed)}; it is not used."
+        return Problem(file.path, line, place, sentence)
     return changed
 
 

@@ -3,7 +3,7 @@
 Owns: the keys of that table, and the one flow that is public without a client id. Must not know: how a sign-in runs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -24,6 +24,13 @@ ALLOWED = (
     "a table with token_url, client_id, and authorization_url or device_url (https://, or http:// to this machine), "
     "and at will scope and redirect_port"
 )
+_ADDRESS = "an https:// URL, or an http:// one to this machine, without a fragment"
+_NEEDED: Mapping[str, str] = {
+    "authorization_url": _ADDRESS,
+    "token_url": _ADDRESS,
+    "device_url": _ADDRESS,
+    "redirect_port": "a whole number from 0 to 65535",
+}
 _ADDRESSES = ("authorization_url", "token_url", "device_url")
 _HOSTS_HERE = {"localhost", "127.0.0.1", "::1"}
 
@@ -41,6 +48,27 @@ def read_oauth(raw: object, known: OAuthSettings | None) -> OAuthSettings | None
     has_way = bool(found.authorization_url or found.device_url)
     is_whole = bool(found.token_url) and has_way and (bool(found.client_id) or found.gives_key)
     return found if is_whole else None
+
+
+def wrong_oauth(raw: object) -> str:
+    """What of a table cannot be used; empty when it is no table."""
+    if not is_table(raw):
+        return ""
+    for name, value in raw.items():
+        if name not in _SETTERS and name != "redirect_port":
+            return f"there is no key {name} in it; allowed are {', '.join((*_SETTERS, 'redirect_port'))}"
+        if _with(OAuthSettings(), name, value) is None:
+            return f"{name} in it must be {_NEEDED.get(name, 'printable text')}"
+    return f"it needs {', '.join(_missing(raw))}"
+
+
+def _missing(raw: Mapping[str, object]) -> Iterator[str]:
+    if not raw.get("token_url"):
+        yield "token_url"
+    if not raw.get("authorization_url") and not raw.get("device_url"):
+        yield "authorization_url or device_url"
+    if not raw.get("client_id"):
+        yield "client_id"
 
 
 def _with(found: OAuthSettings, name: str, value: object) -> OAuthSettings | None:

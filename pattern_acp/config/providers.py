@@ -11,10 +11,10 @@ from ipaddress import ip_address
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
-from pattern_acp.config.keys import describe_type
+from pattern_acp.config.keys import but_is
 from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
 from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
-from pattern_acp.config.oauth import read_oauth
+from pattern_acp.config.oauth import read_oauth, wrong_oauth
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS, SIGN_IN
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
@@ -127,8 +127,8 @@ def _read_field(
         return provider
     changed = reader.apply(provider, raw)
     if changed is None:
-        written = "" if isinstance(raw, str) else f", not {describe_type(raw)}"
-        sentence = f"it must be {reader.allowed}{written}; the default is used."
+        why = reader.why(raw) or f"it must be {reader.allowed}{but_is(raw, reader.allowed)}"
+        sentence = f"{why}; {reader.instead}."
         collected.problems.append(user.problem(key, sentence))
         return provider
     line = user.line_of(key)
@@ -237,6 +237,9 @@ class _Field:
     allowed: str
     apply: Callable[[ProviderSettings, object], ProviderSettings | None]
     show: Callable[[object], str] = str
+    why: Callable[[object], str] = lambda _: ""
+    """What is wrong inside a table; empty when it is the whole."""
+    instead: str = "the default is used"
 
 
 def _set_wire(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
@@ -281,6 +284,15 @@ def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | 
     return replace(provider, headers=headers, needs_key=False)
 
 
+def _wrong_header(raw: object) -> str:
+    for name, value in raw.items() if is_table(raw) else ():
+        if not _HEADER_NAME.fullmatch(name):
+            return "a name in it is none that a header may have (letters, digits and -, no blanks)"
+        if not isinstance(value, str) or not _is_header_value(value):
+            return f"the value of {name} must be text of printable ASCII characters in one line"
+    return ""
+
+
 def _is_header_value(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
@@ -316,11 +328,16 @@ def _show_models(raw: object) -> str:
 
 _FIELDS: Mapping[str, _Field] = {
     "wire": _Field("one of anthropic, openai, responses, gemini", _set_wire),
-    "base_url": _Field("an http:// or https:// URL", _set_base_url, lambda raw: show_url(str(raw))),
+    "base_url": _Field(
+        "an http:// or https:// URL with a host, and without query and fragment",
+        _set_base_url,
+        lambda raw: show_url(str(raw)),
+        instead="the provider is left out",
+    ),
     "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
-    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers),
+    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers, _wrong_header),
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),
-    "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth),
+    "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth, wrong_oauth),
 }

@@ -68,9 +68,9 @@ def test_settings_have_the_models_of_the_person_and_none_of_a_project(tmp_path: 
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".pattern").mkdir(parents=True)
     home.mkdir()
-    (home / "config.toml").write_text('[models."lab/m"]\ntools = false\n', encoding="utf-8")
-    (project / ".pattern" / "config.toml").write_text('[models."lab/m"]\ninput_price = 0\n', encoding="utf-8")
+    (home / "config.toml").write_text('[models."openai/m"]\ntools = false\n', encoding="utf-8")
+    (project / ".pattern" / "config.toml").write_text('[models."openai/m"]\ninput_price = 0\n', encoding="utf-8")
     loaded = load(Flags(), {"PATTERN_ACP_HOME": str(home)}, project_dir=str(project))
-    assert loaded.settings.models == {"lab/m": ModelSettings(tools=False)}
+    assert loaded.settings.models == {"openai/m": ModelSettings(tools=False)}
     (problem,) = loaded.problems
     assert "a project may not say what models can do or cost" in problem.sentence
