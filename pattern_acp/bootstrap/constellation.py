@@ -1,21 +1,19 @@
-"""Opens a constellation and everything its sessions share."""
+"""Builds what the sessions of an open constellation share."""
 
 import platform
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import anyio
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import open_embedder
+from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.context.instruction_files import NAMES
 from pattern_acp.context.instructions import Persona, load_persona
-from pattern_acp.db.connection import open_database
-from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds
@@ -35,26 +33,21 @@ PROVIDERS_CLOSE_SECONDS = 0.3
 
 
 @asynccontextmanager
-async def open_constellation(process: Process, providers: Providers) -> AsyncGenerator[Constellation, None]:
-    """Open the constellation that the settings name; it is closed when the context ends.
+async def open_constellation(
+    process: Process, providers: Providers, opened: OpenedFile
+) -> AsyncGenerator[Constellation, None]:
+    """Everything that the sessions of the constellation in an open file share, until the context ends.
 
     Raises:
-        DatabaseError: the file cannot be used.
         ConfigError: the persona cannot be read.
     """
     settings, paths = process.loaded.settings, process.loaded.paths
-    clock, ids = SystemClock(), RandomIds()
-    path = paths.constellation_path(settings.constellation)
-    lost = await anyio.to_thread.run_sync(_what_was_lost, path)
-    busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
-    async with (
-        open_database(path, clock=clock, busy_seconds=busy_seconds) as database,
-        open_embedder(settings, clock) as chosen,
-    ):
+    clock, ids, database = SystemClock(), RandomIds(), opened.database
+    async with open_embedder(settings, clock) as chosen:
         choice = await providers.choose()
         _, model = providers.resolve(choice.qualified)
         problems = [str(problem) for problem in process.loaded.problems]
-        problems += [problem for problem in (lost, choice.problem, chosen.problem) if problem]
+        problems += [problem for problem in (opened.lost, choice.problem, chosen.problem) if problem]
 
         yield Constellation(
             name=settings.constellation,
@@ -91,15 +84,6 @@ def read_persona(process: Process) -> Persona:
         return load_persona(name, folder)
     except OSError as error:
         raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
-
-
-def _what_was_lost(path: Path) -> str:
-    if not path.parent.is_dir() or (path.exists() and path.stat().st_size):
-        return ""
-    # Late: only a file that is missing where others were is looked for among backups.
-    from pattern_acp.bootstrap.recovery import lost_constellation
-
-    return lost_constellation(path)
 
 
 @asynccontextmanager

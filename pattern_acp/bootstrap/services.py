@@ -2,8 +2,9 @@
 
 import gc
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,13 @@ from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.credentials import KeysOfPerson
+    from pattern_acp.bootstrap.opening import OpenedFile
 
 logger = logging.getLogger(__name__)
+
+SHARE_SECONDS = 0.0002
+"""How long a thread that imports may keep the interpreter from the one that opens the file. Python's own 5 ms, waited
+for at each of some hundred statements, are longer than all imports take."""
 
 Introduce = Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
 
@@ -126,24 +132,69 @@ class LazyServices:
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._dispatcher is None:
             raise ConnectionClosedError("No client has connected.")
-        # A worker thread imports the rest, while the loop goes on reading what the editor sends.
-        await anyio.to_thread.run_sync(_import_the_rest)
+        opened = await _open_file_and_import(self._process, stack)
         from pattern_acp.bootstrap.sessions import open_sessions
 
-        opened = await stack.enter_async_context(open_sessions(self._process, self._dispatcher))
-        self._introduce = opened.introduce
-        opened.introduce(*self._promises)
-        self._attempt.methods = opened.methods
+        serving = await stack.enter_async_context(open_sessions(self._process, self._dispatcher, opened))
+        self._introduce = serving.introduce
+        serving.introduce(*self._promises)
+        self._attempt.methods = serving.methods
         self._attempt.done.set()
 
 
-def _import_the_rest() -> None:
-    # Modules stay to the end: to look through them for garbage, again and again while they come, finds nothing.
-    gc.disable()
+async def _open_file_and_import(process: Process, stack: AsyncExitStack) -> "OpenedFile":
+    """Open the constellation's file while a worker thread imports the rest.
+
+    The loop goes on reading what the editor sends.
+    """
+    await anyio.to_thread.run_sync(_import_opening)
+    from pattern_acp.bootstrap.opening import open_file
+
+    opened: OpenedFile | None = None
+    failure: PatternError | OSError | None = None
+    with _sharing_often():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, _import_the_rest, name="imports")
+            try:
+                opened = await stack.enter_async_context(open_file(process))
+            except (PatternError, OSError) as error:
+                # Raised behind the group, which would make one of a group of it.
+                failure = error
+    if opened is None:
+        raise failure or ConnectionClosedError("The agent is shutting down.")
+    return opened
+
+
+@contextmanager
+def _sharing_often() -> Generator[None]:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SHARE_SECONDS)
     try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def _import_opening() -> None:
+    with _without_collecting():
+        from pattern_acp.bootstrap import opening
+
+        del opening
+
+
+def _import_the_rest() -> None:
+    with _without_collecting():
         from pattern_acp.bootstrap import sessions
 
         del sessions
+
+
+@contextmanager
+def _without_collecting() -> Generator[None]:
+    # Modules stay to the end: to look through them for garbage, again and again while they come, finds nothing.
+    gc.disable()
+    try:
+        yield
     finally:
         gc.freeze()
         gc.enable()

@@ -17,6 +17,7 @@ from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
+from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
@@ -71,8 +72,10 @@ class OpenSessions:
 
 
 @asynccontextmanager
-async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenerator[OpenSessions, None]:
-    """Open the constellation and serve sessions of one connection until the context ends.
+async def open_sessions(
+    process: Process, dispatcher: Dispatcher, opened: OpenedFile
+) -> AsyncGenerator[OpenSessions, None]:
+    """Serve sessions of one connection, in the constellation of an open file, until the context ends.
 
     Raises:
         PatternError: the constellation cannot be used; the sentence says why.
@@ -81,7 +84,7 @@ async def open_sessions(process: Process, dispatcher: Dispatcher) -> AsyncGenera
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         async with (
             open_providers(process) as providers,
-            open_constellation(process, providers) as shared,
+            open_constellation(process, providers, opened) as shared,
             anyio.create_task_group() as tasks,
         ):
             shared.diagnose = _diagnose(process, shared)

@@ -61,6 +61,9 @@ LATE_FEATURES = {
 MOST_MODULES = 410
 """Of our own, on the way to session/new; each costs about 0.35 ms. What is more needs a reason, or goes elsewhere."""
 
+MOST_FOR_OPENING = 15
+"""Of our own, between the answer to initialize and the opening of the constellation, which runs beside the others."""
+
 STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b", re.MULTILINE)
 
 
@@ -85,6 +88,15 @@ def test_initialize_is_answered_before_anything_else_is_imported():
 def test_a_first_line_that_comes_late_or_is_unusual_does_not_wait_for_anything_heavy():
     loaded = modules_after("import pattern_acp.cli.serving, pattern_acp.config.logs, pattern_acp.bootstrap.serve")
     assert loaded & LATE_FOR_INITIALIZE == set()
+
+
+def test_the_constellation_is_opened_before_anything_that_uses_it_is_imported():
+    before = modules_after("import pattern_acp.bootstrap.serve")
+    added = modules_after("import pattern_acp.bootstrap.serve, pattern_acp.bootstrap.opening") - before
+    ours = {name for name in added if name.startswith("pattern_acp")}
+    packages = {".".join(name.split(".")[:2]) for name in ours}
+    assert packages <= {"pattern_acp.bootstrap", "pattern_acp.db", "pattern_acp.domain"}
+    assert len(ours) <= MOST_FOR_OPENING
 
 
 def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():

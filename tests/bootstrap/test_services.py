@@ -1,5 +1,6 @@
 """The task that owns the services: built once, tried again after a failure, closed before the process ends."""
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -64,6 +65,15 @@ async def test_a_failure_is_for_everyone_who_waits_and_the_next_request_tries_ag
                     await services.methods()
             home.constellation.rmdir()
             assert await services.methods() is services.methods_if_ready()
+
+
+async def test_threads_take_turns_as_before_once_the_file_is_opened():
+    usual = sys.getswitchinterval()
+    async with temporary_home() as home, services_of(home) as services:
+        begin(services)
+        with anyio.fail_after(10):
+            await services.methods()
+        assert sys.getswitchinterval() == usual
 
 
 async def test_whoever_waits_when_the_agent_ends_is_told():
