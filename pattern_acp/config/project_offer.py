@@ -101,7 +101,7 @@ def _hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[Projec
     for hook in hooks:
         name = f"{hook.event}({hook.matcher})" if hook.matcher else hook.event
         seen[name] = number = seen.get(name, 0) + 1
-        whole = [hook.event, hook.matcher, hook.command, hook.timeout_seconds, _scripts(hook.command, folder)]
+        whole = [hook.event, hook.matcher, hook.command, hook.timeout_seconds, _scripts_of_line(hook.command, folder)]
         shown = name if number == 1 else f"{name} {number}"
         yield ProjectPart(PartKind.HOOK, shown, hook.command, sha256_hex(canonical_json(whole)))
 
@@ -118,7 +118,7 @@ def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[Pro
             check.feed,
             check.timeout_seconds,
         ]
-        digest = sha256_hex(canonical_json([*whole, _scripts(check.command, folder)]))
+        digest = sha256_hex(canonical_json([*whole, _scripts_of_line(check.command, folder)]))
         yield ProjectPart(PartKind.CHECK, check.name, text, digest)
 
 
@@ -156,6 +156,15 @@ def _content(path: Path) -> str | None:
         return sha256_hex(path.read_bytes() if size <= SCRIPT_BYTES else str(size).encode())
     except OSError:
         return None
+
+
+_WRITTEN = re.compile(r"""(?<![<>])>{1,2}\|?\s*(?:"[^"`$\n]*"|'[^'\n]*'|[^\s'"`;|&()<>$]+)(?=[\s;|&)]|$)""")
+"""An output redirection of a shell with a plain file name behind it; `<>` reads as well."""
+
+
+def _scripts_of_line(line: str, folder: str) -> list[list[str]]:
+    """The same for a line of a shell: a file that it only writes, as in `>> hooks.log`, would ask at every prompt."""
+    return _scripts(_WRITTEN.sub(" ", line), folder)
 
 
 def _scripts(command: str, folder: str) -> list[list[str]]:

@@ -31,6 +31,10 @@ BACKOFF_SECONDS = 0.5
 """Between the death of a server and its restart."""
 
 
+CALL_WAITS_SECONDS = 5.0
+"""How long a call waits for a server that is being started again."""
+
+
 class ServerState(StrEnum):
     """Where a server is."""
 
@@ -114,7 +118,7 @@ class Server:
         """What it offers, or offered before it ended."""
         self.restarts = 0
         self.settled = anyio.Event()
-        """Set once it is ready or has failed."""
+        """Set while it is ready or has failed for good; another one when it ended and is started once more."""
         self._place = place
         self._connection: LiveConnection | None = None
         self._changed = anyio.Event()
@@ -183,6 +187,7 @@ class Server:
         finally:
             self._connection = None
             self.state = ServerState.STARTING
+            self.settled = anyio.Event()
 
     def _note_change(self) -> None:
         self._changed.set()
@@ -202,17 +207,20 @@ class Server:
         Raises:
             ServerError: the server is not there, or refused.
         """
-        return await self._live().call(tool, arguments, report)
+        return await (await self._live()).call(tool, arguments, report)
 
     async def read(self, uri: str) -> Reply:
         """Read a resource; errors as for `call`."""
-        return await self._live().read(uri)
+        return await (await self._live()).read(uri)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """The text of a prompt; errors as for `call`."""
-        return await self._live().prompt(name, arguments)
+        return await (await self._live()).prompt(name, arguments)
 
-    def _live(self) -> LiveConnection:
+    async def _live(self) -> LiveConnection:
+        # A call that comes while the server is started once more need not fail for it.
+        with anyio.move_on_after(CALL_WAITS_SECONDS):
+            await self.settled.wait()
         if self._connection is None:
             why = self.problem or "it is still starting"
             raise ServerError(f"The MCP server {self.name} cannot be used now: {why}.")

@@ -16,6 +16,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.interrupted import InterruptedEnd, close_interrupted
@@ -24,7 +25,8 @@ from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.session import prompting
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.errors import CredentialsError
-from pattern_acp.session.given import with_files
+from pattern_acp.session.given import given_files, with_files
+from pattern_acp.session.instructions import note_files_in_hand
 from pattern_acp.session.memory_exchange import exchange_files
 from pattern_acp.session.request_memory import drop_forgotten
 from pattern_acp.session.titles import title_of
@@ -152,6 +154,7 @@ async def _answer(session: "Session", turn: Turn) -> TurnEnd:
     if turn.command is not None:
         return await prompting.run_command(session, turn.turn_id, turn.command)
     session.state.history.append(turn.message)
+    await note_files_in_hand(session, ToolKind.READ, given_files(session, turn.message), session.state)
     return await prompting.run_model_turn(session, turn.turn_id)
 
 

@@ -14,6 +14,7 @@ from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.tools.delegation import DELEGATE
+from pattern_acp.tools.line_match import split_lines
 from pattern_acp.tools.text_limits import DIFFED_LINES
 
 MEMORY_TOOLS = "memory_"
@@ -48,7 +49,9 @@ class ChangedFile:
 
 
 def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
-    """The files that completed calls changed, in the order of their first change; those changed back are left out.
+    """The files that completed calls changed, in the order of their first change.
+
+    Those that were changed back are left out, and so are those that were made and taken away again.
 
     What subagents changed is in the calls of their threads; the call that they ran for repeats it.
     """
@@ -69,7 +72,12 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
     changed = (
         replace(file, passages=tuple(p for p in file.passages if p.before != p.after)) for file in files.values()
     )
-    return tuple(file for file in changed if file.passages)
+    return tuple(file for file in changed if file.passages and not _is_gone_again(file))
+
+
+def _is_gone_again(file: ChangedFile) -> bool:
+    # A diff has no word for a deletion: what was new and is empty after further changes has nothing to show either way.
+    return file.is_new and file.edits > 1 and not any(passage.after for passage in file.passages)
 
 
 def _joined(passages: tuple[Passage, ...], diff: DiffContent) -> tuple[Passage, ...]:
@@ -80,7 +88,7 @@ def _joined(passages: tuple[Passage, ...], diff: DiffContent) -> tuple[Passage, 
 
 
 def _hunks(passage: Passage, shown: str) -> str:
-    old, new = (passage.before or "").splitlines(keepends=True), passage.after.splitlines(keepends=True)
+    old, new = split_lines(passage.before or ""), split_lines(passage.after)
     if len(old) + len(new) > DIFFED_LINES:
         return f"({shown} is too long to compare: {len(old):,} lines before, {len(new):,} after)\n"
     lines = list(difflib.unified_diff(old, new))[2:]

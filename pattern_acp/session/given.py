@@ -7,6 +7,7 @@ data beside the person's words and never part of them (invariant 8).
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import anyio.to_thread
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
+from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.session.mentions import Mention, mentions_in
@@ -87,6 +89,16 @@ async def with_files(session: "Session", message: Message) -> Message:
             parts += await _read(session, place, part)
     _tell_of_unseen(session, parts)
     return replace(message, parts=tuple(parts)) if tuple(parts) != message.parts else message
+
+
+def given_files(session: "Session", message: Message) -> tuple[Location, ...]:
+    """The files whose text the message brings along, or lists."""
+    found: list[Location] = []
+    for part in message.parts:
+        if isinstance(part, ResourcePart) and part.text is not None and _FILE.match(part.uri):
+            with suppress(WorkspaceError):
+                found.append(Location(absolute_path(_path_of(part), session.state.cwd)))
+    return tuple(found)
 
 
 def _mentioned(parts: Sequence[Part]) -> Sequence[tuple[Mention, ...]]:

@@ -20,6 +20,7 @@ from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_sharing import MemorySetup
+from pattern_acp.tools.text_limits import one_line
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -59,6 +60,8 @@ async def run_memory(session: "Session", argument: str) -> str:
     verb = VERBS.get(word)
     if verb is not None:
         return await verb.run(session, rest)
+    if rest.strip() and not re.fullmatch(r"\s*\d{1,9}\s*", rest):
+        raise CommandMisusedError(f"/memory has no verb {one_line(word)!r}; /memory help lists them.")
     return await _show(session, argument)
 
 
@@ -73,7 +76,9 @@ def take_word(text: str) -> tuple[str, str]:
 
 async def _help(session: "Session", argument: str) -> str:
     del session, argument
-    rows = [(f"`/memory {name} {verb.hint}`".replace(" `", "`"), verb.summary) for name, verb in VERBS.items()]
+    # A bar would end the cell, even in code.
+    usages = {name: f"/memory {name} {verb.hint}".strip().replace("|", "\\|") for name, verb in VERBS.items()}
+    rows = [(f"`{usages[name]}`", verb.summary) for name, verb in VERBS.items()]
     return markdown.table(("Command", "What it does"), [("`/memory [LABEL]`", "List the blocks, or show one"), *rows])
 
 

@@ -164,6 +164,8 @@ def blame_table(blamed: Blamed) -> str:
 def range_table(spans: Sequence[BlamedRange]) -> str:
     """Who wrote which characters."""
     rows = [(f"{span.start}-{span.end}", *_blame_cells(span.write), cell(repr(span.text)[1:-1], 120)) for span in spans]
+    if not rows:
+        return "The block has no such characters; it is shorter."
     return table(("Characters", "#", "When (UTC)", "Who", "Why", "Where", "Text"), rows)
 
 
@@ -191,7 +193,7 @@ def forgotten_text(report: ForgottenReport) -> str:
         f"{what} is forgotten: taken out of the block, its history, the search index and {report.events} recorded "
         f"events. Versions of before can no longer be shown; who wrote when is still known."
     ]
-    if not report.whole:
+    if report.before != report.after:
         parts.append(diff_fence(report.before, report.after, (report.label, report.label)))
     if report.archived:
         parts.append(f"{report.archived} archival entries with these words were deleted.")

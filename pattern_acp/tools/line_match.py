@@ -35,7 +35,7 @@ def find_lines(text: str, passage: str) -> list[Place]:
     # Splitting a large text takes many times as long as seeing that a line is nowhere in it.
     if not wanted or any(line not in text for line in sorted(wanted, key=len)[-LOOKED_FOR_FIRST:]):
         return []
-    lines = _lines(text)
+    lines = split_lines(text)
     stripped = [line.strip() for line in lines]
     offsets = _offsets(lines)
     height = len(wanted)
@@ -52,7 +52,7 @@ def replaced_lines(found: str, old: str, new: str) -> str:
     A line that is the same in `old` and `new` stays as it is in the file; any other is indented as the file indents
     what `old` has at the same depth. The line ending of the file's lines is kept, a missing last one too.
     """
-    kept = _lines(found)
+    kept = split_lines(found)
     old_lines = _trimmed(old)
     new_lines = _trimmed(new)
     if not new_lines:
@@ -69,7 +69,8 @@ def replaced_lines(found: str, old: str, new: str) -> str:
     return ending.join(result) + _ending(kept[-1])
 
 
-def _lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
+    """The lines of a file with their ends; the last one may have none."""
     # str.splitlines also splits at form feeds and Unicode separators, which are text inside a line of code.
     pieces = text.split("\n")
     lines = [f"{piece}\n" for piece in pieces[:-1]]

@@ -12,6 +12,9 @@ from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.decision import Verdict as PolicyVerdict
 from pattern_acp.tools.base import ToolOutcome
 
+_SENTENCE_ENDS = frozenset(".!?…")
+"""A reason that ends otherwise gets a full stop, since sentences follow it."""
+
 
 class ToolHooks(Protocol):
     """The hooks around tool calls."""
@@ -37,7 +40,8 @@ def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
     denies, and the person's consent to a write of memory stays the person's.
     """
     denies, asks = decision.verdict is PolicyVerdict.DENY, decision.verdict is PolicyVerdict.ASK
-    said = f": {opinion.reason}" if opinion.reason else "."
+    ended = opinion.reason[-1:] in _SENTENCE_ENDS
+    said = f": {opinion.reason}{'' if ended else '.'}" if opinion.reason else "."
     match opinion.verdict:
         case Verdict.DENY if not denies:
             return Decision(PolicyVerdict.DENY, "hook", f"A hook refused it{said}")

@@ -45,7 +45,7 @@ async def test_a_hook_refuses_a_command_with_its_reason(tmp_path: Path):
         await agent.editor.prompt(session, "Delete x.")
         assert "no deleting here" in texts(model.requests[1])
         assert agent.editor.asked == []
-        assert await decisions(agent, session) == [("deny", "hook", "A hook refused it: no deleting here")]
+        assert await decisions(agent, session) == [("deny", "hook", "A hook refused it: no deleting here.")]
 
 
 PATCH = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: locked.txt\n+b\n*** End Patch"

@@ -55,3 +55,14 @@ async def test_instructions_of_a_folder_come_with_its_first_file_and_the_prefix_
         assert "Rules of src." not in texts(model.requests[4])
         await agent.editor.prompt(session, "Read.")
         assert texts(model.requests[6]).count("Rules of src.") == 1
+
+
+async def test_a_file_that_the_person_names_brings_the_instructions_of_its_folder(tmp_path: Path):
+    write(tmp_path, "src/AGENTS.md", "Rules of src.")
+    write(tmp_path, "src/a.py", "x = 1\n")
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "What is @src/a.py?")
+        await agent.editor.prompt(session, "And @src/a.py now?")
+        assert [texts(request).count("Rules of src.") for request in model.requests] == [1, 1]

@@ -137,7 +137,7 @@ async def test_plan_mode_and_a_hook_on_edits_refuse_a_renaming():
         (with_server(mode="plan"), "Plan mode changes no files."),
         (
             replace(with_server(), hooks=(HookSettings("PreToolUse", "echo no >&2; exit 2", "Edit"),)),
-            "A hook refused it: no",
+            "A hook refused it: no.",
         ),
     ):
         model = ScriptedProvider([rename, says("Done.")])

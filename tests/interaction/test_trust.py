@@ -106,6 +106,21 @@ async def test_a_changed_script_behind_the_same_command_asks_again(tmp_path: Pat
         assert "a file or a value behind it is not" in json.dumps(questions(agent)[1]["content"])
 
 
+async def test_a_file_that_a_hook_only_writes_does_not_ask_again(tmp_path: Path):
+    write(tmp_path, HOOK.replace("echo stop", "cat >> hooks.log; sh tools/stop.sh > 'out file' 2>&1"))
+    write(tmp_path, "exit 0", "tools/stop.sh")
+    model = ScriptedProvider([says("One."), says("Two."), says("Three.")])
+    async with agent_with(model, permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        write(tmp_path, "{}", "hooks.log")
+        await agent.editor.prompt(session, "Again.")
+        assert len(questions(agent)) == 1
+        write(tmp_path, "exit 1", "tools/stop.sh")
+        await agent.editor.prompt(session, "And again.")
+        assert len(questions(agent)) == 2
+
+
 async def test_a_refusal_holds_for_the_session_and_says_how_to_trust(tmp_path: Path):
     write(tmp_path, HOOK)
     model = ScriptedProvider([says("One."), says("Two.")])

@@ -37,12 +37,13 @@ async def test_a_server_that_ends_is_started_once_more_and_no_more():
         await session.wait_settled(5)
         first.ended.set()
         await state_becomes(server, ServerState.STARTING)
-        with pytest.raises(ServerError, match="cannot be used now"):
-            await server.call("echo", {}, silent)
-        await state_becomes(server, ServerState.READY)
+        assert (await server.call("echo", {}, silent)).text == "echo {}", "a call waits for the second start"
+        assert server.state is ServerState.READY
         assert server.catalogue.tools == (ECHO,)
         second.ended.set()
         await state_becomes(server, ServerState.FAILED)
+        with pytest.raises(ServerError, match="cannot be used now: it ended"):
+            await server.call("echo", {}, silent)
         assert fake.started == ["one", "one"]
         assert server.problem == "it ended"
 

@@ -47,6 +47,20 @@ def test_a_new_file_begins_at_nothing():
     assert file.unified("n").startswith("--- /dev/null\n+++ b/n\n")
 
 
+def test_a_file_that_was_made_and_taken_away_again_is_left_out_and_an_empty_new_one_is_not():
+    events = [
+        *edit("1", DiffContent("/w/a", None, "x\n")),
+        *edit("2", DiffContent("/w/a", "x\n", "")),
+        *edit("3", DiffContent("/w/b", None, "")),
+    ]
+    assert [file.path for file in changed_files(events)] == ["/w/b"]
+
+
+def test_form_feeds_and_unicode_separators_end_no_line():
+    [file] = changed_files(edit("1", DiffContent("/w/a", "a\x0cb\u2028c\nd\n", "a\x0cb\u2028c\ne\n")))
+    assert file.unified("a").split("\n")[2:] == ["@@ -1,2 +1,2 @@", " a\x0cb\u2028c", "-d", "+e", ""]
+
+
 def test_a_very_long_file_is_not_compared():
     text = "x\n" * 30_000
     assert "too long to compare" in ChangedFile("/w/a", (Passage(text, text + "y"),), 1).unified("a")

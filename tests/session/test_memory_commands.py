@@ -1,5 +1,6 @@
 """/memory with its verbs, through a whole agent."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,8 @@ async def test_forgetting_leaves_nothing_of_the_words_anywhere():
         assert "forgotten" in said
         assert "wintergarden" not in said
         assert "-[forgotten]" in said
+        again = await ask(agent, session, f"/memory forget human the {secret}")
+        assert "```" not in again, "a block that stays as it is has no diff"
         assert "wintergarden" not in await ask(agent, session, "/memory human")
         await ask(agent, session, "What did I say?")
         assert "wintergarden" not in str(model.requests[-1])
@@ -195,6 +198,8 @@ async def test_a_whole_block_is_only_forgotten_when_that_is_said():
         ("/memory show human two", "Give the number of a version"),
         ("/memory diff human 1 2 3", "two versions at most"),
         ("/memory blame human 9-3", "START-END"),
+        ("/memory blame human 900-903", "no such characters"),
+        ("/memory sow human", "no verb 'sow'; /memory help"),
         ("/memory undo human x", "Give the number of a write"),
         ("/memory undo human 1", "delete the block instead"),
         ("/memory redo human", "nothing to redo"),
@@ -216,6 +221,8 @@ async def test_help_lists_every_verb():
     async with running_agent(ScriptedProvider([])) as agent:
         said = await ask(agent, await agent.editor.open_session(str(agent.folder)), "/memory help")
         assert all(f"/memory {verb}" in said for verb in VERBS)
+        # A bar inside a cell is escaped, so every row has two cells.
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in said.splitlines()} == {3}
 
 
 @pytest.mark.parametrize(
