@@ -53,8 +53,8 @@ class Connection:
         }
         self.channel = Channel(name, program, answers)
 
-    async def initialize(self, roots: Sequence[str]) -> Abilities:
-        """Begin the conversation.
+    async def initialize(self, roots: Sequence[str], options: Mapping[str, object] | None = None) -> Abilities:
+        """Begin the conversation; `options` are the server's own.
 
         Raises:
             LanguageServerError: it refused, or ended.
@@ -66,6 +66,7 @@ class Connection:
             client_info=types.ClientInfo("pattern-acp"),
             root_uri=uri_of(roots[0]),
             root_path=roots[0],
+            initialization_options=options,
             workspace_folders=self._folders(),
         )
         answer = await self.channel.request(types.INITIALIZE, params)

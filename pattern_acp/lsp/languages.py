@@ -4,6 +4,7 @@ Owns: both tables. Must not know: which servers are installed. Language ids are 
 Language Identifiers".
 """
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -48,18 +49,36 @@ class ServerKind:
     runs_project_code: str = ""
     """What of a project it would run, as the middle of a sentence; empty when it only reads. Such a server is started
     in trusted folders only."""
+    comes_with: str = ""
+    """A file that lies beside its program when that is a version that serves, seen from the program's folder."""
+    options: Mapping[str, object] | None = None
+    """Its `initializationOptions`."""
+    sections: Mapping[str, object] | None = None
+    """What it is answered when it asks for its settings, by section."""
 
 
 _SCRIPTS = ("typescript", "typescriptreact", "javascript", "javascriptreact")
 
+_WHOLE_RENAMES: Mapping[str, object] = {"preferences": {"useAliasesForRenames": False}}
+"""Otherwise a name that is renamed where it is used keeps its old one in all other files, as `old as new`."""
+
 KNOWN: tuple[ServerKind, ...] = (
     ServerKind("basedpyright", ("basedpyright-langserver", "--stdio"), ("python",)),
     ServerKind("pyright", ("pyright-langserver", "--stdio"), ("python",)),
+    # TypeScript serves by itself since version 7, which typescript-language-server cannot use; this file is new there.
+    ServerKind(
+        "typescript",
+        ("tsc", "--lsp", "--stdio"),
+        _SCRIPTS,
+        comes_with="../lib/getExePath.js",
+        sections=dict.fromkeys(("typescript", "javascript", "js/ts"), _WHOLE_RENAMES),
+    ),
     ServerKind(
         "typescript-language-server",
         ("typescript-language-server", "--stdio"),
         _SCRIPTS,
         "the TypeScript of its node_modules and the plugins that tsconfig.json names",
+        options={"preferences": {"providePrefixAndSuffixTextForRename": False}},
     ),
     ServerKind("gopls", ("gopls",), ("go",)),
     ServerKind("rust-analyzer", ("rust-analyzer",), ("rust",), "build scripts and macros of its crates"),

@@ -185,7 +185,7 @@ class LanguageServer:
     async def _serve(self, connection: "Connection") -> str:
         try:
             with anyio.fail_after(self._place.start_seconds):
-                abilities = await connection.initialize(self._place.roots)
+                abilities = await connection.initialize(self._place.roots, self.found.kind.options)
         except TimeoutError:
             return f"it did not start within {self._place.start_seconds:.0f} s"
         except LanguageServerError as error:

@@ -181,7 +181,7 @@ class LanguageServers:
         return None if running.state is State.FAILED else running
 
     def _start(self, found: FoundServer, *, trusted: bool) -> LanguageServer:
-        configuration: Mapping[str, object] = python_settings(self._roots[0]) if trusted else {}
+        configuration = {**(found.kind.sections or {}), **(python_settings(self._roots[0]) if trusted else {})}
         place = Place(self._roots, self._means, self._settings.idle_minutes * 60.0, configuration)
         server = self.running[found.kind.name] = LanguageServer(found, place, self._load)
         self._tasks.start_soon(server.run, name=f"language server {server.name}")

@@ -25,9 +25,10 @@ def fake_server(kind: str = "usual", argument: str = "") -> LspSettings:
 async def language_servers(
     root: Path, settings: LspSettings, *, trusted: bool = False, path: str = ""
 ) -> AsyncGenerator[LanguageServers, None]:
-    """The servers of a session in `root`; `path` is its PATH."""
+    """The servers of a session in `root`; `path` is its PATH, and its home lies in the root."""
+    means = Means({"PATH": path, "HOME": str(root / ".home")}, end_group)
     async with anyio.create_task_group() as tasks:
-        servers = LanguageServers(tasks, Means({"PATH": path}, end_group), settings, (str(root),), lambda: trusted)
+        servers = LanguageServers(tasks, means, settings, (str(root),), lambda: trusted)
         try:
             yield servers
         finally:
