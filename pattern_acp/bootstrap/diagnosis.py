@@ -27,6 +27,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
+from pattern_acp.config.keys import KEYS
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
@@ -148,8 +149,13 @@ def _permissions(name: str, path: Path) -> Finding:
 
 
 def _settings(process: Process) -> list[Finding]:
+    empty = {key.name: f"({key.when_empty})" for key in KEYS}
     found = [
-        Finding(f"Setting {value.key}", Health.OK, f"{value.shown or '(automatic)'} from {value.source}")
+        Finding(
+            f"Setting {value.key}",
+            Health.OK,
+            f"{value.shown or empty.get(value.key, '(automatic)')} from {value.source}",
+        )
         for value in process.loaded.values
     ]
     return found + [
@@ -276,7 +282,7 @@ def _journal(tx: Transaction) -> Finding:
         checked += 1
         if SystemClock().monotonic() - started > CHECK_SECONDS:
             break
-    return Finding("Journal", Health.OK, f"the chains of the last {checked} sessions are sound")
+    return Finding("Journal", Health.OK, f"the chains of the sessions used last are sound ({checked} checked)")
 
 
 async def _meaning(process: Process, indexer: Indexer | None) -> Finding:

@@ -114,8 +114,10 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     except _ShownError as shown:
         return ShowText(str(shown))
     except _UsageError as error:
-        one_line = " ".join(str(error).split())
-        return BadUsage(f"{PROGRAM}: {one_line} (see {PROGRAM} --help)")
+        one_line = " ".join(str(error).split()).removesuffix(".")
+        names = {command.name for command in COMMANDS}
+        command = next((f"{word} " for word in argv if word in names), "")
+        return BadUsage(f"{PROGRAM}: {one_line}; see {PROGRAM} {command}--help")
 
 
 class _UsageError(Exception):
@@ -143,6 +145,8 @@ def _parse(argv: Sequence[str]) -> Arguments:
         stranger = next((flag for flag in flags if flag not in known), "")
         if stranger and "COMMAND" in str(error):
             raise _UsageError(f"unrecognized arguments: {stranger}.") from error
+        if typed := re.search(r"argument COMMAND: invalid choice: '(.*?)'", str(error)):
+            raise _UsageError(_no_command(typed[1])) from error
         raise
     if found.get("version"):
         return ShowText(_version())
@@ -158,6 +162,15 @@ def _parse(argv: Sequence[str]) -> Arguments:
     if found.get("acp") and command not in (None, "acp"):
         raise _UsageError(f"--acp and {command} are two commands; give one of them.")
     return _of_command(command, flags, found)
+
+
+def _no_command(typed: str) -> str:
+    from difflib import get_close_matches
+
+    meant = get_close_matches(typed, [command.name for command in COMMANDS], 1)
+    return (
+        f"there is no command {typed!r}, perhaps you mean {meant[0]!r}" if meant else f"there is no command {typed!r}"
+    )
 
 
 def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Arguments:
@@ -275,7 +288,13 @@ def _build_parser() -> "argparse.ArgumentParser":
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for command in COMMANDS:
         added = commands.add_parser(
-            command.name, help=command.summary, description=command.description, parents=[common], allow_abbrev=False
+            command.name,
+            # argparse's own would begin with three lines of flags that every command has.
+            usage=" ".join(filter(None, (PROGRAM, command.name, "[OPTION ...]", command.words))),
+            help=command.summary,
+            description=command.description,
+            parents=[common],
+            allow_abbrev=False,
         )
         command.add_arguments(added)
     _without_colour(parser, *commands.choices.values())

@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.auth_arguments import Auth
-from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
 from pattern_acp.cli.pasted_lines import PastedLines
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
@@ -202,7 +202,7 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
         write_json([_as_json(*row) for row in found])
     elif found:
         rows = [_as_row(*row) for row in found]
-        write_line(format_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows))
+        write_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows)
     else:
         names = arguments.provider or "any provider"
         variable = known[arguments.provider].api_key_env if arguments.provider else ""

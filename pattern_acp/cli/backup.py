@@ -8,7 +8,7 @@ from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, re
 from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
-from pattern_acp.cli.output import OutputClosed, format_table, printable, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, printable, write_json, write_line, write_table
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
@@ -114,7 +114,7 @@ def _show_sweepable(found: list[Sweepable]) -> None:
         for one in found
     ]
     if not sys.stdout.isatty():
-        write_line(format_table(("KIND", "SIZE", "WHY", "WHAT"), cells))
+        write_table(("KIND", "SIZE", "WHY", "WHAT"), cells)
         return
     from rich.console import Console
     from rich.table import Table
@@ -144,7 +144,7 @@ def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
         write_json({"backups": [_as_json(backup) for backup in backups]})
     elif backups:
         rows = [(stamp(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
-        write_line(format_table(("MADE", "KIND", "SIZE", "FILE"), rows))
+        write_table(("MADE", "KIND", "SIZE", "FILE"), rows)
     else:
         write_line("There are no backups yet.")
 

@@ -105,13 +105,14 @@ BACKUP_READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], BackUp | R
 }
 """What the arguments of each command mean."""
 
-BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser], None]], ...]" = (
+BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser], None], str], ...]" = (
     (
         "backup",
         "copy the constellation while it is used",
         "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
         "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
         add_backup_arguments,
+        "",
     ),
     (
         "restore",
@@ -119,6 +120,7 @@ BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser],
         "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
         "can be taken back. Every window that uses the constellation has to be closed first.",
         add_restore_arguments,
+        "FILE | --latest",
     ),
     (
         "gc",
@@ -127,6 +129,7 @@ BACKUP_COMMANDS: "tuple[tuple[str, str, str, Callable[[argparse.ArgumentParser],
         "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
         "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
         add_sweep_arguments,
+        "",
     ),
 )
-"""Name, summary, description and arguments of each command, for its help."""
+"""Name, summary, description, arguments and words of each command, for its help."""

@@ -84,6 +84,8 @@ class Command:
     summary: str
     description: str
     add_arguments: "Callable[[argparse.ArgumentParser], None]"
+    words: str = ""
+    """The words behind the name, for the first line of the help."""
 
 
 COMMANDS = (
@@ -94,6 +96,7 @@ COMMANDS = (
         "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
         "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
         _add_chat,
+        "[PROMPT]",
     ),
     Command(
         "sessions",
@@ -101,6 +104,7 @@ COMMANDS = (
         "List this directory's sessions, or do something with one: "
         "show ID, search WORDS, rename ID TITLE, archive ID, unarchive ID, delete ID, undelete [ID], fork ID [TURN].",
         add_session_arguments,
+        "[ACTION] [ID ...]",
     ),
     Command(
         "memory",
@@ -108,6 +112,7 @@ COMMANDS = (
         "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
         "writes back, edit, delete, restore, or forget for good.",
         add_memory_arguments,
+        "[VERB] [ARGUMENT ...]",
     ),
     Command(
         "journal",
@@ -115,6 +120,7 @@ COMMANDS = (
         "The journal of sessions: verify [SESSION|BUNDLE], export SESSION, anchor SESSION, redact SESSION, "
         "replay SESSION, tail [SESSION].",
         add_journal_arguments,
+        "ACTION [SESSION]",
     ),
     Command(
         "trust",
@@ -122,6 +128,7 @@ COMMANDS = (
         "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
         "list the folders that are trusted; revoke takes it back.",
         add_trust_arguments,
+        "[PATH | list | revoke PATH]",
     ),
     Command(
         "auth",
@@ -129,6 +136,7 @@ COMMANDS = (
         "login PROVIDER keeps a key (from a hidden prompt or from stdin) or signs in with OAuth where the provider has "
         "it; status shows which key of each provider is used, never the key; logout PROVIDER forgets it.",
         add_auth_arguments,
+        "login PROVIDER | status | logout PROVIDER",
     ),
     Command(
         "usage",
@@ -143,6 +151,7 @@ COMMANDS = (
         "List the models of every provider that is set up: window, longest answer, prices in US dollars a million "
         "tokens, images and thinking levels.",
         add_models_arguments,
+        "[PROVIDER/MODEL]",
     ),
     *(Command(*each) for each in BACKUP_COMMANDS),
     Command(
@@ -151,6 +160,7 @@ COMMANDS = (
         "Say what a code such as provider.overloaded means: whose fault it is, whether trying again helps, and what to "
         "do. Without CODE, list them all.",
         add_explain_arguments,
+        "[CODE]",
     ),
     Command(
         "doctor",

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.explain_arguments import Explain
-from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.failures import FailureRow, failures, find_failure, similar_codes
 
@@ -62,7 +62,7 @@ def _print_all(*, as_json: bool) -> None:
             write_json(facts(row))
         return
     cells = [(row.code, row.fault.value, "yes" if row.is_final else "no", row.meaning) for row in failures().values()]
-    write_line(format_table(("CODE", "FAULT", "FINAL", "MEANING"), cells))
+    write_table(("CODE", "FAULT", "FINAL", "MEANING"), cells)
 
 
 def _unknown(code: str) -> str:

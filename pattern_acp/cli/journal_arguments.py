@@ -93,7 +93,7 @@ class JournalUsageError(ValueError):
 
 def add_journal_arguments(parser: "argparse.ArgumentParser") -> None:
     """Declare the arguments."""
-    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
+    parser.add_argument("action", nargs="?", choices=ACTIONS, metavar="ACTION", help=", ".join(ACTIONS))
     about = "the session's id; for verify also the file of a bundle, or nothing for every session"
     parser.add_argument("words_given", nargs="*", metavar="SESSION", help=about)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -124,7 +124,7 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
     Raises:
         JournalUsageError: something is missing, or too much.
     """
-    action = cast("JournalAction", found.get("action"))
+    action = _action(found)
     words = [str(word) for word in cast("list[object]", found.get("words_given") or [])]
     for name, actions in _OF.items():
         if found.get(name) not in (None, False) and action not in actions:
@@ -164,6 +164,12 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
         follow=not found.get("no_follow"),
         turn=turn or 0,
     )
+
+
+def _action(found: Mapping[str, object]) -> "JournalAction":
+    if found.get("action") is None:
+        raise JournalUsageError(f"journal needs one of {', '.join(ACTIONS)}.")
+    return cast("JournalAction", found["action"])
 
 
 def _rebuild_arguments(flags: Flags, found: Mapping[str, object], words: list[str]) -> Journal:

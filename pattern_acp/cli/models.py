@@ -11,7 +11,7 @@ from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.models_arguments import ModelsWanted
-from pattern_acp.cli.output import OutputClosed, format_table, write_failure, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_table
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import Figure, ModelInfo
@@ -51,7 +51,7 @@ def print_model(info: ModelInfo) -> None:
     }
     rows = [(figure.value, value, source_of(info, figure)) for figure, value in values.items()]
     write_line(info.qualified)
-    write_line(format_table(("FIGURE", "VALUE", "FROM"), rows))
+    write_table(("FIGURE", "VALUE", "FROM"), rows)
     if taken := assumed(info):
         write_line(
             f'Nobody says it, so this is assumed: {taken}. [models."{info.qualified}"] in config.toml says better.'
@@ -71,7 +71,7 @@ def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
         write_line(json.dumps([_facts(info) for info in models], indent=2))
         return
     headings = ("MODEL", "WINDOW", "ANSWER", "IN", "CACHED", "OUT", "IMAGES", "THINKING", "PRICES FROM")
-    write_line(format_table(headings, [_cells(info) for info in models]))
+    write_table(headings, [_cells(info) for info in models])
 
 
 def _cells(info: ModelInfo) -> tuple[str, ...]:

@@ -7,10 +7,12 @@ protocol's (jsonrpc/stdio.py).
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from pattern_acp.cli.tables import lay_out
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import PatternError
 
@@ -66,12 +68,19 @@ def printable(text: str) -> str:
     return "".join(each for each in text if each in "\n\t" or each.isprintable())
 
 
-def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns two blanks apart, without trailing blanks. Cells must be single lines."""
-    lines = [tuple(headings), *(tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(line.rstrip() for line in padded)
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Left-aligned columns two blanks apart, without trailing blanks; with a `width`, folded at blanks to fit it."""
+    cells = [tuple(headings), *(tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows)]
+    return "\n".join("".join(line).rstrip() for lines in lay_out(cells, width) for line in lines)
+
+
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write a table to stdout: one that fits the terminal, or one line a row in a pipe.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    write_line(format_table(headings, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
 
 
 def _write(stream: TextIO, text: str) -> None:

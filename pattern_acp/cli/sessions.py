@@ -16,11 +16,11 @@ from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
 from pattern_acp.cli.output import (
     OutputClosed,
-    format_table,
     printable,
     write_failure,
     write_json,
     write_line,
+    write_table,
 )
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_changes import change_session
@@ -125,7 +125,7 @@ async def _search(database: Database, arguments: Sessions) -> int:
         write_line(f"No session here has anything about “{printable(arguments.text)}”{more}.")
     else:
         cells = [(h.session_id, str(h.turn), h.day, h.title, one_line(h.text, SEARCH_TEXT)) for h in hits]
-        write_line(format_table(("SESSION", "TURN", "DAY", "TITLE", "TEXT"), cells))
+        write_table(("SESSION", "TURN", "DAY", "TITLE", "TEXT"), cells)
     return EXIT_OK
 
 
@@ -160,7 +160,7 @@ def print_sessions(listed: Sequence[ListedSession], arguments: Sessions) -> None
             (one.row.session_id, moment(one.row.updated_ms), one.status.value, one.row.title, one.row.cwd)
             for one in listed
         ]
-        write_line(format_table(("SESSION", "UPDATED", "STATUS", "TITLE", "FOLDER"), cells))
+        write_table(("SESSION", "UPDATED", "STATUS", "TITLE", "FOLDER"), cells)
 
 
 def _facts(one: ListedSession) -> dict[str, object]:
@@ -193,9 +193,10 @@ def print_table(listed: Sequence[ListedSession], console: "Console", *, everywhe
         for one in group:
             row = one.row
             title = " ".join(printable(row.title).split()) or "untitled"
-            line = Text.assemble((row.session_id, "cyan"), "  ", (moment(row.updated_ms), "dim"), f"  {title}")
+            line = Text.assemble((row.session_id, "cyan"), "  ", (moment(row.updated_ms), "dim"))
             if one.status is not SessionStatus.IDLE:
                 line.append(f"  {one.status.value}", STATUS_COLOURS[one.status])
+            line.append(f"  {title}")  # last, since a narrow terminal cuts the end
             console.print(line, no_wrap=True, overflow="ellipsis")
 
 

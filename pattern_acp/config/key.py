@@ -37,5 +37,7 @@ class Key:
     variable: str = ""
     flag: str = ""
     project: ProjectRule = ProjectRule.NEVER
+    when_empty: str = "automatic"
+    """What an empty value means, for doctor."""
     reach: tuple[Value, ...] = ()
     """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""

@@ -35,7 +35,9 @@ from pattern_acp.domain.allowance import ALLOWED
 
 
 def _budget(field: str, summary: str) -> Key:
-    return Key(name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=amount, default="")
+    return Key(
+        name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=amount, default="", when_empty="no limit"
+    )
 
 
 def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> Key:
@@ -88,6 +90,7 @@ def _delegate_model(field: str, who: str, otherwise: str) -> Key:
         allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
         check=model_name,
         default="",
+        when_empty=otherwise,
         project=ProjectRule.CONFIGURED,
     )
 

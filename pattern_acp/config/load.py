@@ -247,6 +247,8 @@ def _using(key: Key, below: _Found) -> str:
 
 
 def _shown(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as the file has it
     return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 

@@ -116,15 +116,13 @@ def _unreachable(path: str, detail: str) -> tuple[type[DatabaseError], str]:
 
 def _full(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DiskFullError, (
-        f"Nothing was saved, because there is no room for the constellation {path} ({detail}); "
-        "free some space on that disk."
+        f"There is no room left for the constellation {path} ({detail}); free some space on that disk."
     )
 
 
 def _constraint(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return ConstraintError, (
-        f"Nothing was saved, because a row breaks a rule of the constellation {path} ({detail}); "
-        "report this as a fault of pattern-acp."
+        f"A row breaks a rule of the constellation {path} ({detail}); report this as a fault of pattern-acp."
     )
 
 

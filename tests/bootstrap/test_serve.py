@@ -36,7 +36,7 @@ async def test_a_turn_from_an_empty_home_without_any_key():
     async with temporary_home() as home, served(home) as agent:
         session = await agent.open(home)
         assert await agent.editor.prompt(session, "Hello") == {"stopReason": "end_turn"}
-        assert "no model is configured" in agent.editor.said().lower()
+        assert "without a model" in agent.editor.said().lower()
         assert home.constellation.exists()
 
 
@@ -84,7 +84,7 @@ async def test_the_end_of_input_in_a_turn_records_it_as_cancelled_and_gives_the_
                 await agent.ended.wait()
             assert await running.end() == {"stopReason": "cancelled"}
         recorded = await kinds_recorded(home.constellation, session)
-        assert recorded[-2:] == ["MessageRecorded", "TurnEnded"]
+        assert recorded[-3:] == ["MessageRecorded", "UsageReported", "TurnEnded"]
         async with open_database(home.constellation, clock=SystemClock(), read_only=True) as database:
             assert await database.read(lambda tx: tx.all("SELECT * FROM leases")) == []
 

@@ -76,6 +76,9 @@ def test_a_command_line_asks_for(line: str, expected: Arguments):
         ("sessions show", "id"),
         ("sessions list s1", "sessions show"),
         ("sessions frobnicate", "frobnicate"),
+        ("chat one two", "see pattern-acp chat --help"),
+        ("session", "perhaps you mean 'sessions'"),
+        ("journal", "verify, export, anchor"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_that_names_the_fault(line: str, word: str):

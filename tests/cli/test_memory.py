@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.editing import EditingError, editor_command
-from pattern_acp.cli.memory.lines import coloured, diff_lines, line, plain, table_lines
+from pattern_acp.cli.memory.lines import Table, coloured, diff_lines, laid_out, line, plain
 from pattern_acp.cli.memory.paging import pager_command
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags, MemorySettings
@@ -356,9 +356,9 @@ def test_a_command_line_that_means_nothing_is_refused_in_one_line(text: str, pro
 
 
 def test_lines_are_plain_for_a_pipe_and_coloured_for_a_terminal():
-    lines = [*table_lines(("A", "B"), [(("x\ny", "red"), ("z\x1b[2J", ""))]), *diff_lines("+new"), line("end")]
+    lines = [Table(("A", "B"), ((("x\ny", "red"), ("z\x1b[2J", "")),)), *diff_lines("+new"), line("end")]
     assert plain(lines) == "A    B\nx y  z[2J\n+new\nend"
-    shown = coloured(lines, 80)
+    shown = coloured(laid_out(lines, 80), 80)
     assert "\x1b[31mx y" in shown
     assert "\x1b[2J" not in shown
 

@@ -4,8 +4,11 @@ import io
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
+from pattern_acp.cli.tables import cells_of
 
 
 def test_lines_go_to_stdout_and_errors_to_stderr_as_one_line(capsys: pytest.CaptureFixture[str]):
@@ -26,6 +29,38 @@ def test_a_table_is_aligned_and_carries_no_trailing_blanks():
     assert format_table(("ID", "TITLE"), [("a", "long title"), ("bbb", "x\ny")]) == (
         "ID   TITLE\na    long title\nbbb  x y"
     )
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_folded_at_blanks():
+    rows = [("provider.overloaded", "It limits the rate, or is broken."), ("tool.failed", "A tool failed.")]
+    assert format_table(("CODE", "MEANING"), rows, 40) == (
+        "CODE                 MEANING\n"
+        "provider.overloaded  It limits the rate,\n"
+        "                     or is broken.\n"
+        "tool.failed          A tool failed."
+    )
+
+
+def test_a_path_that_is_wider_than_the_terminal_stays_whole_to_be_copied():
+    path = "/" + "long/" * 20 + "file.db"
+    assert path in format_table(("KIND", "FILE", "WHY"), [("made by hand", path, "it was asked for")], 40)
+
+
+@given(
+    rows=st.lists(st.lists(st.text("ab 漢é", max_size=60), min_size=3, max_size=3), max_size=5),
+    width=st.integers(1, 120),
+)
+def test_folding_a_table_loses_no_word_and_keeps_to_the_width_where_words_allow(rows: list[list[str]], width: int):
+    words = [word for row in rows for cell in row for word in cell.split()]
+    shown = format_table(("A", "B", "C"), rows, width)
+    assert sorted(shown.split()) == sorted([*words, "A", "B", "C"])
+    longest = max((cells_of(word) for word in words), default=1)
+    if 3 * longest + 4 <= width:
+        assert all(cells_of(line) <= width for line in shown.splitlines())
+
+
+def test_wide_characters_take_two_cells_of_a_column():
+    assert format_table(("T", "N"), [("漢字", "1"), ("ab", "2")]) == "T     N\n漢字  1\nab    2"
 
 
 def test_a_stream_that_knows_few_characters_shows_what_it_can():

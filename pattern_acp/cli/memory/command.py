@@ -4,7 +4,7 @@ Owns: opening the constellation and what each verb does. Must not know: how resu
 """
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.memory import pages, values
 from pattern_acp.cli.memory.editing import EditedText, edit_text, read_edited
 from pattern_acp.cli.memory.importing import import_file, read_import
-from pattern_acp.cli.memory.lines import Line, line
+from pattern_acp.cli.memory.lines import Part, line
 from pattern_acp.cli.memory.paging import show_lines
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
@@ -52,7 +52,7 @@ LOG_LENGTH = 50
 class Answer:
     """What a verb gives: lines for a person, a value for a program, and the exit code."""
 
-    lines: list[Line]
+    lines: Sequence[Part]
     value: Json
     code: int = EXIT_OK
 

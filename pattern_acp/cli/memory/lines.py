@@ -7,11 +7,26 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from pattern_acp.cli.output import printable
+from pattern_acp.cli.tables import lay_out
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 Span: TypeAlias = tuple[str, str]
 """A piece of a line and its style, in rich's words; empty for none."""
 
 Line: TypeAlias = tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Left-aligned columns two blanks apart, laid out once it is known how wide they may be."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Span, ...], ...]
+    """Line ends in cells become blanks."""
+
+
+Part: TypeAlias = Line | Table
+"""What a page is made of."""
 
 
 def line(*spans: Span | str) -> Line:
@@ -24,20 +39,11 @@ def text_lines(text: str, style: str = "") -> list[Line]:
     return [line((part, style)) for part in text.split("\n")]
 
 
-def table_lines(headings: Sequence[str], rows: Sequence[Sequence[Span]]) -> list[Line]:
-    """Left-aligned columns two blanks apart. Line ends in cells become blanks."""
-    cells = [
-        tuple((name, "bold") for name in headings),
-        *([(_cell(text), style) for text, style in row] for row in rows),
-    ]
-    widths = [max((len(row[column][0]) for row in cells), default=0) for column in range(len(headings))]
+def laid_out(parts: Sequence[Part], width: int | None = None) -> list[Line]:
+    """The lines of a page; with a `width` in cells, tables are folded to it."""
     lines: list[Line] = []
-    for row in cells:
-        spans: list[Span] = []
-        for column, (text, style) in enumerate(row):
-            last = column == len(row) - 1
-            spans.append((text if last else text.ljust(widths[column] + 2), style))
-        lines.append(tuple(spans))
+    for part in parts:
+        lines += _table_lines(part, width) if isinstance(part, Table) else [part]
     return lines
 
 
@@ -51,9 +57,9 @@ def diff_lines(diff: str) -> list[Line]:
     return lines
 
 
-def plain(lines: Sequence[Line]) -> str:
-    """The lines without styles and without trailing blanks."""
-    return "\n".join(printable("".join(text for text, _ in each)).rstrip() for each in lines)
+def plain(parts: Sequence[Part]) -> str:
+    """The page without styles and without trailing blanks."""
+    return "\n".join(printable("".join(text for text, _ in each)).rstrip() for each in laid_out(parts))
 
 
 def coloured(lines: Sequence[Line], width: int) -> str:
@@ -68,6 +74,16 @@ def coloured(lines: Sequence[Line], width: int) -> str:
     for each in lines:
         console.print(Text.assemble(*((printable(text), style) for text, style in each)), soft_wrap=True)
     return out.getvalue().rstrip("\n")
+
+
+def _table_lines(table: Table, width: int | None) -> list[Line]:
+    rows = [tuple((name, "bold") for name in table.headings), *table.rows]
+    cells = [[_cell(text) for text, _ in row] for row in rows]
+    return [
+        tuple((text, style) for text, (_, style) in zip(folded, row, strict=True))
+        for row, lines in zip(rows, lay_out(cells, width), strict=True)
+        for folded in lines
+    ]
 
 
 def _cell(text: str) -> str:

@@ -6,7 +6,7 @@ Owns: the layout. Must not know: terminals, or where anything comes from.
 from collections.abc import Sequence
 
 from pattern_acp.cli.memory.importing import Imported
-from pattern_acp.cli.memory.lines import Line, Span, diff_lines, line, table_lines, text_lines
+from pattern_acp.cli.memory.lines import Part, Span, Table, diff_lines, line, text_lines
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.history import Write
@@ -32,7 +32,7 @@ _WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "gr
 
 def list_page(
     blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
-) -> list[Line]:
+) -> list[Part]:
     """All blocks, those that can be restored, those that were damaged and mended, and shared ones not attached here."""
     if not (blocks or deleted or elsewhere):
         return [line("Nothing is remembered here yet.")]
@@ -47,7 +47,7 @@ def list_page(
         )
         for one in blocks
     ]
-    lines = table_lines(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), rows)
+    lines: list[Part] = [Table(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), tuple(rows))]
     lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
     for block in deleted:
         lines.append(line(("deleted ", "red"), (full_label(block), "cyan"), f", {when(block.updated_ms)}"))
@@ -55,9 +55,9 @@ def list_page(
     return lines
 
 
-def markdown_page(text: str) -> list[Line]:
+def markdown_page(text: str) -> list[Part]:
     """An answer in Markdown: its tables as columns, the rest without code marks."""
-    lines: list[Line] = []
+    lines: list[Part] = []
     rows: list[list[str]] = []
     for part in (*text.replace("`", "").split("\n"), ""):
         if part.startswith("| "):
@@ -65,13 +65,14 @@ def markdown_page(text: str) -> list[Line]:
             continue
         if rows:
             head, _, *body = rows
-            lines += table_lines([name.upper() for name in head], [[(cell, "") for cell in row] for row in body])
+            cells = (tuple((cell, "") for cell in row) for row in body)
+            lines.append(Table(tuple(name.upper() for name in head), tuple(cells)))
             rows = []
         lines.append(line(part))
     return lines[:-1]
 
 
-def version_page(version: Version) -> list[Line]:
+def version_page(version: Version) -> list[Part]:
     """A block, or an older version of it."""
     block, write = version.block, version.write
     about = f"version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
@@ -79,7 +80,7 @@ def version_page(version: Version) -> list[Line]:
     return [head, line((block.description, "dim")), line(""), *text_lines(version.text or "(empty)")]
 
 
-def log_page(writes: Sequence[Write]) -> list[Line]:
+def log_page(writes: Sequence[Write]) -> list[Part]:
     """The writes of a block, newest first."""
     rows = [
         (
@@ -94,47 +95,50 @@ def log_page(writes: Sequence[Write]) -> list[Line]:
         )
         for write in writes
     ]
-    return table_lines(("#", "WHEN (UTC)", "WHO", "WHAT", "LINES", "SIZE", "WHERE", "WHY"), rows)
+    return [Table(("#", "WHEN (UTC)", "WHO", "WHAT", "LINES", "SIZE", "WHERE", "WHY"), tuple(rows))]
 
 
-def diff_page(versions: Versions, *, words: bool) -> list[Line]:
+def diff_page(versions: Versions, *, words: bool) -> list[Part]:
     """Two versions compared."""
     if versions.before == versions.after:
         return [line(f"Versions {versions.old} and {versions.new} of {versions.label} read the same.")]
     if words:
         return _word_lines(versions.before, versions.after)
     names = f"{versions.label} {versions.old}", f"{versions.label} {versions.new}"
-    return diff_lines(unified_diff(versions.before, versions.after, before_name=names[0], after_name=names[1]))
+    return [*diff_lines(unified_diff(versions.before, versions.after, before_name=names[0], after_name=names[1]))]
 
 
-def blame_page(blamed: Blamed) -> list[Line]:
+def blame_page(blamed: Blamed) -> list[Part]:
     """Who wrote each line."""
     if not blamed.lines:
         return [line("The block is empty.")]
     rows = [(*_blame_cells(blamed.writes[one.number]), (str(one.line), "bold"), (one.text, "")) for one in blamed.lines]
-    return table_lines(("#", "WHEN (UTC)", "WHO", "WHERE", "LINE", "TEXT"), rows)
+    return [Table(("#", "WHEN (UTC)", "WHO", "WHERE", "LINE", "TEXT"), tuple(rows))]
 
 
-def range_page(spans: Sequence[BlamedRange]) -> list[Line]:
+def range_page(spans: Sequence[BlamedRange]) -> list[Part]:
     """Who wrote which characters."""
     rows = [
         (*_blame_cells(span.write), (f"{span.start}-{span.end}", "bold"), (repr(span.text)[1:-1], "")) for span in spans
     ]
-    return table_lines(("#", "WHEN (UTC)", "WHO", "WHERE", "CHARACTERS", "TEXT"), rows)
+    return [Table(("#", "WHEN (UTC)", "WHO", "WHERE", "CHARACTERS", "TEXT"), tuple(rows))]
 
 
-def change_page(change: HistoryChange) -> list[Line]:
+def change_page(change: HistoryChange) -> list[Part]:
     """What was done, as a diff."""
     target = "" if change.target is None else f" ({change.operation} of {change.target})"
     diff = unified_diff(change.before, change.after, before_name=change.label, after_name=change.label)
-    lines = [line((change.label, "bold cyan"), f" is changed: write {change.number}{target}."), *diff_lines(diff)]
+    lines: list[Part] = [
+        line((change.label, "bold cyan"), f" is changed: write {change.number}{target}."),
+        *diff_lines(diff),
+    ]
     for conflict in change.conflicts:
         lines.append(line(("Changed here and meanwhile elsewhere; both are in the text:", "yellow")))
         lines += text_lines(f"{conflict.theirs}\n{conflict.ours}", "yellow")
     return lines
 
 
-def imported_page(imported: Imported) -> list[Line]:
+def imported_page(imported: Imported) -> list[Part]:
     """What a file brought, as a diff."""
     known = f" {imported.known} passages were there already." if imported.known else ""
     if imported.before == imported.after:
@@ -144,7 +148,7 @@ def imported_page(imported: Imported) -> list[Line]:
     return [line((imported.label, "bold cyan"), f" {done}.{known}"), *diff_lines(diff)]
 
 
-def forgotten_page(report: ForgottenReport) -> list[Line]:
+def forgotten_page(report: ForgottenReport) -> list[Part]:
     """What was forgotten, without the words themselves."""
     what = "The whole block" if report.whole else "The passage"
     lines = [line(f"{what} is forgotten, and so are {report.events} recorded events of it; nobody can take this back.")]
@@ -160,8 +164,8 @@ def forgotten_page(report: ForgottenReport) -> list[Line]:
     return [*lines, *(line((note.replace("`", ""), "yellow")) for note in forgotten_notes(report))]
 
 
-def _word_lines(before: str, after: str) -> list[Line]:
-    lines: list[Line] = []
+def _word_lines(before: str, after: str) -> list[Part]:
+    lines: list[Part] = []
     spans: list[Span] = []
     for part in word_diff(before, after):
         first, *rest = part.text.split("\n")

@@ -9,20 +9,21 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from pattern_acp.cli.memory.lines import Line, coloured, plain
+from pattern_acp.cli.memory.lines import Part, coloured, laid_out, plain
 from pattern_acp.cli.output import write_line
 
 
-def show_lines(lines: Sequence[Line], environ: Mapping[str, str], *, pager: bool) -> None:
-    """Write the lines to stdout; with colours, and maybe through a pager, when it is a terminal.
+def show_lines(parts: Sequence[Part], environ: Mapping[str, str], *, pager: bool) -> None:
+    """Write a page to stdout; with colours, and maybe through a pager, when it is a terminal.
 
     Raises:
         OutputClosed: the reader went away.
     """
     if not sys.stdout.isatty():
-        write_line(plain(lines))
+        write_line(plain(parts))
         return
     size = shutil.get_terminal_size()
+    lines = laid_out(parts, size.columns)
     text = coloured(lines, size.columns)
     command = pager_command(environ) if pager and len(lines) >= size.lines else None
     if command is None or not _page(text, command):
