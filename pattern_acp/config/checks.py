@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import cast
 
-from pattern_acp.config.keys import describe_type
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.values import describe_type
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 DEFAULT_SECONDS = 60

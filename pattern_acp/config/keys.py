@@ -375,27 +375,3 @@ KEYS: tuple[Key, ...] = (
         default=_TURN.slow_commands,
     ),
 )
-
-
-_TYPE_WORDS: tuple[tuple[type, str], ...] = (
-    (str, "text"),
-    (bool, "a boolean"),  # before int, of which it is one in Python
-    (int, "a number"),
-    (float, "a decimal number"),
-    (list, "a list"),
-    (dict, "a table"),
-)
-
-
-def describe_type(raw: object) -> str:
-    """What `raw` is, in TOML's words and without its content, which may be secret."""
-    for kind, words in _TYPE_WORDS:
-        if isinstance(raw, kind):
-            return words
-    return "a date or time"
-
-
-def but_is(raw: object, allowed: str) -> str:
-    """`, not a list` behind what is `allowed`; empty for text, and where another thing than the kind is wrong."""
-    words = describe_type(raw)
-    return "" if isinstance(raw, str) or words.split()[-1] in allowed else f", not {words}"

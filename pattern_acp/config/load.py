@@ -17,7 +17,7 @@ from pattern_acp.config.contradictions import contradictions
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.key import Key, ProjectRule
-from pattern_acp.config.keys import KEYS, but_is
+from pattern_acp.config.keys import KEYS
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
@@ -27,7 +27,7 @@ from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
-from pattern_acp.config.values import Value
+from pattern_acp.config.values import Value, but_is
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _Found: TypeAlias = tuple[Value, str]

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from pattern_acp.config.keys import KEYS, describe_type
+from pattern_acp.config.keys import KEYS
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import LspServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.values import describe_type
 
 TABLE = "lsp"
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import cast
 
-from pattern_acp.config.keys import describe_type
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import normal_base_url, show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.values import describe_type
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _ALLOWED = {

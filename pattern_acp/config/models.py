@@ -9,10 +9,10 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import cast
 
-from pattern_acp.config.keys import but_is
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.values import but_is
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 TABLE = "models"

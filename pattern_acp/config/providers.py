@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
-from pattern_acp.config.keys import but_is
 from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
 from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
 from pattern_acp.config.oauth import read_oauth, wrong_oauth
@@ -19,6 +18,7 @@ from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS, SIGN_IN
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.values import but_is
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MASK = str(Secret(""))
