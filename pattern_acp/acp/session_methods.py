@@ -33,6 +33,8 @@ ONLY_READ_SENTENCE = (
     "fork, to take the session over, or to only read.*"
 )
 
+ONLY_READABLE = "*You see what can still be read of this session; nothing can be sent.*"
+
 SERVERS_SECONDS = 90.0
 """Longest that a session's commands wait for the prompts of its MCP servers."""
 
@@ -67,7 +69,8 @@ class SessionMethods:
         """session/load: the whole replay goes out before the answer."""
         session = await self._sessions.load(request.session_id, opening_of(request))
         if session.state.is_read:
-            await say(session, ONLY_READ_SENTENCE)
+            damage = self._sessions.constellation.database.damage
+            await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
         self._announce_later(session, context)
         return opened(session)
 

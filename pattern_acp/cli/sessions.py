@@ -27,6 +27,7 @@ from pattern_acp.cli.session_changes import change_session
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.ancestry import read_history
@@ -35,6 +36,7 @@ from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.leases import this_process
+from pattern_acp.journal.salvage import readable_history
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS
@@ -134,7 +136,13 @@ async def _show(database: Database, arguments: Sessions) -> int:
     row = await database.read(lambda tx: store.get_session(tx, session_id))
     if row is None:
         return _no_such(arguments.session)
-    recorded = await database.read(lambda tx: read_history(tx, session_id))
+    try:
+        recorded = await database.read(lambda tx: read_history(tx, session_id))
+    except DatabaseError as error:
+        if not database.damage:
+            raise
+        write_failure(error.failure_code, f"pattern-acp: only a part can be read. {error.sentence}")
+        recorded = await database.read(lambda tx: readable_history(tx, session_id))
     events = [item.event for item in kept_events(recorded)]
     if arguments.json:
         print_updates(events)

@@ -20,7 +20,7 @@ import anyio
 import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_file
-from pattern_acp.db.errors import DatabaseClosedError, DatabaseForkedError
+from pattern_acp.db.errors import DatabaseClosedError, DatabaseCorruptError, DatabaseForkedError, is_of_index
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.segment_files import delete_segments
@@ -142,11 +142,17 @@ class Database:
         self._writer = writer
         self._reader = reader
         self.facts = facts
+        self._damage = ""
 
     @property
     def path(self) -> Path:
         """The constellation's file."""
         return self.facts.path
+
+    @property
+    def damage(self) -> str:
+        """A sentence when the file was found to be damaged: nothing is written any more; empty while it is sound."""
+        return self._damage
 
     async def write(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` as one write transaction and return what it returns, after the commit.
@@ -157,8 +163,12 @@ class Database:
 
         Raises:
             DatabaseError: the lock was not free in time, or a statement or the commit failed; nothing was written.
+            DatabaseCorruptError: the file is damaged, and was perhaps found to be so before.
         """
-        return await self._writer.run(lambda driver: driver.write(function))
+        if self._damage:
+            # What is built on damage makes more of it; what can be read still is.
+            raise DatabaseCorruptError(self._damage)
+        return await self._noticing(self._writer, lambda driver: driver.write(function))
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` on one snapshot, which holds every write that was awaited before.
@@ -166,7 +176,15 @@ class Database:
         Raises:
             DatabaseError: the file cannot be read, or `function` tried to write.
         """
-        return await self._reader.run(lambda driver: driver.read(function))
+        return await self._noticing(self._reader, lambda driver: driver.read(function))
+
+    async def _noticing(self, connection: WorkerConnection, function: Callable[[ApswConnection], T]) -> T:
+        try:
+            return await connection.run(function)
+        except DatabaseCorruptError as error:
+            if not is_of_index(error):
+                self._damage = error.sentence
+            raise
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file, as far as that needs no waiting.

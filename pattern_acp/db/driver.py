@@ -168,7 +168,7 @@ class ApswConnection:
             DatabaseError: the file cannot be read, or `function` tried to write.
         """
         self._retry_while_busy(self._begin_snapshot)
-        return self._finish(function)
+        return self._finish(function, is_read=True)
 
     def _begin_snapshot(self) -> None:
         self.raw.execute("BEGIN")
@@ -179,7 +179,13 @@ class ApswConnection:
             self._roll_back()
             raise
 
-    def _finish(self, function: Callable[[Transaction], T], before_commit: Callable[[], object] | None = None) -> T:
+    def _finish(
+        self,
+        function: Callable[[Transaction], T],
+        before_commit: Callable[[], object] | None = None,
+        *,
+        is_read: bool = False,
+    ) -> T:
         try:
             found = self.raw.pragma("user_version")
             self.opened.require_version(found if isinstance(found, int) else 0)
@@ -187,7 +193,13 @@ class ApswConnection:
                 result = function(transaction)
             if before_commit is not None:
                 before_commit()
-            self.raw.execute("COMMIT")
+            try:
+                self.raw.execute("COMMIT")
+            except apsw.CorruptError:
+                # A function that has read around damage is told of it once more here.
+                if not is_read:
+                    raise
+                self._roll_back()
         except apsw.Error as error:
             self._roll_back()
             raise translate(error, self.path) from error

@@ -160,3 +160,8 @@ def translate(error: apsw.Error, path: Path) -> DatabaseError:
     sentence = _SENTENCES.get(type(error), _fault)
     kind, text = sentence(str(path), str(error) or type(error).__name__)
     return kind(text)
+
+
+def is_of_index(error: DatabaseCorruptError) -> bool:
+    """Whether only a search index is damaged, which `doctor --repair` writes anew from the texts."""
+    return getattr(error.__cause__, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB

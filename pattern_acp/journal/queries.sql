@@ -27,6 +27,10 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after AND session_seq <= :upto
 ORDER BY session_seq;
 
+-- name: places_of_stream
+-- The places of the events of a stream, from the index alone.
+SELECT session_seq FROM events WHERE stream = :stream ORDER BY session_seq;
+
 -- name: read_item
 -- The events of a stream about one item, in order, with their blobs.
 SELECT

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 
 import anyio
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
@@ -232,8 +231,13 @@ class Sessions:
             # The client goes on in a fork under its parent's id, which is what it means by that id.
             return await reopen_session(shared, self._client, already.session_id, opening, how)
         if not only_read:
-            with suppress(LeaseHeldError):
+            try:
                 return await reopen_session(shared, self._client, session_id, opening, how, begin)
+            except LeaseHeldError:
+                pass
+            except DatabaseError:
+                if not shared.database.damage:
+                    raise
         return await view_session(shared, self._client, session_id, opening)
 
 

@@ -5,6 +5,7 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import anyio
 
@@ -132,14 +133,17 @@ def first_turns(tx: Transaction, session_id: str) -> list[Event]:
 async def view_session(
     shared: Constellation, client: Client, session_id: str, opening: Opening
 ) -> tuple[Session, Sequence[Event]]:
-    """A session that another window has, only to be read: nothing of it changes, and nothing is started.
+    """A session that another window has, or of a damaged file, only to be read: nothing changes, nothing is started.
+
+    Of a damaged file, what can be read of it.
 
     Raises:
         UnknownSessionError: there is none, or it was deleted.
     """
     place = await look_at(shared, opening)
     known = SessionId(session_id)
-    found = await shared.database.read(lambda tx: _read(tx, known, frozenset()))
+    read = _read_what_is_left if shared.database.damage else partial(_read, lost=frozenset())
+    found = await shared.database.read(lambda tx: read(tx, known))
     return await _session_of(shared, client, opening, place, found, known, is_read=True)
 
 
@@ -213,6 +217,14 @@ def _read(tx: Transaction, session_id: SessionId, lost: frozenset[str]) -> _Foun
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
     return _Found(row, tuple(recorded), tuple(load_grants(tx, session_id)), jobs, lost)
+
+
+def _read_what_is_left(tx: Transaction, session_id: SessionId) -> _Found:
+    from pattern_acp.journal.salvage import readable, readable_history
+
+    recorded = readable_history(tx, session_id)
+    grants = readable(lambda: tuple(load_grants(tx, session_id)), ())
+    return _Found(_get(tx, session_id), tuple(recorded), grants)
 
 
 async def _compiled_before(

@@ -422,3 +422,39 @@ def test_a_process_that_forgets_to_close_still_ends(tmp_path: Path):
     command = [sys.executable, "-c", script, str(tmp_path / "constellation.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (done.stdout, done.returncode) == ("written\n", 7), done.stderr
+
+
+async def test_after_damage_was_met_nothing_is_written_and_the_rest_is_read(tmp_path: Path):
+    path = tmp_path / "c.db"
+
+    def fill(tx: Transaction) -> None:
+        for number in range(9):
+            row = (f"hash {number}", b"%d" % number * 3000)
+            tx.execute("INSERT INTO blobs (hash, size, encoding, content) VALUES (?, 1, 'raw', ?)", row)
+
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(fill)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"hash 4")
+    content[at - at % 4096 : at - at % 4096 + 4096] = b"\xa5" * 4096
+    path.write_bytes(content)
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: tx.execute("UPDATE sessions SET title = ''"))
+        assert database.damage == ""
+        with pytest.raises(DatabaseCorruptError):
+            await database.read(lambda tx: tx.all("SELECT content FROM blobs"))
+        assert "restore --latest" in database.damage
+        with pytest.raises(DatabaseCorruptError, match="is damaged"):
+            await database.write(lambda tx: tx.execute("UPDATE sessions SET title = ''"))
+        assert await database.read(lambda tx: tx.one("SELECT count(*) FROM sessions")) == (0,)
+
+
+async def test_a_damaged_search_index_stops_no_writing():
+    async with temporary_constellation() as constellation:
+        database = constellation.database
+        other = apsw.Connection(str(constellation.database.path))
+        other.cursor().execute("DELETE FROM search_fts_data")
+        other.close()
+        with pytest.raises(DatabaseCorruptError):
+            await database.read(lambda tx: tx.all("SELECT rowid FROM search_fts WHERE search_fts MATCH 'plum'"))
+        assert database.damage == ""

@@ -13,6 +13,7 @@ from pattern_acp.testing.process import COMMAND, Launch, agent_environment, runn
 pytestmark = pytest.mark.e2e
 
 SECONDS = 20
+PAGE = 4096
 CONSTELLATION = Path("constellations", "default", "constellation.db")
 
 
@@ -100,3 +101,49 @@ async def test_gc_takes_the_words_of_a_session_that_was_deleted_long_ago_and_not
     back = run(tmp_path, "sessions", "undelete", old)
     assert (back.returncode, "took its words" in back.stderr) == (1, True)
     assert run(tmp_path, "sessions", "show", kept).stdout.count("hello") >= 1
+
+
+def damage_page_of(path: Path, said: str) -> None:
+    """Write over the page that holds the event of a prompt."""
+    content = bytearray(path.read_bytes())
+    at = content.index(f'"text":"{said}'.encode())
+    page = at - at % PAGE
+    content[page : page + PAGE] = b"\xa5" * PAGE
+    path.write_bytes(content)
+
+
+async def test_a_session_with_damage_in_its_middle_is_shown_as_far_as_it_can_be_read_and_takes_no_prompt(
+    tmp_path: Path,
+):
+    path = tmp_path / CONSTELLATION
+    async with running_process(Launch(tmp_path)) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        for number in range(6):
+            await agent.editor.prompt(session, f"plum {number} {'x' * 3000}")
+        await agent.close_input()
+        await agent.wait()
+    damage_page_of(path, "plum 3")
+    async with running_process(Launch(tmp_path)) as agent:
+        listed = await agent.editor.request("session/list", {})
+        assert [one["sessionId"] for one in listed["sessions"]] == [session]
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        shown = "".join(update["content"]["text"] for update in agent.editor.of_kind("user_message_chunk"))
+        assert [number for number in range(6) if f"plum {number} " in shown] == [0, 1, 2, 4, 5]
+        said = agent.editor.said()
+        for part in ("can still be read", "is damaged", "restore --latest", "journal rebuild"):
+            assert part in said
+        size = path.stat().st_size
+        with pytest.raises(RemoteError, match="is damaged"):
+            await agent.editor.prompt(session, "go on")
+        with pytest.raises(RemoteError, match="is damaged"):
+            await agent.editor.open_session(str(tmp_path))
+        listed = await agent.editor.request("session/list", {})
+        assert [one["sessionId"] for one in listed["sessions"]] == [session]
+        assert path.stat().st_size == size
+        await agent.close_input()
+        await agent.wait()
+    partly = run(tmp_path, "sessions", "show", session)
+    assert ("plum 2" in partly.stdout, "plum 3" in partly.stdout, "only a part" in partly.stderr) == (True, False, True)
+    rebuilt = run(tmp_path, "journal", "rebuild", "--replace")
+    assert rebuilt.returncode == 0
+    assert "plum 3" in run(tmp_path, "sessions", "show", session).stdout
