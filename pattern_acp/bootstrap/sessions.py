@@ -193,6 +193,7 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
     except (PatternError, ImportError) as error:
         # Sessions go on without a network; a request that needs it says the same to the person.
         logger.warning("The HTTP client is not ready. %s", error)
+    await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)
     await providers.refresh()
 

@@ -4,6 +4,7 @@ Owns: the list requests and what their answers mean. Must not know: the cache an
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,6 +18,7 @@ from pattern_acp.providers.catalogue import ListedModel, Thinking
 from pattern_acp.providers.endpoints import base_url, endpoint, headers_of
 from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.llama_server import OWNER, template_takes_tools
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LocalServer
 from pattern_acp.providers.status import error_of_status
 
@@ -62,6 +64,7 @@ class _Model(msgspec.Struct):
 
     id: str
     lifecycle: str | None = None
+    owned_by: object = None
     max_input_tokens: int | None = None
     max_tokens: int | None = None
     capabilities: _Capabilities | list[object] | None = None
@@ -97,23 +100,46 @@ class _OllamaModels(msgspec.Struct):
     models: list[_OllamaModel]
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    models: tuple[ListedModel, ...]
+    is_llama_server: bool = False
+    """Whether it is llama-server with one model, which says more of it in `/props`."""
+
+
 @dataclass(slots=True)
 class _Found:
     servers: dict[str, LocalServer]
 
 
 async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[ListedModel, ...]:
-    """The provider's own list.
+    """The provider's own list, with what llama-server says of its model's tools elsewhere.
 
     Raises:
         ProviderError: it cannot be had; the sentence says why.
     """
+    fetched = await _fetch_list(http, settings)
+    return await _with_template(http, settings, fetched)
+
+
+async def _fetch_list(http: HttpClient, settings: ProviderSettings) -> _Fetched:
     query = _QUERIES.get(settings.wire, "")
     address = endpoint(settings, f"models{query}")
     status, body = await http.get(settings.name, address, headers_of(settings), LIST_BYTES)
     if status != 200:
         raise error_of_status(settings, "", status, body)
-    return parse_gemini_models(body, settings.name) if settings.wire == "gemini" else parse_models(body, settings.name)
+    if settings.wire == "gemini":
+        return _Fetched(parse_gemini_models(body, settings.name))
+    models = _decoded(body, settings.name)
+    is_llama = len(models) == 1 and models[0].owned_by == OWNER
+    return _Fetched(_current(models), is_llama_server=is_llama)
+
+
+async def _with_template(http: HttpClient, settings: ProviderSettings, fetched: _Fetched) -> tuple[ListedModel, ...]:
+    if not fetched.is_llama_server:
+        return fetched.models
+    takes_tools = await template_takes_tools(http, settings)
+    return tuple(replace(model, calls_tools=takes_tools) for model in fetched.models)
 
 
 def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
@@ -122,11 +148,18 @@ def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
     Raises:
         ProviderProtocolError: it is no such list.
     """
+    return _current(_decoded(body, name))
+
+
+def _current(models: Sequence[_Model]) -> tuple[ListedModel, ...]:
+    return tuple(_listed(model) for model in models if model.lifecycle != "retired")
+
+
+def _decoded(body: bytes, name: str) -> list[_Model]:
     try:
-        listed = msgspec.json.decode(body, type=_Models).data
+        return msgspec.json.decode(body, type=_Models).data
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProviderProtocolError(f"{name} answered with something that is no model list; check base_url.") from error
-    return tuple(_listed(model) for model in listed if model.lifecycle != "retired")
 
 
 def parse_gemini_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
@@ -205,15 +238,18 @@ async def find_local_servers(
 
 async def _probe(http: HttpClient, settings: ProviderSettings, found: _Found) -> None:
     try:
-        models = await (_ollama_models(http, settings) if settings.name == "ollama" else fetch_models(http, settings))
+        is_ollama = settings.name == "ollama"
+        fetched = await (_ollama_models(http, settings) if is_ollama else _fetch_list(http, settings))
     except ProviderError:
         # Nobody there, or somebody else: both mean that there is no such server.
         return
-    if models:
-        found.servers[settings.name] = LocalServer(settings, models)
+    if fetched.models:
+        found.servers[settings.name] = LocalServer(settings, fetched.models)
+        # Behind that: a server that is slow to say more is still one.
+        found.servers[settings.name] = LocalServer(settings, await _with_template(http, settings, fetched))
 
 
-async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> tuple[ListedModel, ...]:
+async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> _Fetched:
     """Ollama's own list; unlike its OpenAI-compatible one it tells that it is Ollama."""
     status, body = await http.get(settings.name, ollama_tags_url(settings), {}, LIST_BYTES)
     if status != 200:
@@ -222,7 +258,7 @@ async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> tuple[
         models = msgspec.json.decode(body, type=_OllamaModels).models
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProviderProtocolError("The server at Ollama's address is not Ollama; check OLLAMA_HOST.") from error
-    return tuple(ListedModel(model.name) for model in models)
+    return _Fetched(tuple(ListedModel(model.name) for model in models))
 
 
 def ollama_tags_url(settings: ProviderSettings) -> str:

@@ -93,12 +93,13 @@ class KnownModels:
             name: tuple(model.name for model in self._listed(settings)) for name, settings in self._configured.items()
         }
 
-    async def refresh_lists(self, *, only_unknown: bool = False) -> None:
-        """Fetch the lists that are older than a day, or only those that are not known at all."""
+    async def refresh_lists(self, *, only_unknown: bool = False, only_of: str = "") -> None:
+        """Fetch the lists, of one provider or all, that are older than a day or that are not known at all."""
         wanted = [
             provider
             for provider in usable_providers(self._settings())
             if provider.wire in HTTP_WIRES
+            and only_of in {"", provider.name}
             and not provider.models
             and not self._lists.is_fresh(provider)
             and not (only_unknown and self._listed(provider))

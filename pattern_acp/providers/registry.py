@@ -142,8 +142,15 @@ class Providers:
             await self._models.find_local()
         return self.choice()
 
-    async def refresh(self) -> None:
-        """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises."""
+    async def refresh(self, model: str = "") -> None:
+        """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises.
+
+        For one `model` only the list of its provider, where none was ever seen: a local model's window is known from
+        nowhere else, and a first request that is longer would be refused.
+        """
+        if model:
+            await self._models.refresh_lists(only_unknown=True, only_of=model.partition("/")[0])
+            return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._models.refresh_lists)
             if not any(usable_providers(self._held())):

@@ -21,6 +21,7 @@ from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
 from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from pattern_acp.testing.model_server import serve_models
+from pattern_acp.testing.web_server import Answer, web_server
 
 
 @asynccontextmanager
@@ -74,6 +75,45 @@ def test_every_servers_name_for_the_window_is_known(model: dict[str, object]):
 
 def test_llama_servers_list_of_capabilities_does_no_harm():
     assert parse_models(listing({"id": "a", "capabilities": ["completion"], "meta": None}), "x") == (ListedModel("a"),)
+
+
+@pytest.mark.parametrize(
+    ("props", "listed"),
+    [
+        (Answer(b'{"chat_template_caps":{"supports_tools":false}}'), ListedModel("a", calls_tools=False)),
+        (Answer(b'{"chat_template_caps":{"supports_tools":true}}'), ListedModel("a", calls_tools=True)),
+        (Answer(b'{"chat_template":"x"}'), ListedModel("a")),
+        (Answer(b'{"error":{"code":400,"message":"model name is missing"}}', status=400), ListedModel("a")),
+        (Answer(b"<html>"), ListedModel("a")),
+    ],
+)
+async def test_llama_server_tells_beside_its_list_whether_tools_reach_the_model(props: Answer, listed: ListedModel):
+    """It leaves tools out of the prompt of a model without a place for them, and says so nowhere else."""
+    models = Answer(listing({"id": "a", "owned_by": "llamacpp"}))
+    with anyio.fail_after(5):
+        async with client() as http, web_server({"/v1/models": models, "/props": props}) as server:
+            settings = replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))
+            assert await fetch_models(http, settings) == (listed,)
+            (found,) = await find_local_servers(http, [settings], seconds=3)
+            assert found.models == (listed,)
+
+
+async def test_a_llama_server_that_is_slow_to_tell_more_is_found_all_the_same():
+    answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "llamacpp"})), "/props": Answer(hangs=True)}
+    with anyio.fail_after(5):
+        async with client() as http, web_server(answers) as server:
+            (found,) = await find_local_servers(
+                http, [replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))], seconds=0.5
+            )
+    assert found.models == (ListedModel("a"),)
+
+
+async def test_other_servers_are_asked_for_nothing_beside_their_list():
+    answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "vllm"}))}
+    with anyio.fail_after(5):
+        async with client() as http, web_server(answers) as server:
+            assert await fetch_models(http, replace(LOCAL_SERVERS[2], base_url=server.url("/v1")))
+            assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"models":[]}', b'{"data":[{"name":"a"}]}', b"\xff"])

@@ -117,6 +117,22 @@ async def test_a_list_is_fetched_once_a_day_and_kept_in_a_file(tmp_path: Path):
             assert second.available()[0].name == "b"
 
 
+async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(tmp_path: Path):
+    clock = FakeClock()
+    with anyio.fail_after(10):
+        async with serve_models([], models=("a",)) as server:
+            providers = Providers(settings(mine(server.url)), tmp_path, clock)
+            await providers.refresh("another/model")
+            assert [model.name for model in providers.available()] == ["offline"]
+            await providers.refresh("mine/a")
+            assert providers.available()[0].name == "a"
+            server.models = ("b",)
+            clock.advance(FRESH_MS)
+            await providers.refresh("mine/a")
+            await providers.aclose()
+            assert providers.available()[0].name == "a"
+
+
 async def test_an_unreachable_provider_keeps_its_old_list(tmp_path: Path):
     with anyio.fail_after(10):
         lists = ModelLists(tmp_path, FakeClock(0))
