@@ -7,6 +7,9 @@ from typing import Literal, TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 
+A_FOLDER = "it is a folder"
+"""Why nothing is kept of a path that is one."""
+
 FileKind: TypeAlias = Literal["missing", "file", "link"]
 
 
@@ -28,6 +31,12 @@ class FileState:
     def is_kept(self) -> bool:
         """Whether the path can be put back into this state."""
         return self.kind == "missing" or bool(self.digest)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether there was a folder; what was in it has states of its own."""
+        # Before 0.2, nobody told folders from devices.
+        return self.why_not.startswith(A_FOLDER)
 
 
 MISSING = FileState("missing")

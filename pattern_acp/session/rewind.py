@@ -29,7 +29,7 @@ from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
 from pattern_acp.session.rewind_memory import take_back
 from pattern_acp.session.rewind_plan import RewindPlan
 from pattern_acp.workspace.files import FileSystem
-from pattern_acp.workspace.snapshots import Captured, capture, put_back, refuse_links, set_mode
+from pattern_acp.workspace.snapshots import Captured, capture, put_back, refuse_links, remove_empty_folders, set_mode
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -98,6 +98,9 @@ async def put_everything_back(
         try:
             if await _put_file_back(session, change, files, again=again):
                 done.append(change.path)
+            if change.after.kind == "missing":
+                roots = session.state.policy.roots
+                await anyio.to_thread.run_sync(remove_empty_folders, change.path, roots)
         except (WorkspaceError, JournalError) as error:
             problems.append(error.sentence)
     problems += await take_back(session, started.blocks, started.memory_from)
@@ -228,7 +231,9 @@ async def _put_file_back(session: "Session", change: FileChange, files: FileSyst
     now = await anyio.to_thread.run_sync(capture, change.path)
     if now.state == then:
         return True
-    if again and now.state != change.before:
+    # A folder goes with the last that was in it.
+    emptied = now.state.kind == "missing" and change.before.is_folder
+    if again and now.state != change.before and not emptied:
         raise WorkspaceError(f"{change.path} was changed meanwhile and is left as it is.")
     content = None
     if then.kind == "file":

@@ -5,17 +5,19 @@ how it is carried out, or who asked.
 
 Only what the session changed is put back: a file gets the state that it had before the session's first change behind
 the moment. A file counts as changed by others when it is not what the session left, now or between two of its changes.
+One that is too large to be kept is in conflict too, since going back has to be something that can be undone.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.file_states import FileChange, FileState
+from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.journal.ancestry import read_history
@@ -36,7 +38,7 @@ DIFF_BYTES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file: what it is now, what it would be, why it may be somebody else's work, or why it cannot be put back."""
+    """One file: what it is now, what it would be, why it is better left alone, or why it cannot be put back."""
 
     path: str
     now: FileState
@@ -68,16 +70,15 @@ class RewindPlan:
     """What the session changed and no checkpoint holds, with the reason."""
 
     def chosen(self, *, overwrite: bool) -> tuple[FileChange, ...]:
-        """The changes of files that would be made; those that others changed only with `overwrite`."""
-        return tuple(
-            FileChange(file.path, file.now, file.then)
-            for file in self.files
-            if not file.problem and (overwrite or not file.conflict)
-        )
+        """The changes of files that would be made, in their order; those in conflict only with `overwrite`."""
+        chosen = [file for file in self.files if not file.problem and (overwrite or not file.conflict)]
+        # What goes makes room first, inner ones before outer ones: a file may come where a folder is, and the reverse.
+        chosen.sort(key=lambda file: -len(Path(file.path).parts) if file.then.kind == "missing" else 0)
+        return tuple(FileChange(file.path, file.now, file.then) for file in chosen)
 
     @property
     def conflicts(self) -> tuple[PlannedFile, ...]:
-        """The files that others changed."""
+        """The files that others changed, or that an undo could not bring back."""
         return tuple(file for file in self.files if file.conflict and not file.problem)
 
 
@@ -139,20 +140,28 @@ def _plan_files(taken: Sequence[CheckpointTaken], roots: Sequence[str]) -> list[
     last: dict[str, FileState] = {}
     between: set[str] = set()
     for change in (change for event in taken for change in event.changes):
-        if change.path in last and last[change.path] != change.before:
+        if change.path in last and last[change.path] != _as_file(change.before):
             between.add(change.path)
         first.setdefault(change.path, change.before)
-        last[change.path] = change.after
+        last[change.path] = _as_file(change.after)
     planned = (
         _plan_file(path, then, last[path], roots, changed_between=path in between) for path, then in first.items()
     )
     return [file for file in planned if file is not None]
 
 
+def _as_file(state: FileState) -> FileState:
+    """A state with a folder as no file, as which a command's changes have it; what is in it says itself whose it is."""
+    return MISSING if state.is_folder else state
+
+
 def _plan_file(
     path: str, then: FileState, left: FileState, roots: Sequence[str], *, changed_between: bool
 ) -> PlannedFile | None:
     now = capture(path).state
+    if then.is_folder:
+        # What was in it is put back by itself, as far as it is known.
+        then = now if now.is_folder else MISSING
     if now == then:
         return None
     plan = partial(PlannedFile, path, now, then)
@@ -162,9 +171,13 @@ def _plan_file(
         return plan(problem="a folder on the way to it is a link now")
     if not then.is_kept:
         return plan(problem=f"its content was not kept: {then.why_not}")
-    if now != left:
+    if _as_file(now) != left:
         return plan(conflict="it was changed since the session left it")
-    return plan(conflict="it was changed by others between the session's changes" if changed_between else "")
+    if changed_between:
+        return plan(conflict="it was changed by others between the session's changes")
+    if not now.is_kept and not now.is_folder:
+        return plan(conflict=f"an undo could not bring back what it holds: {now.why_not}")
+    return plan()
 
 
 def _labels(recorded: Sequence[Recorded], memory_from: int) -> tuple[str, ...]:

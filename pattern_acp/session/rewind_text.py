@@ -57,13 +57,20 @@ def answer_text(plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwr
         names = ", ".join(f"`{display_path(path, cwd)}`" for path in done.files[:MOST_LISTED])
         lines.append(f"{plural(len(done.files), 'file')} put back: {names}.")
     if "files" in parts and plan.conflicts and not overwrite:
-        names = ", ".join(f"`{display_path(file.path, cwd)}`" for file in plan.conflicts[:MOST_LISTED])
-        lines.append(f"Left as they are, since others changed them: {names}. Add `overwrite` to put them back too.")
+        lines.append(_left(plan, cwd))
     if done.blocks:
         lines.append(f"Memory put back: {', '.join(f'`{label}`' for label in done.blocks)}.")
     lines += [f"> {problem}" for problem in (*done.problems, *_refused(plan, parts))]
     lines.append("`/rewind undo` takes this back.")
     return "\n\n".join(lines)
+
+
+def _left(plan: RewindPlan, cwd: str) -> str:
+    names = ", ".join(f"`{display_path(file.path, cwd)}`" for file in plan.conflicts[:MOST_LISTED])
+    why = "others changed them"
+    if any(not file.now.is_kept for file in plan.conflicts):
+        why += " or an undo could not bring back what they hold"
+    return f"Left as they are, since {why}: {names}. Add `overwrite` to put them back too."
 
 
 def _refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:

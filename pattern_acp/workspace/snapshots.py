@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.file_states import MISSING, FileState
+from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import NotPutBackError
 from pattern_acp.workspace.paths import is_within, resolve_path
@@ -65,7 +65,8 @@ def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
             return Captured(FileState("link", digest=str(Path(path).readlink())))
         mode = stat.S_IMODE(found.st_mode)
         if not stat.S_ISREG(found.st_mode):
-            return Captured(FileState("file", mode, 0, why_not="it is a folder or device"))
+            is_folder = stat.S_ISDIR(found.st_mode)
+            return Captured(FileState("file", mode, 0, why_not=A_FOLDER if is_folder else "it is a device"))
         if found.st_size > limit:
             return Captured(FileState("file", mode, found.st_size, why_not=TOO_LARGE))
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
@@ -83,7 +84,8 @@ def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
 def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:
     """Make `path`, as `place_of` names it, what `state` says. Doing it twice is the same as once.
 
-    `content` is that of a file. Folders that are missing are made; nothing is written outside `roots`.
+    `content` is that of a file. Folders that are missing are made, and one that stands in its place goes when it is
+    empty; nothing is written outside `roots`.
 
     Raises:
         WorkspaceError: nothing was changed, and why.
@@ -97,6 +99,23 @@ def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence
             raise NotPutBackError(f"{path} was not put back: {_WAY}.") from None
     except OSError as error:
         raise NotPutBackError(f"{path} was not put back: {_reason(error)}.") from error
+
+
+def remove_empty_folders(path: str, roots: Sequence[str]) -> None:
+    """Remove the folders on the way to `path`, which is gone, that hold nothing now; never one of `roots`.
+
+    Raises:
+        WorkspaceError: the path lies outside `roots`.
+    """
+    root = _root_of(path, roots)
+    for folder in Path(path).parents:
+        if str(folder) in roots or not is_within(str(folder), [root]):
+            return
+        try:
+            with _folder_of(str(folder), root, make=False) as above:
+                os.rmdir(above.name(folder.name), dir_fd=above.at)
+        except OSError:
+            return
 
 
 def set_mode(path: str, mode: int, roots: Sequence[str]) -> None:
@@ -183,6 +202,7 @@ def _enter(folder: int, name: str, *, make: bool) -> int:
 def _replace(folder: _Folder, name: str, state: FileState, content: bytes | None) -> None:
     at = folder.at
     if state.kind == "missing":
+        _drop_empty(folder, name)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(folder.name(name), dir_fd=at)
         return
@@ -192,11 +212,18 @@ def _replace(folder: _Folder, name: str, state: FileState, content: bytes | None
             os.symlink(state.digest, folder.name(beside), dir_fd=at)
         else:
             _write_new(folder, beside, content or b"", state.mode)
+        _drop_empty(folder, name)
         os.replace(folder.name(beside), folder.name(name), src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(folder.name(beside), dir_fd=at)
         raise
+
+
+def _drop_empty(folder: _Folder, name: str) -> None:
+    """Make room where an empty folder stands; one that is not empty, or is none, stays."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder.name(name), dir_fd=folder.at)
 
 
 def _write_new(folder: _Folder, name: str, content: bytes, mode: int) -> None:

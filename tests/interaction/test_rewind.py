@@ -366,3 +366,42 @@ async def test_a_client_cannot_take_a_session_back_that_another_window_has():
         with pytest.raises(RemoteError):
             await agent.editor.request("_pattern/checkpoint/restore", {"sessionId": session, "to": "1"})
         assert (agent.folder / "a.txt").read_text() == "one\n"
+
+
+def names_below(folder: Path) -> list[str]:
+    names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in names if not name.startswith("constellation"))
+
+
+async def test_files_that_became_folders_and_folders_that_became_files_go_back_and_forth():
+    first = calls("run_command", command="echo one > place; mkdir -p new/deep; echo n > new/deep/n.txt; rm -r sub")
+    second = calls(
+        "run_command", command="rm place; mkdir -p place/in; echo i > place/in/i.txt; rm -r new; echo f > new"
+    )
+    model = ScriptedProvider([first, says("Done."), second, says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "sub").mkdir()
+        (agent.folder / "sub" / "s.txt").write_text("s")
+        session = await opened(agent)
+        states = [names_below(agent.folder)]
+        for prompt in ("First.", "Second."):
+            await answer(agent, session, prompt)
+            states.append(names_below(agent.folder))
+        for step, expected in (("2", 1), ("undo", 2), ("1", 0), ("undo", 2), ("2", 1), ("1", 0), ("undo", 1)):
+            said = await answer(agent, session, f"/rewind {step} files yes")
+            assert names_below(agent.folder) == states[expected], said
+            assert "not put back" not in said
+        assert (agent.folder / "place").read_text() == "one\n"
+
+
+async def test_a_file_that_is_too_large_to_be_kept_is_left_unless_the_person_says_so():
+    make = calls("run_command", command="head -c 10000001 /dev/zero > large.bin; echo small > small.txt")
+    model = ScriptedProvider([make, says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "Make them.")
+        said = await answer(agent, session, "/rewind 1 files yes")
+        assert "an undo could not bring back what they hold: `large.bin`. Add `overwrite`" in said
+        assert names_below(agent.folder) == ["large.bin"]
+        await answer(agent, session, "/rewind 1 files overwrite yes")
+        assert names_below(agent.folder) == []

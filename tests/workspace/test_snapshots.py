@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import MISSING
-from pattern_acp.workspace.snapshots import capture, place_of, put_back, refuse_links, set_mode
+from pattern_acp.workspace.snapshots import capture, place_of, put_back, refuse_links, remove_empty_folders, set_mode
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits and links of POSIX")
 
@@ -47,7 +47,7 @@ def test_a_file_that_is_too_large_a_folder_and_a_missing_one_are_told_apart(tmp_
     large.write_bytes(b"x" * 11)
     assert capture(str(large), limit=10).state.why_not == "it is larger than 10 MB"
     assert not capture(str(large), limit=10).state.is_kept
-    assert capture(str(tmp_path)).state.why_not == "it is a folder or device"
+    assert capture(str(tmp_path)).state.why_not == "it is a folder"
     assert capture(str(tmp_path / "none")).state == MISSING
     assert capture(str(large / "below")).state == MISSING
 
@@ -93,7 +93,7 @@ def test_a_path_outside_and_a_folder_in_the_way_are_refused_with_a_sentence(tmp_
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(WorkspaceError, match="outside the session's folders"):
         restore(tmp_path / "b.txt", tmp_path / "a.txt", root)
-    (root / "c").mkdir()
+    (root / "c" / "d").mkdir(parents=True)
     with pytest.raises(WorkspaceError, match="a folder of this name is there now"):
         restore(root / "c", tmp_path / "a.txt", root)
     assert [each.name for each in root.iterdir()] == ["c"]
@@ -111,3 +111,33 @@ def test_permission_bits_alone_are_set_in_place(tmp_path: Path):
     path.write_text("x")
     set_mode(str(path), 0o640, [str(tmp_path)])
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_an_empty_folder_makes_room_and_one_that_holds_something_does_not(tmp_path: Path):
+    path, source = tmp_path / "place", tmp_path / "source"
+    source.write_text("content")
+    taken = capture(str(source))
+    path.mkdir()
+    put_back(str(path), taken.state, taken.content, [str(tmp_path)])
+    assert path.read_text() == "content"
+    path.unlink()
+    (path / "inner").mkdir(parents=True)
+    with pytest.raises(WorkspaceError, match="a folder of this name is there now"):
+        put_back(str(path), taken.state, taken.content, [str(tmp_path)])
+    assert (path / "inner").is_dir()
+
+
+def test_folders_that_became_empty_go_up_to_the_first_that_is_not_and_never_a_root(tmp_path: Path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "a" / "b" / "c").mkdir(parents=True)
+    outside.mkdir()
+    (root / "a" / "stays").write_text("")
+    (root / "link").symlink_to(outside)
+    remove_empty_folders(str(root / "a" / "b" / "c" / "gone"), [str(root)])
+    assert sorted(each.name for each in (root / "a").iterdir()) == ["stays"]
+    remove_empty_folders(str(root / "gone"), [str(root)])
+    remove_empty_folders(str(root / "link" / "gone"), [str(root)])
+    assert root.is_dir()
+    assert outside.is_dir()
+    with pytest.raises(WorkspaceError, match="outside"):
+        remove_empty_folders(str(outside / "gone"), [str(root)])

@@ -58,7 +58,10 @@ class RecordedTool:
             raise ToolFailedError(NOT_RECORDED)
         view = call.started.call
         if not was_prepared:
-            raise ToolFailedError(without_notice(result_of(call), view.name))
+            error = ToolFailedError(without_notice(result_of(call), view.name))
+            if call.finished is not None:
+                error.failure_code = call.finished.failure
+            raise error
         # What it touched is not recorded, only what was decided on it, which the gate finds by the call's id.
         accesses = (CallServer("replay", call_id),)
         return PreparedCall(
@@ -84,6 +87,7 @@ class RecordedTool:
             plan=call.plan.plan if call.plan is not None else None,
             title=finished.title,
             changed=(view.title,) if call.extended is not None else (),
+            failure=finished.failure,
         )
 
 

@@ -19,7 +19,7 @@ from pattern_acp.config.settings import (
     TurnSettings,
 )
 from pattern_acp.journal.ancestry import read_history
-from pattern_acp.journal.events import ContextCompacted
+from pattern_acp.journal.events import ContextCompacted, ToolCallFinished
 from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
@@ -69,6 +69,20 @@ async def test_tools_thoughts_plans_and_usage_replay_the_same():
     assert report.difference is None
     assert (report.turns, report.requests, report.calls, report.not_compared) == (2, 10, 10, ())
     assert (second.turns, second.requests, second.calls, second.difference) == (1, 2, 1, None)
+
+
+async def test_a_call_that_failed_for_a_reason_of_its_own_replays_the_same():
+    # A file that is there and was not read is refused in the tool's run, one that is missing when it is prepared.
+    tries = calls("write_file", path="a.txt", content="x") + calls("edit_file", path="a.txt", edits=[])
+    model = ScriptedProvider([tries, calls("read_file", path="a.txt", start_line=99), says("Well.")])
+    async with running_agent(model, permission=ALLOWED) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        events = await events_of(agent, session)
+        codes = [event.failure for event in events if isinstance(event, ToolCallFinished)]
+        assert len({*codes} - {"", "tool.failed"}) > 1, codes
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
 
 
 async def test_what_the_person_refuses_and_calls_that_fail_again_and_again_replay_the_same():
