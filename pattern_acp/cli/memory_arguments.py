@@ -137,7 +137,9 @@ def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
     if verb not in _SETTING_UP:
         return ""
     options = [f"--{name} {value}" for name in ("template", "scope") if (value := str(found.get(name) or ""))]
-    return " ".join((*words[:1], *options, *words[1:]))
+    # A label of several words stays one.
+    first = [f'"{word}"' if re.search(r"\s", word) else word for word in words[:1]]
+    return " ".join((*first, *options, *words[1:]))
 
 
 def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:

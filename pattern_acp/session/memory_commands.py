@@ -14,7 +14,14 @@ from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_u
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.history_scope import history_scope
-from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
+from pattern_acp.session.memory_setup import (
+    SetupPlace,
+    create_block,
+    set_up_block,
+    share_block,
+    take_word,
+    unshare_block,
+)
 from pattern_acp.tools.memory_access import MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
@@ -30,8 +37,6 @@ LOG_LENGTH = 30
 
 WHOLE = "--all"
 """What the person types to forget a whole block, so that a passage left out by mistake does not."""
-
-_WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
 
 Run = Callable[["Session", str], Awaitable[str]]
 
@@ -63,15 +68,6 @@ async def run_memory(session: "Session", argument: str) -> str:
     if rest.strip() and not re.fullmatch(r"\s*\d{1,9}\s*", rest):
         raise CommandMisusedError(f"/memory has no verb {one_line(word)!r}; /memory help lists them.")
     return await _show(session, argument)
-
-
-def take_word(text: str) -> tuple[str, str]:
-    """The first word of a text, which may stand in quotes, and what follows it with its line ends."""
-    found = _WORD.match(text)
-    if found is None:
-        return "", ""
-    quoted, plain = found.groups()
-    return (plain if quoted is None else quoted), text[found.end() :]
 
 
 async def _help(session: "Session", argument: str) -> str:

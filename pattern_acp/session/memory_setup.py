@@ -21,6 +21,7 @@ from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import absolute_path, resolve_path
 
+_WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
 _OPTION = re.compile(r"--(template|scope)[ =](\S+)\s*")
 
 
@@ -50,7 +51,7 @@ async def create_block(place: SetupPlace, argument: str) -> str:
     Raises:
         InvalidRequestError: the scope is none.
         BlockError: the label is taken, or there is no such template.
-        ConfigError: a template file cannot be used.
+        ConfigError: the template's file cannot be used.
     """
     if not argument.strip():
         return await _templates(place)
@@ -137,9 +138,10 @@ def _read_create(argument: str) -> _Asked:
 
 async def _templates(place: SetupPlace) -> str:
     templates = await anyio.to_thread.run_sync(load_templates, place.templates)
-    rows = [f"| `{name}` | {template.description} |" for name, template in templates.items()]
+    rows = [f"| `{name}` | {template.description} |" for name, template in templates.usable.items()]
+    notes = [f"\n> {error.sentence}" for error in templates.broken.values()]
     head = ["`/memory create LABEL --template NAME` makes a block of one of these:", "", "| Template | What for |"]
-    return "\n".join((*head, "| --- | --- |", *rows))
+    return "\n".join((*head, "| --- | --- |", *rows, *notes))
 
 
 async def _settings(place: SetupPlace, label: str) -> str:
@@ -172,7 +174,19 @@ def _project(folder: str, cwd: str) -> str:
     return project_key(git_facts(place).common_dir, place)
 
 
+def take_word(text: str) -> tuple[str, str]:
+    """The first word of a text, which may stand in quotes, and what follows it with its line ends."""
+    found = _WORD.match(text)
+    if found is None:
+        return "", ""
+    quoted, plain = found.groups()
+    return (plain if quoted is None else quoted), text[found.end() :]
+
+
 def _words(argument: str, count: int) -> tuple[str, ...]:
     """The first words, the last of which is all of the rest; empty ones where there are fewer."""
-    words = argument.split(None, count - 1)
-    return (*(word.strip() for word in words), *("" for _ in range(count - len(words))))
+    words: list[str] = []
+    for _ in range(count - 1):
+        word, argument = take_word(argument)
+        words.append(word)
+    return (*words, argument.strip())

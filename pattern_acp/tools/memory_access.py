@@ -5,7 +5,7 @@ decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.recalls import count_recalls
 from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
 from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks, visible_rows
-from pattern_acp.memory.templates.loading import Template, load_templates
+from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
     MemoryBlockView,
@@ -228,7 +228,7 @@ class ConstellationMemory:
         self,
         call_id: ToolCallId | None,
         *,
-        templates: Mapping[str, Template] | None = None,
+        templates: Templates = NO_TEMPLATES,
         consented: bool = False,
         is_trial: bool = False,
     ) -> Writing:
@@ -239,16 +239,16 @@ class ConstellationMemory:
             self._ids,
             self._peer,
             self._clock.now_ms(),
-            templates or {},
+            templates,
             self.turn_id,
             call_id,
             consented,
             is_trial,
         )
 
-    async def _templates(self, edits: Sequence[MemoryEdit]) -> Mapping[str, Template]:
+    async def _templates(self, edits: Sequence[MemoryEdit]) -> Templates:
         if all(edit.operation != "create" for edit in edits):
-            return {}
+            return NO_TEMPLATES
         return await anyio.to_thread.run_sync(load_templates, self._rules.templates)
 
 

@@ -35,7 +35,6 @@ from pattern_acp.memory.store import (
     propose_creation,
     store_change,
 )
-from pattern_acp.memory.templates.loading import template_named
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
@@ -158,12 +157,12 @@ def _new_spec(edit: MemoryEdit, writing: Writing) -> BlockSpec:
     if "/" in edit.label or "\\" in edit.label:
         raise UnusableEditError(edit.label, "a label holds no slash; use words and dashes.")
     if edit.template:
-        template = template_named(writing.templates, edit.template, edit.label)
+        template = writing.templates.named(edit.template, edit.label)
         scope = Scope(edit.scope) if edit.scope else template.scope
         spec = template.block("", edit.label, description=edit.description, text=edit.text)
         return replace(spec, key=replace(spec.key, scope=scope, owner=writing.owner.owner_of(scope)))
     scope = Scope(edit.scope) if edit.scope else Scope.PROJECT
-    plain = template_named(writing.templates, "scratchpad", edit.label)
+    plain = writing.templates.usable["scratchpad"]
     spec = plain.block("", edit.label, text=edit.text)
     # A block without a template is free text; only its description says what it is for.
     key = replace(spec.key, scope=scope, owner=writing.owner.owner_of(scope))

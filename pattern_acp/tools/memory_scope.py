@@ -3,7 +3,6 @@
 Owns: these types. Must not know: how anything is read or written.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Scope, default_bl
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.schemas.edits import Authoring
-from pattern_acp.memory.templates.loading import Template
+from pattern_acp.memory.templates.loading import Templates
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Writing:
     ids: IdFactory
     peer: int
     at_ms: int
-    templates: Mapping[str, Template]
+    templates: Templates
     turn_id: TurnId | None = None
     call_id: ToolCallId | None = None
     consented: bool = False

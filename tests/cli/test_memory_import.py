@@ -86,6 +86,13 @@ def test_what_another_block_says_nearly_alike_is_left_out(terminal: Terminal):
     assert "other" not in terminal.run("list")
 
 
+def test_a_long_file_may_become_a_block_whose_label_has_several_words(terminal: Terminal, folder: Path):
+    (folder / "long.md").write_text("\n".join(f"Server number {n} runs job {n * 7}." for n in range(300)))
+    terminal.run("import", "long.md", "two words")
+    assert terminal.text("two words").endswith("Server number 299 runs job 2093.")
+    assert "limit is 20000 now" in terminal.run("set", "two words", "limit", "20000")
+
+
 def test_a_file_of_another_memory_brings_its_label_limit_and_description(terminal: Terminal, folder: Path):
     long = "\n".join(f"Fact {number} of the ledger says {number * 7919}." for number in range(300))
     head = "---\nlabel: ledger\nlimit: 20000\ndescription: What the ledger says.\n---\n\n"

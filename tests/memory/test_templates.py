@@ -10,7 +10,7 @@ from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.schemas.types import ListSchema, LogSchema, MapSchema
-from pattern_acp.memory.templates.loading import load_templates, template_named
+from pattern_acp.memory.templates.loading import load_templates
 
 BUILT_IN = {
     "persona",
@@ -23,12 +23,12 @@ BUILT_IN = {
 
 
 def test_the_built_in_templates_are_those_of_the_contract():
-    assert set(load_templates(None)) == BUILT_IN
+    assert set(load_templates(None).usable) == BUILT_IN
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_a_block_can_be_made_of_every_built_in_template(name: str):
-    template = load_templates(None)[name]
+    template = load_templates(None).usable[name]
     spec = template.block("ada", "label", text="name: Ada" if name == "partner-profile" else "")
     document = BlockDocument.create("label", spec.text, peer=1, schema=spec.schema)
     assert len(document.text) <= spec.limit
@@ -37,7 +37,7 @@ def test_a_block_can_be_made_of_every_built_in_template(name: str):
 
 
 def test_the_templates_say_what_their_names_promise():
-    templates = load_templates(None)
+    templates = load_templates(None).usable
     assert templates["partner-profile"].permission is Permission.PARTNER
     assert isinstance(templates["partner-profile"].schema, MapSchema)
     assert isinstance(templates["observation-log"].schema, LogSchema)
@@ -52,14 +52,14 @@ def test_a_template_of_the_person_counts_before_a_built_in_one(tmp_path: Path):
     (tmp_path / "ideas.toml").write_text(
         'description = "Ideas."\n[schema]\nkind = "list"\nmax_items = 3\n', encoding="utf-8"
     )
-    templates = load_templates(tmp_path)
+    templates = load_templates(tmp_path).usable
     assert templates["scratchpad"].limit == 100
     assert templates["ideas"].schema == ListSchema(max_items=3)
     assert set(templates) == BUILT_IN | {"ideas"}
 
 
 def test_a_folder_that_is_not_there_adds_nothing(tmp_path: Path):
-    assert set(load_templates(tmp_path / "none")) == BUILT_IN
+    assert set(load_templates(tmp_path / "none").usable) == BUILT_IN
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,13 @@ def test_a_folder_that_is_not_there_adds_nothing(tmp_path: Path):
 )
 def test_a_file_that_is_no_template_is_named_with_its_problem(tmp_path: Path, text: str, problem: str):
     (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
+    templates = load_templates(tmp_path)
     with pytest.raises(ConfigError, match=r"bad\.toml") as caught:
-        load_templates(tmp_path)
+        templates.named("bad", "label")
     assert problem in caught.value.sentence
+    assert templates.named("scratchpad", "label").tier is Tier.WORKING, "the others are there all the same"
 
 
 def test_an_unknown_template_is_named_with_those_there_are():
     with pytest.raises(UnusableEditError, match=r"no template 'x'; the templates are .*persona"):
-        template_named(load_templates(None), "x", "label")
+        load_templates(None).named("x", "label")

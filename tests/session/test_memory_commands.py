@@ -7,8 +7,9 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.memory_commands import VERBS, take_word
+from pattern_acp.session.memory_commands import VERBS
 from pattern_acp.session.memory_markdown import cell, fence, short_id
+from pattern_acp.session.memory_setup import take_word
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.scripts import Turn, calls, says
 

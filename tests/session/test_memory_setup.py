@@ -35,6 +35,14 @@ async def test_a_block_is_created_from_a_template_and_set_up():
         assert "no memory block 'x'" in await ask(agent, session, "/memory set x")
 
 
+async def test_a_label_of_several_words_is_set_up_in_quotes():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert "`two words` is there" in await ask(agent, session, '/memory create "two words" What is odd.')
+        assert "limit is 90 now" in await ask(agent, session, '/memory set "two words" limit 90')
+        assert "shared with nobody" in await ask(agent, session, '/memory share "two words"')
+
+
 async def test_every_setting_leaves_an_event():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))

@@ -94,7 +94,7 @@ async def import_file(memory: ConstellationMemory, setup: SetupPlace, file: File
         with suppress(LimitExceededError):
             await memory.preview(replace(create, text=text))
         await memory.commit(create, None)
-        await set_up_block(setup, f"{file.label} limit {min(max(file.limit, len(text)), MOST_LIMIT)}")
+        await set_up_block(setup, f'"{file.label}" limit {min(max(file.limit, len(text)), MOST_LIMIT)}')
         making = ()
     edit = MemoryEdit(file.label, "append", text, reason=reason)
     change = (await memory.commit_all((*making, edit), None))[-1]

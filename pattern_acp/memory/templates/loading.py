@@ -15,12 +15,14 @@ the person's counts before a built-in one of the same name.
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Scope, Tier
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Permission
@@ -66,27 +68,44 @@ class Template(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def load_templates(folder: Path | None) -> Mapping[str, Template]:
-    """All templates by name, which is that of their file; `folder` is the person's, which need not exist.
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """The templates there are, by the names of their files."""
 
-    Raises:
-        ConfigError: a file of the person's cannot be read or is no template; names the file and the key.
-    """
-    found = {path.stem: read_template(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    usable: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    broken: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    """Files of the person's that cannot be used; the sentence names the file and the key. They stop nothing else."""
+
+    def named(self, name: str, label: str) -> Template:
+        """The template of this name, for the block `label`.
+
+        Raises:
+            ConfigError: its file cannot be used.
+            UnusableEditError: there is none; names those there are.
+        """
+        if name in self.broken:
+            raise self.broken[name]
+        if name not in self.usable:
+            known = ", ".join(self.usable)
+            raise UnusableEditError(label, f"there is no template {name!r}; the templates are {known}.")
+        return self.usable[name]
+
+
+NO_TEMPLATES = Templates()
+"""Where nothing is made, none are read."""
+
+
+def load_templates(folder: Path | None) -> Templates:
+    """All templates; `folder` is the person's, which need not exist."""
+    usable = {path.stem: read_template(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    broken: dict[str, ConfigError] = {}
     if folder is not None and folder.is_dir():
-        found |= {path.stem: read_template(path) for path in sorted(folder.glob("*.toml"))}
-    return found
-
-
-def template_named(templates: Mapping[str, Template], name: str, label: str) -> Template:
-    """The template of this name, for the block `label`.
-
-    Raises:
-        UnusableEditError: there is none; names those there are.
-    """
-    if name not in templates:
-        raise UnusableEditError(label, f"there is no template {name!r}; the templates are {', '.join(templates)}.")
-    return templates[name]
+        for path in sorted(folder.glob("*.toml")):
+            try:
+                usable[path.stem] = read_template(path)
+            except ConfigError as error:
+                broken[path.stem] = error
+    return Templates(usable, broken)
 
 
 def read_template(path: Path) -> Template:
@@ -128,11 +147,11 @@ def _check(template: Template) -> None:
 
 def _check_defaults(schema: BlockSchema) -> None:
     empty(schema)
-    for field in _fields(schema):
-        default_value(field)
+    for one in _fields(schema):
+        default_value(one)
 
 
 def _fields(schema: BlockSchema) -> list[FieldSpec]:
     if isinstance(schema, CompositeSchema):
-        return [field for section in schema.sections for field in _fields(section.schema)]
+        return [one for section in schema.sections for one in _fields(section.schema)]
     return list(schema.fields) if isinstance(schema, MapSchema) else []
