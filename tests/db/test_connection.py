@@ -453,7 +453,7 @@ async def test_a_damaged_search_index_stops_no_writing():
     async with temporary_constellation() as constellation:
         database = constellation.database
         other = apsw.Connection(str(constellation.database.path))
-        other.cursor().execute("DELETE FROM search_fts_data")
+        other.cursor().execute("DELETE FROM search_fts_data")  # pyright: ignore[reportUnknownMemberType]  open in its stubs
         other.close()
         with pytest.raises(DatabaseCorruptError):
             await database.read(lambda tx: tx.all("SELECT rowid FROM search_fts WHERE search_fts MATCH 'plum'"))
