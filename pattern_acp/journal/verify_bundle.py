@@ -106,7 +106,7 @@ def verify_bundle(path: Path, anchors: Sequence[Anchor] = ()) -> BundleReport:
             return _verified(bundle, _State(tuple(anchors)))
     except BundleError as error:
         return BundleReport(ok=False, stream=error.stream, index=error.index, problem=str(error))
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, LookupError, TypeError, ValueError, RecursionError, NotImplementedError) as error:
         return BundleReport(ok=False, problem=f"it is not a bundle, or was cut ({type(error).__name__})")
 
 
@@ -175,6 +175,8 @@ def _verified(bundle: zipfile.ZipFile, state: _State) -> BundleReport:
     manifest = _manifest(bundle)
     _check_files(bundle, manifest)
     _check_events(bundle, manifest, state)
+    if manifest["session"] != manifest["streams"][-1]["stream"]:
+        raise BundleError("its manifest names another session than the last one in it")
     outside = _check_audits(manifest, state)
     if state.found_anchors < len(state.anchors):
         raise BundleError("the event that the anchor names is not in it: the end was cut off")
@@ -199,7 +201,7 @@ def _manifest(bundle: zipfile.ZipFile) -> Fields:
     if sum(info.file_size for info in infos) > MOST_BYTES:
         raise BundleError(f"it unpacks to more than {MOST_BYTES} bytes")
     manifest = cast("Fields", parse_json(bundle.read(MANIFEST)))
-    if manifest.get("format") != FORMAT or manifest.get("format_version") != 1:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("format_version") != 1:
         raise BundleError("it is not a bundle of a journal, or one of a newer pattern-acp")
     return manifest
 
@@ -243,9 +245,9 @@ def _check_stream(bundle: zipfile.ZipFile, stream: Fields, lines: list[bytes], p
             raise BundleError(f"the end was cut off: there are {index - 1} of {count} events", stream=name, index=index)
         try:
             event = cast("Fields", parse_json(lines[place]))
-        except ValueError:
+            problem = _check_event(bundle, event, name, index, before, last_seq, state)
+        except (LookupError, TypeError, ValueError, RecursionError):
             raise BundleError("it cannot be read", stream=name, index=index) from None
-        problem = _check_event(bundle, event, name, index, before, last_seq, state)
         if problem:
             raise BundleError(problem, stream=name, index=index)
         before, last_seq, place = str(event["hash"]), int(event["seq"]), place + 1
@@ -283,6 +285,8 @@ def _check_payload(bundle: zipfile.ZipFile, event: Fields, state: _State) -> str
         return ""
     blob = event.get("blob")
     if blob is not None:
+        if f"{BLOBS}{blob}" not in bundle.namelist():
+            return "its payload is missing"
         stored = bundle.read(f"{BLOBS}{blob}")
         state.blobs.add(f"{BLOBS}{blob}")
         if _sha256(stored) != blob:

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -142,6 +142,18 @@ def swap_references(forgery: Forgery) -> None:
     forgery.lines[4]["blob"], forgery.lines[5]["blob"] = forgery.lines[5]["blob"], forgery.lines[4]["blob"]
 
 
+def drop_blob(forgery: Forgery) -> None:
+    del forgery.files[f"blobs/{forgery.lines[4]['blob']}"]
+
+
+def drop_name(forgery: Forgery) -> None:
+    del forgery.lines[3]["actor"]
+
+
+def no_event(forgery: Forgery) -> None:
+    forgery.lines[3] = cast("Line", [1])
+
+
 def change(name: str, value: object, place: int = 3) -> Callable[[Forgery], None]:
     def apply(forgery: Forgery) -> None:
         forgery.lines[place][name] = value
@@ -199,6 +211,10 @@ def add_file(forgery: Forgery) -> None:
         (change("chain", 1), 2, "place was changed"),
         (change("seq", 1), 2, "order"),
         (change("stream", "other"), 2, "missing, or not in its place"),
+        (change("redacted", 5), 2, "cannot be read"),
+        (drop_blob, 3, "payload is missing"),
+        (drop_name, 2, "cannot be read"),
+        (no_event, 2, "cannot be read"),
         (rechain_one, 3, "does not follow"),
         (rechain_parent, 1, "history that it shares"),
         (mark_masked, 0, "masked although"),
@@ -265,6 +281,25 @@ def test_a_masked_bundle_shows_no_words_and_its_chain_still_fits(tmp_path: Path)
 def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path, content: bytes):
     (tmp_path / "b.zip").write_bytes(content)
     assert "not a bundle" in verify_bundle.verify_bundle(tmp_path / "b.zip").problem
+
+
+@pytest.mark.parametrize("manifest", [b"[]", b"5", b"{}", b'{"format": 1}', b"[" * 100_000])
+def test_a_manifest_of_another_form_is_said_to_be_no_bundle(tmp_path: Path, manifest: bytes):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
+        file.writestr("manifest.json", manifest)
+        file.writestr("events.jsonl", b"")
+    assert "not a bundle" in verify_bundle.verify_bundle(tmp_path / "b.zip").problem
+
+
+def test_a_manifest_without_what_it_should_say_is_said_to_be_no_bundle(tmp_path: Path):
+    for name in ("streams", "files", "session"):
+        for value in cast("tuple[object, ...]", (None, [], 5, [5], {})):
+            forgery = Forgery(bundle_at(tmp_path / "b.zip"))
+            with zipfile.ZipFile(tmp_path / "forged.zip", "w") as file:
+                for each, data in forgery.files.items():
+                    changed = json.dumps({**forgery.manifest, name: value}).encode()
+                    file.writestr(each, changed if each == "manifest.json" else data)
+            assert not verify_bundle.verify_bundle(tmp_path / "forged.zip").ok, (name, value)
 
 
 @pytest.mark.parametrize("cut", [10, 200, 2000])
