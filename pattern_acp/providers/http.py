@@ -260,6 +260,11 @@ def _stalled(who: str, seconds: float) -> ProviderStalledError:
 def _connection_error(who: str, error: httpx.HTTPError) -> ProviderError:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         host = error.request.url.host
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return ProviderConnectionError(
+                f"{who} cannot be reached safely: the certificate of {host} is not trusted. Check its base_url and the "
+                "clock; where a proxy of the network signs certificates, name its own one in SSL_CERT_FILE."
+            )
         return ProviderConnectionError(
             f"{who} cannot be reached at {host}; check the network, the proxy and the provider's base_url."
         )

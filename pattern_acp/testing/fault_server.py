@@ -4,14 +4,16 @@ Owns: writing them, byte for byte, and silence and cuts between them. Must not k
 head, or any wire; `testing/model_server.py` speaks those.
 """
 
+import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import AnyByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener
 
 from pattern_acp.providers.scripted import Pause
 
@@ -26,6 +28,8 @@ class FaultServer:
     """A running server; `pieces` may be changed between requests. It closes the connection behind the last one."""
 
     pieces: Sequence[Piece] = ()
+    then: list[Sequence[Piece]] = field(default_factory=list[Sequence[Piece]])
+    """What takes the place of `pieces` after each request, as long as there is something."""
     port: int = 0
     asked: int = 0
     """Requests so far."""
@@ -35,7 +39,7 @@ class FaultServer:
         """Its address, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def handle(self, stream: SocketStream) -> None:
+    async def handle(self, stream: AnyByteStream) -> None:
         """Serve one connection."""
         async with stream:
             with suppress(anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.DelimiterNotFound):
@@ -43,18 +47,21 @@ class FaultServer:
                 head = await reader.receive_until(b"\r\n\r\n", HEAD_BYTES)
                 await reader.receive_exactly(_length(head))
                 self.asked += 1
-                for piece in self.pieces:
+                pieces = self.pieces
+                self.pieces = self.then.pop(0) if self.then else pieces
+                for piece in pieces:
                     await (_wait(piece) if isinstance(piece, Pause) else stream.send(piece))
 
 
 @asynccontextmanager
-async def serve_faults() -> AsyncGenerator[FaultServer, None]:
-    """A server on loopback for as long as the context is open."""
+async def serve_faults(certificate: ssl.SSLContext | None = None) -> AsyncGenerator[FaultServer, None]:
+    """A server on loopback for as long as the context is open; one of TLS with a `certificate`."""
     server = FaultServer()
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     server.port = listener.extra_attributes[SocketAttribute.local_port]()
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(listener.serve, server.handle, tasks))
+    secured = TLSListener(listener, certificate) if certificate else listener
+    async with secured, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(secured.serve, server.handle, tasks))
         yield server
         tasks.cancel_scope.cancel()
 

@@ -87,6 +87,7 @@ def test_a_stream_cut_at_any_byte_ends_in_a_defined_way(wire: Wire):
     """What came before the cut is a beginning of the whole answer, and the end says that it is cut."""
     stream = stream_of(wire, WHOLE, 4)
     whole = answer(wire, WHOLE, 4)
+    calls = message_of(whole, wire).tool_calls
     ended = 0
     for cut in range(len(stream)):
         decoder = decoder_for(wire, ASKED)
@@ -95,6 +96,8 @@ def test_a_stream_cut_at_any_byte_ends_in_a_defined_way(wire: Wire):
             events = read(decoder, stream[:cut])
             events += decoder.end()
             ended += 1
+            # Whatever ends as if it were whole has every call whole: half a call can never run.
+            assert message_of(events, wire).tool_calls == calls
         except (ProviderConnectionError, ProviderProtocolError):
             # Cut between two events, or through one, whose piece came as the last line.
             pass

@@ -1,14 +1,21 @@
 """What becomes of each fault of a server, on every wire: the table in docs/providers.md."""
 
+import datetime
+import email.utils
+import secrets
+import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 import anyio
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
-from pattern_acp.config.settings import ProviderSettings, Wire
+from pattern_acp.config.settings import Wire
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
@@ -20,16 +27,11 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
 )
-from pattern_acp.providers.buckets import AllBuckets
-from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.http import Deadlines, HttpClient
-from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.scripted import Pause, ScriptStep
-from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.fault_server import FaultServer, Piece, http_answer, serve_faults
+from pattern_acp.testing.fault_server import Piece, http_answer, serve_faults
+from pattern_acp.testing.faulty_provider import FaultyLine, faulty_line
 from pattern_acp.testing.wires import MODELS, WIRES, stream_of
 
 STEPS = [ScriptStep(text="Grüße."), ScriptStep(tool="read_file", arguments={"path": "a"}, id="call_a")]
@@ -58,52 +60,31 @@ class Outcome:
 class Line:
     """A provider before a faulty server."""
 
-    server: FaultServer
-    provider: WireProvider
+    line: FaultyLine
     wire: Wire
 
     async def ask(self, *pieces: Piece) -> Outcome:
-        self.server.pieces, before = pieces, self.server.asked
+        server = self.line.server
+        server.pieces, before = pieces, server.asked
         events: list[ProviderEvent] = []
         error: ProviderError | None = None
         try:
-            async with self.provider.stream(request(user("Hi"), model=MODELS[self.wire])) as stream:
+            async with self.line.provider.stream(request(user("Hi"), model=MODELS[self.wire])) as stream:
                 # One by one, so that those before an error are kept.
                 async for event in stream:
                     events.append(event)  # noqa: PERF401
         except ProviderError as caught:
             error = caught
-        return Outcome(events, error, self.server.asked - before)
+        return Outcome(events, error, server.asked - before)
 
 
 @asynccontextmanager
-async def line(wire: Wire, *, address: str = "", limits: Deadlines | None = None) -> AsyncGenerator[Line, None]:
-    clock = FakeClock()
-
-    async def sleep(seconds: float) -> None:
-        clock.advance(round(seconds * 1000))
-
+async def line(
+    wire: Wire, *, address: str = "", limits: Deadlines | None = None, key: str = ""
+) -> AsyncGenerator[Line, None]:
     with anyio.fail_after(30):
-        async with serve_faults() as server:
-            url = address.replace("PORT", str(server.port)) or server.url
-            settings = ProviderSettings("mine", wire, url, configured=True)
-            http = HttpClient(limits or Deadlines(), clock)
-
-            async def client() -> HttpClient:
-                return http
-
-            provider = WireProvider(
-                settings,
-                build_wire(settings, partial(describe, "mine")),
-                client,
-                RetryPolicy(sleep=sleep, jitter=lambda: 0.0),
-                AllBuckets(clock),
-                needs_key=False,
-            )
-            try:
-                yield Line(server, provider, wire)
-            finally:
-                await http.aclose()
+        async with faulty_line(wire, address=address, limits=limits, key=key) as built:
+            yield Line(built, wire)
 
 
 @wires
@@ -194,3 +175,87 @@ async def test_a_server_that_speaks_no_tls_and_a_name_that_is_none_cannot_be_rea
         got = await it.ask(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert isinstance(got.error, errors.ProviderConnectionError)
     assert "cannot be reached" in str(got.error)
+
+
+@wires
+async def test_a_retry_after_of_seconds_or_as_a_date_is_waited_for_and_without_one_the_usual_pauses_are(wire: Wire):
+    async with line(wire) as it:
+        start = it.line.clock.now_ms()
+        at = email.utils.formatdate(start / 1000 + 40, usegmt=True)
+        whole = http_answer(stream_of(wire, STEPS))
+        for more, waited in (("retry-after: 7\r\n", 7_000), (f"retry-after: {at}\r\n", 33_000), ("", 250)):
+            before = it.line.clock.now_ms()
+            it.line.server.then = [(whole,)]
+            got = await it.ask(http_answer(b"{}", status=429, more=more))
+            assert (got.text, got.asked) == ("Grüße.", 2)
+            assert abs(it.line.clock.now_ms() - before - waited) <= 1_000 * (waited > 1_000)
+
+
+@wires
+async def test_a_redirect_takes_the_key_nowhere(wire: Wire):
+    secret = secrets.token_hex(8)
+    async with serve_faults() as elsewhere, line(wire, key=secret) as it:
+        for status in (301, 302, 303, 307, 308):
+            got = await it.ask(http_answer(b"", status=status, more=f"location: {elsewhere.url}/v1\r\n"))
+            assert (type(got.error), got.asked) == (errors.ProviderRequestError, 1)
+            assert "base_url" in str(got.error)
+            assert secret not in str(got.error)
+        assert elsewhere.asked == 0
+
+
+@wires
+async def test_bytes_that_are_no_utf8_become_replacement_characters_wherever_the_network_cuts(wire: Wire):
+    """The stream is written in raw UTF-8, as most servers do, and one character of it is broken."""
+    broken = stream_of(wire, [ScriptStep(text="Grüße 你好.")])
+    broken = broken.replace(b"\\u00fc", b"\xc3\xbc").replace(b"\\u00df", b"\xc3").replace(b"\\u4f60", "你".encode())
+    async with line(wire) as it:
+        whole = await it.ask(http_answer(broken))
+        assert (whole.text, whole.stop) == ("Grü\ufffde 你好.", ProviderStop.END)
+        apart = await it.ask(*(bytes([byte]) for byte in http_answer(broken)))
+        assert apart.text == whole.text
+
+
+@wires
+async def test_an_answer_of_nothing_is_told_and_not_tried_again(wire: Wire):
+    async with line(wire) as it:
+        got = await it.ask(http_answer(stream_of(wire, [ScriptStep(stop="end")])))
+    assert (type(got.error), got.asked) == (errors.EmptyAnswerError, 1)
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """A certificate that nobody trusts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+@wires
+async def test_a_certificate_that_is_not_trusted_is_named_as_such_before_the_key_is_sent(
+    wire: Wire, stranger: ssl.SSLContext
+):
+    async with serve_faults(stranger) as server, line(wire, address=f"https://127.0.0.1:{server.port}") as it:
+        got = await it.ask()
+        assert server.asked == 0
+    assert isinstance(got.error, errors.ProviderConnectionError)
+    assert "certificate" in str(got.error)
+    assert "SSL_CERT_FILE" in str(got.error)
+    assert len([event for event in got.events if isinstance(event, Retrying)]) == 4

@@ -1,0 +1,56 @@
+"""A provider of each wire before a server that answers wrong.
+
+Owns: building both. Waits between attempts only move a clock. Must not know: what the server answers.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from pattern_acp.config.settings import ProviderSettings, Secret, Wire
+from pattern_acp.providers.buckets import AllBuckets
+from pattern_acp.providers.catalogue import describe
+from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.providers.wires import build_wire
+from pattern_acp.testing.constellation import FakeClock
+from pattern_acp.testing.fault_server import FaultServer, serve_faults
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyLine:
+    """A provider named `mine`, its server, and the clock that its waits move."""
+
+    server: FaultServer
+    provider: WireProvider
+    clock: FakeClock
+
+
+@asynccontextmanager
+async def faulty_line(
+    wire: Wire, *, address: str = "", limits: Deadlines | None = None, key: str = ""
+) -> AsyncGenerator[FaultyLine, None]:
+    """Both, for as long as the context is open. `address` replaces the server's; `PORT` in it is the server's."""
+    clock = FakeClock()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(round(seconds * 1000))
+
+    async with serve_faults() as server:
+        url = address.replace("PORT", str(server.port)) or server.url
+        settings = ProviderSettings("mine", wire, url, configured=True, api_key=Secret(key, "a test") if key else None)
+        http = HttpClient(limits or Deadlines(), clock)
+
+        async def client() -> HttpClient:
+            return http
+
+        retry = RetryPolicy(sleep=sleep, jitter=lambda: 0.0)
+        built = build_wire(settings, partial(describe, "mine"))
+        try:
+            yield FaultyLine(
+                server, WireProvider(settings, built, client, retry, AllBuckets(clock), needs_key=False), clock
+            )
+        finally:
+            await http.aclose()
