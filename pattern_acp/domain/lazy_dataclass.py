@@ -30,6 +30,7 @@ class _Decorated:
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     __match_args__: ClassVar[tuple[str, ...]]
+    __compared_names__: ClassVar[tuple[str, ...]]
 
 
 @dataclass_transform(field_specifiers=(field,))
@@ -60,6 +61,7 @@ def dataclass(*, slots: Literal[True], frozen: bool = False, eq: bool = True) ->
         methods["__init__"] = _constructor(names, defaults, factories)
         own.update((name, method) for name, method in methods.items() if name not in kept)
         own["__slots__"] = own["__match_args__"] = names
+        own["__compared_names__"] = tuple(name for name in names if _is_compared(given.get(name)))
         for name in _ASKED:
             own[name] = _AskedOfStandard(name, annotations, given)
         return type(cls)(cls.__name__, cls.__bases__, own)
@@ -71,6 +73,10 @@ def _is_of_class(kind: object) -> bool:
     if isinstance(kind, str):
         return kind.startswith("ClassVar")
     return getattr(kind, "__origin__", None) is ClassVar or kind is ClassVar
+
+
+def _is_compared(given: object) -> bool:
+    return not isinstance(given, Field) or cast("Field[object]", given).compare
 
 
 def _defaults(
@@ -184,7 +190,8 @@ class _AskedOfStandard:
         self._given = given
 
     def __get__(self, instance: object, owner: type[object]) -> object:
-        about = {"__annotations__": dict(self._annotations), "__doc__": "", "__module__": owner.__module__}
+        # Without a docstring the standard library writes one, out of a signature that takes longer than all the rest.
+        about = {"__annotations__": dict(self._annotations), "__doc__": owner.__name__, "__module__": owner.__module__}
         plain = type(owner.__name__, (), {**about, **self._given})
         made = standard_dataclass(init=False, repr=False, eq=False)(plain)
         for name in _ASKED:
@@ -226,7 +233,7 @@ def _hash(self: object) -> int:
 
 
 def _compared(self: object) -> tuple[object, ...]:
-    return tuple(getattr(self, each.name) for each in _fields(self) if each.compare)
+    return tuple([getattr(self, name) for name in cast("_Decorated", self).__compared_names__])
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:

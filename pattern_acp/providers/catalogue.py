@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from pattern_acp.config.settings import ModelSettings
@@ -126,7 +127,7 @@ def _gpt(price_in: float, price_out: float, read: float) -> _Price:
     return _Price(price_in, price_out, read, price_in, _LONG, 200, 150)
 
 
-_ROWS = (
+ROWS = (
     _Row(r"claude-(fable|mythos)-5-2", _BIG, _BIG_OUT, _SEES, _Price(8, 40), _ALWAYS),
     _Row(r"claude-(fable|mythos)", _BIG, _BIG_OUT, _SEES, _Price(10, 50), _ALWAYS),
     _Row(r"claude-opus-5-5", _BIG, _BIG_OUT, _SEES, _Price(4, 20, 0.2, 5), _ALWAYS),
@@ -217,7 +218,7 @@ def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
     """What is known of a model. `is_openai`: OpenAI itself serves it, which counts for how it is asked."""
     short = model.rsplit("/", 1)[-1].lower()
-    row = _row(short)
+    row = row_of(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
     if row is None or row.price is None:
         facts = replace(facts, info=_with_data(facts.info, is_known=row is not None))
@@ -288,8 +289,20 @@ def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
 
 
 @lru_cache(maxsize=1024)
-def _row(name: str) -> _Row | None:
-    return next((row for row in _ROWS if re.match(row.pattern, name)), None)
+def row_of(name: str) -> _Row | None:
+    """The row of a model's name, without any vendor in front of it, in small letters; None when there is none."""
+    # Only what may match is compiled: all forty take as long as fifteen modules to import.
+    rows = (row for row in ROWS if name.startswith(_beginning(row.pattern)) and re.match(row.pattern, name))
+    return next(rows, None)
+
+
+def _beginning(pattern: str) -> str:
+    """What every name begins with that the pattern matches, as far as its first letters tell."""
+    if "|" in pattern:
+        return ""
+    plain = "".join(takewhile(lambda each: each.isalnum() or each == "-", pattern))
+    # What may be repeated may also be left out.
+    return plain[:-1] if pattern[len(plain) :].startswith(("?", "*", "{")) else plain
 
 
 def _facts(provider: str, model: str, row: _Row) -> ModelFacts:

@@ -1,9 +1,12 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers import catalogue
 from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
 from pattern_acp.providers.catalogue import (
     DEFAULT_MODELS,
@@ -34,6 +37,12 @@ def test_well_known_models_are_described(model: str, window: int, sees: object, 
     facts = describe("p", model)
     assert (facts.info.context_window, facts.info.sees_images, facts.traits.thinking) == (window, sees, thinking)
     assert facts.info.qualified == f"p/{model}"
+
+
+@given(st.sampled_from([row.pattern for row in catalogue.ROWS]).flatmap(st.from_regex))
+def test_the_row_of_a_name_is_the_first_whose_pattern_matches(name: str):
+    first = next((row for row in catalogue.ROWS if re.match(row.pattern, name)), None)
+    assert catalogue.row_of(name) is first
 
 
 def test_thought_levels_follow_what_the_model_takes():
