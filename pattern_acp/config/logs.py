@@ -17,6 +17,7 @@ from typing import Final
 
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 CONTENT: Final[Mapping[str, object]] = {"holds_content": True}
@@ -33,7 +34,7 @@ _SHORTEST_SECRET = 8
 """Masking shorter texts would garble the log, and they protect nothing."""
 
 _MASK = "••••"
-_KEY_FORMS = re.compile(
+_KEY_FORMS = late_pattern(
     r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|hf|AIza)[-_][A-Za-z0-9_-]{16,}"
     r"|(?i:(?<=bearer )|(?<=x-api-key: )|(?<=api_key=))[^\s\"',;]{8,}"
 )

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 CONSTELLATION_FILE = "constellation.db"
@@ -17,8 +18,8 @@ PROJECT_CONFIG = (".pattern", "config.toml")
 LOG_FILE = "pattern-acp.log"
 
 NAME_RULE = "1 to 64 letters, digits, dots, hyphens or underscores, not starting or ending with a dot"
-_NAME = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+_NAME = late_pattern(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_RESERVED = late_pattern(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
 """Windows treats these as devices in every directory, with any extension."""
 
 

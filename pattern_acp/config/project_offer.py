@@ -19,6 +19,7 @@ from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import CheckSettings, HookSettings, McpServerSettings
 from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
@@ -158,7 +159,7 @@ def _content(path: Path) -> str | None:
         return None
 
 
-_WRITTEN = re.compile(r"""(?<![<>])>{1,2}\|?\s*(?:"[^"`$\n]*"|'[^'\n]*'|[^\s'"`;|&()<>$]+)(?=[\s;|&)]|$)""")
+_WRITTEN = late_pattern(r"""(?<![<>])>{1,2}\|?\s*(?:"[^"`$\n]*"|'[^'\n]*'|[^\s'"`;|&()<>$]+)(?=[\s;|&)]|$)""")
 """An output redirection of a shell with a plain file name behind it; `<>` reads as well."""
 
 

@@ -4,7 +4,6 @@ Owns: the variables of providers, the keys of their tables, and base URLs. Must 
 or which one is chosen.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from ipaddress import ip_address
@@ -19,6 +18,7 @@ from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import but_is
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MASK = str(Secret(""))
@@ -44,9 +44,9 @@ _BASE_URL_VARIABLES = {
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
 _TABLE_WIRES: tuple[Wire, ...] = ("anthropic", "openai", "responses", "gemini")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VARIABLE = late_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_HEADER_NAME = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of RFC 9110, section 5.6.2."""
 
 

@@ -3,7 +3,6 @@
 Owns: reading and parsing, and finding lines, which `tomllib` does not report. Must not know: which keys exist.
 """
 
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -11,15 +10,16 @@ from pathlib import Path
 from typing import TypeGuard
 
 from pattern_acp.config.problem import Problem
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_BYTES = 256 * 1024
 """A larger file is not a configuration; a project's file is read unasked, so its size is not ours to trust."""
 
-_HEADER = re.compile(r"\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(?:#.*)?")
-_ASSIGNMENT = re.compile(r"""\s*(?P<path>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[^\s=.]+)*)\s*=""")
-_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
-_ERROR_PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_HEADER = late_pattern(r"\s*\[\[?\s*(?P<path>[^\[\]]+?)\s*\]\]?\s*(?:#.*)?")
+_ASSIGNMENT = late_pattern(r"""\s*(?P<path>(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*[^\s=.]+)*)\s*=""")
+_PART = late_pattern(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
+_ERROR_PLACE = late_pattern(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ Owns: the checks that config/keys.py names, each of which gives the value when i
 not know: which keys there are.
 """
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from pattern_acp.config.paths import is_valid_name
 from pattern_acp.domain.allowance import parse_allowance
+from pattern_acp.domain.late_pattern import late_pattern
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """What a setting holds."""
 
-_MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
-_EMBEDDER = re.compile(r"[^\s/]+/\S+")
+_MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
+_EMBEDDER = late_pattern(r"[^\s/]+/\S+")
 
 
 def choice(*allowed: str) -> Callable[[object], Value | None]:

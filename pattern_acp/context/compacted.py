@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.plan import Plan, PlanStatus
@@ -23,7 +24,7 @@ NOT_LOST = "It is not lost: memory_search finds what was said."
 FILES_NAMED = 20
 """Most files that are named for what was left out."""
 
-_CUT = re.compile(
+_CUT = late_pattern(
     r"\n\[\.\.\. (?P<left>[\d,]+) characters left out here; read_attachment with id \S+ and start \d+ reads "
     r"them \.\.\.\]\n"
 )

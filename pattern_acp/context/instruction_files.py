@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
@@ -19,7 +20,7 @@ FILE_LIMIT = 32_768
 TOTAL_LIMIT = 65_536
 """Most bytes of all files in a system prompt; what is beyond is named and can be read."""
 
-_IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
+_IMPORT = late_pattern(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

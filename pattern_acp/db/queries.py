@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import LiteralString, cast
 
-_NAME = re.compile(r"^-- name: ([a-z][a-z0-9_]*)$", re.MULTILINE)
+from pattern_acp.domain.late_pattern import late_pattern
+
+_NAME = late_pattern(r"^-- name: ([a-z][a-z0-9_]*)$", re.MULTILINE)
 
 
 class Queries:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from pattern_acp.definitions.files import Reading, files_below, read_text
 from pattern_acp.definitions.frontmatter import read_document
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
-_PLACE = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
-_INLINE = re.compile(r"!`([^`\n]+)`")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
+_PLACE = late_pattern(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
+_INLINE = late_pattern(r"!`([^`\n]+)`")
 
 
 @dataclass(frozen=True, slots=True)

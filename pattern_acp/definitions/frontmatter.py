@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | tuple[str, ...]
@@ -17,8 +18,8 @@ Value: TypeAlias = str | tuple[str, ...]
 HEAD_CHARACTERS = 16_000
 """A longer head is taken for a mistake: nothing of it could be shown in one line."""
 
-_KEY = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?:[ \t]+(?P<value>.*))?")
-_BLOCK = re.compile(r"[|>][+-]?\d?")
+_KEY = late_pattern(r"(?P<key>[A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?:[ \t]+(?P<value>.*))?")
+_BLOCK = late_pattern(r"[|>][+-]?\d?")
 
 
 @dataclass(frozen=True, slots=True)

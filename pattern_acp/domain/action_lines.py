@@ -20,6 +20,7 @@ from functools import cache
 from typing import Generic, Protocol, TypeVar
 
 from pattern_acp.domain.argument_repair import meant_name
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -34,7 +35,7 @@ class Named(Protocol):
 
 VerbT = TypeVar("VerbT", bound=Named)
 
-_FIRST = re.compile(r"/([^\s/]+)(?=\s|$)")
+_FIRST = late_pattern(r"/([^\s/]+)(?=\s|$)")
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
 _WORD = r"(?:\\.|[^\s\"'])+"
 _SLOTS: Mapping[str, str] = {

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MOST_UNWRAPPED = 2
@@ -20,8 +21,8 @@ MOST_UNWRAPPED = 2
 MOST_LEVELS = 8
 """Levels to which values are compared with a schema; deeper ones are left as they are."""
 
-_FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
-_STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+_FENCE = late_pattern(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+_STRING_OR_COMMA = late_pattern(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 _PREFIX = "functions."
 """What models of OpenAI put before the name of a tool."""
 

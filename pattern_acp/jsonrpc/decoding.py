@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 
 T = TypeVar("T")
@@ -28,9 +29,9 @@ DROP = object()
 REPAIR_LIMIT = 20
 """Misfits that are repaired in one value; a limit so that a hostile message costs little."""
 
-_WHERE = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
-_EXPECTED = re.compile(r"^Expected (?P<expected>.+?)(?:, got `(?P<got>[a-z]+)`)?$")
-_MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]*)`$")
+_WHERE = late_pattern(r"^(?P<what>.*?)(?: - at (?:`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
+_EXPECTED = late_pattern(r"^Expected (?P<expected>.+?)(?:, got `(?P<got>[a-z]+)`)?$")
+_MISSING = late_pattern(r"^Object missing required field `(?P<field>[^`]*)`$")
 _NAMES = {
     "array": "an array",
     "object": "an object",

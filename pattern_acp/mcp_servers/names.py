@@ -4,10 +4,10 @@ Owns: the form `server__tool` in the characters that vendors allow (`^[a-zA-Z0-9
 know: what the tools do.
 """
 
-import re
 from collections.abc import Collection, Sequence
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.late_pattern import late_pattern
 
 SEPARATOR = "__"
 NAME_LIMIT = 64
@@ -17,7 +17,7 @@ SERVER_LIMIT = 24
 """Characters that the server's part may have, so that the tool's part stays readable."""
 
 _HASH_DIGITS = 6
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]+")
+_FORBIDDEN = late_pattern(r"[^a-zA-Z0-9_-]+")
 
 
 def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) -> tuple[str, ...]:

@@ -10,19 +10,19 @@ with any.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.vectors import EXACT_ENTRIES
 from pattern_acp.memory.words import match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
-_MARKED = re.compile("\x02([^\x03]*)\x03")
+_MARKED = late_pattern("\x02([^\x03]*)\x03")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ Owns: where a text may be cut. Must not know: SQL, scores.
 import re
 from collections.abc import Sequence
 
+from pattern_acp.domain.late_pattern import late_pattern
+
 BLOCK_PASSAGE = 400
 """Characters of one passage of a block: a hit is shown whole."""
 
@@ -15,7 +17,7 @@ MESSAGE_PASSAGE = 1_600
 EXCERPT = 400
 """Characters of an excerpt at most."""
 
-_STARTS_ANEW = re.compile(r"\s*(?:[-*+•#>|]|\d+[.)]\s|```)")
+_STARTS_ANEW = late_pattern(r"\s*(?:[-*+•#>|]|\d+[.)]\s|```)")
 _WRAPPED_LINE = 55
 """Characters from which a line may have been broken for its length; shorter ones are facts of their own."""
 

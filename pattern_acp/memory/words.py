@@ -6,10 +6,12 @@ know: SQL beyond the query language of FTS5.
 
 import re
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
-_IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_PART = re.compile(r"[^\W_]+")
-_NAMED = re.compile(r"""\d|\w[./\\]\w|_|\w\(\)|--\w|[`"\u201c\u00ab]|(?<!\w)'\w""")
+from pattern_acp.domain.late_pattern import late_pattern
+
+_WORD = late_pattern(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_IDENTIFIER = late_pattern(r"[^\W\d]\w*")
+_PART = late_pattern(r"[^\W_]+")
+_NAMED = late_pattern(r"""\d|\w[./\\]\w|_|\w\(\)|--\w|[`"\u201c\u00ab]|(?<!\w)'\w""")
 """Digits, names with dots and slashes inside, underscores, calls, options, and anything in quotes."""
 
 MOST_TERMS = 24

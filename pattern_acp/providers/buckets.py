@@ -12,13 +12,13 @@ answer has told of holds up nobody.
 
 import datetime
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.shared_limits import SharedLimits
@@ -26,9 +26,9 @@ from pattern_acp.providers.shared_limits import SharedLimits
 BYTES_PER_TOKEN = 4
 """Of a request's body, before a server has said what it takes a request for."""
 
-_OPENAI = re.compile(r"x-ratelimit-(limit|remaining|reset)-(requests|tokens)")
-_ANTHROPIC = re.compile(r"anthropic-ratelimit-(requests|tokens|input-tokens|output-tokens)-(limit|remaining|reset)")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_OPENAI = late_pattern(r"x-ratelimit-(limit|remaining|reset)-(requests|tokens)")
+_ANTHROPIC = late_pattern(r"anthropic-ratelimit-(requests|tokens|input-tokens|output-tokens)-(limit|remaining|reset)")
+_DURATION = late_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
 from pattern_acp.domain.tool_calls import Location
@@ -36,7 +37,7 @@ FILE_CHARACTERS = 50_000
 FOLDER_ENTRIES = 200
 """Entries of a folder that a prompt brings along."""
 
-_FILE = re.compile(r"file:|/|[A-Za-z]:[\\/]", re.IGNORECASE)
+_FILE = late_pattern(r"file:|/|[A-Za-z]:[\\/]", re.IGNORECASE)
 """How links to files begin; some clients send bare paths (reference: clients, interop rule 10)."""
 
 FILE_BYTES = 20_000_000

@@ -6,6 +6,7 @@ Owns: what counts as a mention in a text. Must not know: whether such a path exi
 import re
 from collections.abc import Iterator
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MENTIONS = 20
@@ -14,7 +15,7 @@ MENTIONS = 20
 LOOKED_AT = 100_000
 """Characters of a text in which mentions are looked for; what is behind them was pasted."""
 
-_MENTION = re.compile(
+_MENTION = late_pattern(
     r"""
     (?<![\w@/.+`\\-])@            # not the middle of an address, a scope such as npm's, or code
     (?: "(?P<quoted>[^"\n]{1,500})" (?P<quoted_lines>(?::\d+(?:-\d+)?)?)
@@ -23,9 +24,9 @@ _MENTION = re.compile(
     """,
     re.VERBOSE,
 )
-_LINES = re.compile(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<first2>\d+)(?:[-:]L?(?P<last2>\d+))?)")
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
-_CODE = re.compile(r"`[^`\n]+`")
+_LINES = late_pattern(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<first2>\d+)(?:[-:]L?(?P<last2>\d+))?)")
+_FENCE = late_pattern(r"\s{0,3}(`{3,}|~{3,})")
+_CODE = late_pattern(r"`[^`\n]+`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ A model that is sent a mistyped command guesses at its meaning and may act on th
 """
 
 import difflib
-import re
 from typing import TYPE_CHECKING
 
 import anyio
 
 from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -23,7 +23,7 @@ from pattern_acp.turn.sink import Fact
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
-_LOOKS_LIKE_ONE = re.compile(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
+_LOOKS_LIKE_ONE = late_pattern(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
 """A name behind a slash; with another slash or a dot it is a path."""
 
 NEAR = 0.6

@@ -10,9 +10,9 @@ endings, a byte order mark and a missing final newline stay as they are in the f
 
 import difflib
 import heapq
-import re
 from collections.abc import Sequence
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import NothingChangedError, ToolFailedError
 from pattern_acp.tools.line_match import Place, find_lines, replaced_lines
@@ -36,7 +36,7 @@ COMPARED_PIECES = 24
 COMPARED_CHARS = 400
 """Characters of a line up to which it is compared; longer ones are data."""
 
-_COPIED_NUMBER = re.compile(r"^\s*\d+\t")
+_COPIED_NUMBER = late_pattern(r"^\s*\d+\t")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ brought the text.
     *** End Patch
 """
 
-import re
 from typing import TypeAlias
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolInputError
 from pattern_acp.tools.text_limits import cut_line
@@ -29,7 +29,7 @@ UPDATE = "*** Update File:"
 MOVE = "*** Move to:"
 AT_END = "*** End of File"
 
-_UNIFIED = re.compile(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
+_UNIFIED = late_pattern(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
 """The header of a unified diff. Its numbers are no part of this format and are passed over: lines say where it fits."""
 
 

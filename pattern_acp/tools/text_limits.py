@@ -7,6 +7,7 @@ import difflib
 import re
 import unicodedata
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MARKER_ROOM = 60
@@ -21,7 +22,7 @@ DIFF_LIMIT = 4_000
 DIFFED_LINES = 20_000
 """Lines of both texts together up to which they are compared; the time grows with their square."""
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
 
 @dataclass(frozen=True, slots=True)

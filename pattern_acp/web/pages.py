@@ -7,7 +7,6 @@ elsewhere at the second look (DNS rebinding) gains nothing. Redirects within the
 same way; one that leads to another host is reported instead, since the person allowed this host only.
 """
 
-import re
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp import __version__
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.web.addresses import is_public
 from pattern_acp.web.errors import AddressRefusedError, PageFailedError
@@ -38,7 +38,7 @@ TRIED_ADDRESSES = 3
 
 URL_CHARACTERS = 4_000
 
-_HOST = re.compile(r"[\w.:-]+")
+_HOST = late_pattern(r"[\w.:-]+")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """From a host and port to numeric addresses."""

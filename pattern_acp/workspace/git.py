@@ -5,14 +5,14 @@ also works where git is not installed. Must not know: what the facts are used fo
 since an editor may be started from a git hook of another repository.
 """
 
-import re
 from pathlib import Path
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = late_pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NO_BRANCH = ".invalid"
 """What a repository with the reftable format keeps in HEAD for old readers."""
 

@@ -6,6 +6,7 @@ whether the last line asks for something. Must not know: processes, who reads.
 
 import re
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.terminal import CommandOutput
 
@@ -18,9 +19,9 @@ _OVERLAP = 400
 _TAIL = 2_000
 """Bytes at the end in which the last line is looked for."""
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])")
+_ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])")
 
-_PROMPT = re.compile(
+_PROMPT = late_pattern(
     r"(?:\[[yY]/[nN](?:/\w+)*\]|\([yY](?:es)?/[nN]o?(?:/[^)]*)?\)|\(END\)|--More--|(?:pass(?:word|phrase|code)|username|"
     r"login|token|pin)\b[^:]*:|press\s+\S.*|hit\s+(?:enter|any)\b.*|^\?\s\S.*|:\s\([^()]*\)|^\(\w+\)|[?:>$#»])\s*$",
     re.IGNORECASE,

@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.workspace.errors import PathUnusableError
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
-_DRIVE = re.compile(r"[A-Za-z]:")
-_SHARE = re.compile(r"\\\\[^\\.?][^\\]*\\[^\\]+")
-_DRIVE_AFTER_SLASH = re.compile(r"[/\\][A-Za-z]:(?:[/\\]|$)")
-_EXTENDED = re.compile(r"\\\\\?\\(UNC\\)?", re.IGNORECASE)
-_WINDOWS_DEVICES = re.compile(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_DRIVE = late_pattern(r"[A-Za-z]:")
+_SHARE = late_pattern(r"\\\\[^\\.?][^\\]*\\[^\\]+")
+_DRIVE_AFTER_SLASH = late_pattern(r"[/\\][A-Za-z]:(?:[/\\]|$)")
+_EXTENDED = late_pattern(r"\\\\\?\\(UNC\\)?", re.IGNORECASE)
+_WINDOWS_DEVICES = late_pattern(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 _LOOP_ON_WINDOWS = 1921
 """ERROR_CANT_RESOLVE_FILENAME."""
 

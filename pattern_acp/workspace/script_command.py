@@ -9,14 +9,14 @@ Who deletes the script: whoever called `client_command` calls `remove_script` on
 since a shell reads its script while it runs. `scratch` is private to us; what a killed process left there may go.
 """
 
-import re
 import secrets
 from pathlib import Path
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
+_PLAIN_WORD = late_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
 
 _SHELL_WORD_LIST = """
     . : [ alias bg bind break builtin case cd command continue coproc declare dirs disown do done echo elif else enable

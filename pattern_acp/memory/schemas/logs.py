@@ -6,14 +6,15 @@ Owns: how a log reads, and its steps. Must not know: who may add to it.
 import re
 from difflib import SequenceMatcher
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.schemas.states import LogEntry, LogState
 from pattern_acp.memory.schemas.steps import InsertEntry, RemoveEntry, Step
 from pattern_acp.memory.schemas.text_forms import read_bullets, read_item, show_item
 from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.schemas.values import ContentError, read_time, show_time
 
-_OLDER = re.compile(r"\((\d+) older entr(?:y is|ies are) not shown\)")
-_HEAD = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([^\]\n]+)\] ?", re.DOTALL)
+_OLDER = late_pattern(r"\((\d+) older entr(?:y is|ies are) not shown\)")
+_HEAD = late_pattern(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([^\]\n]+)\] ?", re.DOTALL)
 
 
 def show_log(schema: LogSchema, state: LogState) -> str:
