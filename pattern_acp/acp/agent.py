@@ -61,6 +61,10 @@ class SessionExtensionsPort(Protocol):
         """_pattern/session/open."""
         ...
 
+    async def stop_subagent(self, request: schema_forks.StopSubagentRequest, context: RequestContext, /) -> object:
+        """_pattern/subagent/stop."""
+        ...
+
 
 class SessionMethodsPort(Protocol):
     """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
@@ -200,6 +204,9 @@ class Agent:
                 ),
                 schema_forks.OPEN: self._for_sessions(
                     schema_forks.OpenSessionRequest, lambda methods: methods.more.open
+                ),
+                schema_forks.STOP_SUBAGENT: self._for_sessions(
+                    schema_forks.StopSubagentRequest, lambda methods: methods.more.stop_subagent
                 ),
                 "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
                 schema_memory.SUBSCRIBE: self._for_sessions(

@@ -24,6 +24,7 @@ EXTENSIONS: dict[str, object] = {
         "memory": {"subscribe": True},
         "checkpoint": {"list": True, "preview": True, "restore": True},
         "session": {"rewind": True, "fork": True, "open": True},
+        "subagent": {"stop": True},
     }
 }
 """Our own methods, by the parts of their names: `_pattern/memory/subscribe` and what belongs to it."""

@@ -1,11 +1,17 @@
-"""Forking a session, and opening one that another window has: translates, calls the session layer, translates back."""
+"""Forks, sessions that another window has, subagents: translates, calls the session layer, translates back."""
 
 from collections.abc import Callable
 
-from pattern_acp.acp.schema_forks import ForkSessionRequest, ForkSessionResponse, OpenSessionRequest
+from pattern_acp.acp.schema_forks import (
+    ForkSessionRequest,
+    ForkSessionResponse,
+    OpenSessionRequest,
+    StopSubagentRequest,
+    StopSubagentResponse,
+)
 from pattern_acp.acp.session_wire import asked_of, opening_of, servers_of
 from pattern_acp.acp.updates import config_options, mode_state
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.opening import Opening
@@ -43,6 +49,16 @@ class SessionExtensions:
         only_read = request.mode == "read"
         session = await self._sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
         return self._answer(session, context)
+
+    async def stop_subagent(self, request: StopSubagentRequest, context: RequestContext, /) -> StopSubagentResponse:
+        """_pattern/subagent/stop: its turn goes on with what it had found, and reads that the person ended it."""
+        del context
+        running = self._sessions.get(request.session_id).subagents
+        call_id = ToolCallId(request.tool_call_id or next(reversed(running), ""))
+        if call_id not in running:
+            return StopSubagentResponse(tool_call_id="")
+        running[call_id]()
+        return StopSubagentResponse(tool_call_id=call_id)
 
     def _answer(self, session: Session, context: RequestContext) -> ForkSessionResponse:
         self._announce_later(session, context)

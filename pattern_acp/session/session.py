@@ -171,6 +171,8 @@ class Session:
         self.trust = trust
         self.hook_state = HookState()
         self.languages: LanguageServers | None = None
+        self.subagents: dict[ToolCallId, Callable[[], None]] = {}
+        """How to end each subagent that runs, by the tool call that it runs for, in the order of their starts."""
         self.checkpoints = Checkpoints(self)
         self.view: SessionView = client.view(state.client_id)
         self.workbench: Workbench = client.workbench(state.client_id)

@@ -329,6 +329,33 @@ async def test_a_cancel_ends_the_subagent_with_its_turn_and_every_call_once():
         assert unpaired_calls(model.requests[-1]) == []
 
 
+async def test_one_subagent_is_stopped_alone_and_the_turn_goes_on_with_what_it_did():
+    held, other = gate(), gate()
+    model = model_of(
+        (*delegates("worker", "maker"), *delegates("explorer", "finder")),
+        says("Then I do it myself."),
+        maker=[calls("write_file", path="a.py", content="x\n"), (held, *says("Never."))],
+        finder=[(other, *says("Found."))],
+    )
+    async with running_agent(model, settings=settings()) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session) as prompt:
+            with anyio.fail_after(5):
+                await held.reached.wait()
+                await other.reached.wait()
+            asked: JsonDict = {"sessionId": session, "toolCallId": "call_1"}
+            assert await agent.editor.request("_pattern/subagent/stop", asked) == {"toolCallId": "call_1"}
+            other.opened.set()
+            assert await prompt.stop_reason(seconds=5) == "end_turn"
+        assert await agent.editor.request("_pattern/subagent/stop", {"sessionId": session}) == {"toolCallId": ""}
+        stopped, found = results_of(model.requests[-1])
+        assert "The person stopped it" in stopped.text
+        assert "a.py" in stopped.text
+        assert "Found." in found.text
+        thread = thread_of_call(await events_of(agent, session), ToolCallId("call_1"))
+        assert [each.stop_reason for each in of_type(thread, TurnEnded)] == ["cancelled"]
+
+
 def spends(tokens: int, micro_units: int) -> Turn:
     return (UsageKnown(Usage(tokens, 0), Cost(micro_units, "USD")),)
 

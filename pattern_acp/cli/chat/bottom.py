@@ -1,5 +1,6 @@
 """The region at the bottom while a turn runs: unfinished text, running calls, plan, and what is going on."""
 
+import sys
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
@@ -45,12 +46,14 @@ def spinner_frame(seconds: float, marks: Marks) -> str:
     return marks.spinner[int(seconds * FRAMES_A_SECOND) % len(marks.spinner)]
 
 
-def status_line(doing: str, seconds: float, marks: Marks, frame: str) -> Text:
-    """What is going on, for how long, and how to stop it."""
+def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegates: bool = False) -> Text:
+    """What is going on, for how long, and how to stop it; `delegates` while a subagent may run."""
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{frame} ", style="yellow")
     line.append(one_line(doing))
     line.append(f" {marks.dot} {duration(seconds)} {marks.dot} Ctrl-C cancels", style="dim")
+    if delegates and sys.platform != "win32":
+        line.append(f" {marks.dot} Ctrl-\\ ends the newest subagent", style="dim")
     return line
 
 

@@ -141,6 +141,13 @@ class Conversation:
             logger.info("the agent was gone before the turn could be cancelled")
         self.incoming.withdraw()
 
+    async def stop_subagent(self) -> None:
+        """End the subagent that was started last, if one runs; the turn goes on."""
+        try:
+            await self.request(self.connection.ext_method("pattern/subagent/stop", {"sessionId": self.session_id}))
+        except ChatError as error:
+            logger.info("no subagent was ended: %s", error.sentence)
+
     async def _reopen(self, wanted: Wanted) -> Opened:
         found = await self._find(wanted)
         cwd = wanted.cwd or (found.cwd if found is not None else "")

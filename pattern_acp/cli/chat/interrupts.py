@@ -1,4 +1,4 @@
-"""Ctrl-C.
+"""Ctrl-C, and Ctrl-backslash (which Windows has not), which ends one subagent.
 
 Owns: the signal handlers while a chat runs. In the middle of drawing, an exception would leave half a screen, so that
 Ctrl-C is only noted there; where something blocks, it is raised. Must not know: what is interrupted.
@@ -15,16 +15,23 @@ TERMINATED = 143
 
 
 class Interrupts:
-    """Counts Ctrl-C, or raises it."""
+    """Counts Ctrl-C, or raises it, and counts Ctrl-backslash."""
 
     def __init__(self) -> None:
         self._noted = 0
+        self._stops = 0
         self._raises = False
 
     def take(self) -> bool:
         """Whether Ctrl-C was pressed; each press is told once."""
         noted = self._noted > 0
         self._noted -= noted
+        return noted
+
+    def take_stop(self) -> bool:
+        """Whether Ctrl-backslash was pressed; each press is told once."""
+        noted = self._stops > 0
+        self._stops -= noted
         return noted
 
     def check(self) -> None:
@@ -51,7 +58,7 @@ class Interrupts:
         """Take the signals over; being told to end is an exit in order, so that the agent and its commands end too."""
         wanted = {signal.SIGINT: self._interrupt, signal.SIGTERM: _terminate}
         if sys.platform != "win32":
-            wanted[signal.SIGHUP] = _terminate
+            wanted |= {signal.SIGHUP: _terminate, signal.SIGQUIT: self._stop}
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
         try:
             yield
@@ -64,6 +71,10 @@ class Interrupts:
         if self._raises:
             raise KeyboardInterrupt
         self._noted += 1
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._stops += 1
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

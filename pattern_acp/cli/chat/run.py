@@ -141,7 +141,10 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     def cancel() -> None:
         portal.start_task_soon(conversation.cancel)
 
-    turns = Turns(conversation.incoming.inbox, view, chat.interrupts, start, cancel)
+    def stop_subagent() -> None:
+        portal.start_task_soon(conversation.stop_subagent)
+
+    turns = Turns(conversation.incoming.inbox, view, chat.interrupts, start, cancel, stop_subagent)
     if chat.prompt is not None:
         return one_turn(turns, chat.prompt)
     from pattern_acp.cli.chat.interactive import Interactive

@@ -18,6 +18,7 @@ from pattern_acp.cli.chat.notes import closing_line, plan_text, thought_line
 from pattern_acp.cli.chat.screen import Screen
 from pattern_acp.cli.chat.sections import Sections
 from pattern_acp.cli.output import printable
+from pattern_acp.domain.tool_calls import ToolKind
 
 
 class Transcript:
@@ -85,7 +86,8 @@ class Transcript:
         unfinished = self._answer.unfinished()
         calls = self._calls.values()
         doing = bottom.doing(calls, self._thought, answering=unfinished is not None, cancelling=self.cancelling)
-        status = bottom.status_line(doing, seconds, self._marks, frame)
+        delegates = any(call.kind is ToolKind.THINK for call in calls)
+        status = bottom.status_line(doing, seconds, self._marks, frame, delegates=delegates)
         plan = self.known.plan if self.known.plan != self._printed_plan else ()
         self._screen.draw(bottom.bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame))
 

@@ -1,7 +1,7 @@
 """Turns, as the terminal's thread sees them.
 
-Owns: the loop over the inbox, and what Ctrl-C does: the first cancels the turn, the second leaves. Must not know: how
-anything is shown.
+Owns: the loop over the inbox, and what Ctrl-C does: the first cancels the turn, the second leaves; Ctrl-backslash
+ends the newest subagent alone. Must not know: how anything is shown.
 """
 
 import queue
@@ -17,7 +17,11 @@ TICK_SECONDS = 0.1
 
 
 class Turns:
-    """Runs turns. `start` sends a prompt and `cancel` cancels it, both on the loop's thread, without waiting."""
+    """Runs turns.
+
+    `start` sends a prompt, `cancel` cancels it and `stop_subagent` ends the newest subagent of it, all on the loop's
+    thread, without waiting.
+    """
 
     def __init__(
         self,
@@ -26,12 +30,14 @@ class Turns:
         interrupts: Interrupts,
         start: Callable[[str], object],
         cancel: Callable[[], object],
+        stop_subagent: Callable[[], object],
     ) -> None:
         self._inbox = inbox
         self._view = view
         self._interrupts = interrupts
         self._start = start
         self._cancel = cancel
+        self._stop_subagent = stop_subagent
         self._late: list[Happening] = []
 
     def run(self, text: str) -> TurnEnded:
@@ -46,6 +52,8 @@ class Turns:
         while True:
             if self._interrupts.take():
                 cancelling = self._interrupt(cancelling=cancelling)
+            if self._interrupts.take_stop():
+                self._stop_subagent()
             happening = self._next(TICK_SECONDS)
             match happening:
                 case TurnEnded():

@@ -54,9 +54,11 @@ class Subagents:
         from pattern_acp.session.subagents.running import Subagent
 
         subagent = Subagent(self._session, self._parts, task, call_id, progress)
+        self._session.subagents[call_id] = subagent.stop
         try:
             return await subagent.run()
         finally:
+            del self._session.subagents[call_id]
             # A hook that wants the turn to end wants all of it to.
             self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
             if self.checks is not None:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 TICK_SECONDS = 2.0
 """How often the time that it has taken is shown anew while nothing else happens."""
 
+STOPPED = "The person stopped it before its report."
+
 LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
 
@@ -74,6 +76,7 @@ class Subagent:
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
         self._failed = False
+        self._scope = anyio.CancelScope()
         self._words = ""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
@@ -130,6 +133,10 @@ class Subagent:
         self.edited += changed
         return await ChecksAndDiagnostics(self._session, self._checks, self._sink).after_edits(turn_id, changed)
 
+    def stop(self) -> None:
+        """End it alone, as the person wants; its turn goes on. Idempotent, and does not wait."""
+        self._scope.cancel()
+
     async def run(self) -> ToolOutcome:
         """Run it to its end.
 
@@ -160,12 +167,13 @@ class Subagent:
         )
 
     async def _watched(self, history: list[Message]) -> TurnEnd:
-        end = TurnEnd(StopReason.CANCELLED)
+        end = TurnEnd(StopReason.CANCELLED, STOPPED)
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._tick)
-                end = await self._run(history)
-                tasks.cancel_scope.cancel()
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._tick)
+                    end = await self._run(history)
+                    tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group_error:
             raise single_error(group_error) from group_error
         return end

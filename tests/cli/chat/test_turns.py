@@ -2,6 +2,7 @@
 
 import queue
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -62,7 +63,8 @@ def turns_over(
         if on_cancel is not None:
             on_cancel(inbox)
 
-    return Turns(inbox, shown, interrupts, calls.append, cancel), shown, calls, interrupts
+    turns = Turns(inbox, shown, interrupts, calls.append, cancel, lambda: calls.append("stop"))
+    return turns, shown, calls, interrupts
 
 
 def question() -> Question:
@@ -96,6 +98,16 @@ def test_the_first_ctrl_c_cancels_and_the_second_leaves():
             turns.run("Do it")
     assert calls == ["Do it", "cancel"]
     assert "cancelling" in view.seen
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
+def test_ctrl_backslash_ends_one_subagent_and_not_the_turn():
+    turns, view, calls, interrupts = turns_over(Updated(TEXT), TurnEnded("end_turn"))
+    with interrupts.installed():
+        signal.raise_signal(signal.SIGQUIT)
+        assert turns.run("Do it") == TurnEnded("end_turn")
+    assert calls == ["Do it", "stop"]
+    assert "cancelling" not in view.seen
 
 
 def test_ctrl_c_is_raised_where_something_blocks():
