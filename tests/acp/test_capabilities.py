@@ -31,6 +31,7 @@ def test_the_promises_are_exactly_what_works():
                     "memory": {"subscribe": True},
                     "checkpoint": {"list": True, "preview": True, "restore": True},
                     "session": {"rewind": True, "fork": True, "open": True},
+                    "subagent": {"stop": True},
                 }
             },
         },

@@ -54,7 +54,7 @@ class Subagents:
         from pattern_acp.session.subagents.running import Subagent
 
         subagent = Subagent(self._session, self._parts, task, call_id, progress)
-        self._session.subagents[call_id] = subagent.stop
+        self._session.subagents[call_id] = subagent.scope.cancel
         try:
             return await subagent.run()
         finally:

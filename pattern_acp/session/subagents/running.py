@@ -76,7 +76,8 @@ class Subagent:
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
         self._failed = False
-        self._scope = anyio.CancelScope()
+        self.scope = anyio.CancelScope()
+        """Cancelled to end it alone, as the person wants; its turn goes on."""
         self._words = ""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
@@ -133,10 +134,6 @@ class Subagent:
         self.edited += changed
         return await ChecksAndDiagnostics(self._session, self._checks, self._sink).after_edits(turn_id, changed)
 
-    def stop(self) -> None:
-        """End it alone, as the person wants; its turn goes on. Idempotent, and does not wait."""
-        self._scope.cancel()
-
     async def run(self) -> ToolOutcome:
         """Run it to its end.
 
@@ -169,7 +166,7 @@ class Subagent:
     async def _watched(self, history: list[Message]) -> TurnEnd:
         end = TurnEnd(StopReason.CANCELLED, STOPPED)
         try:
-            with self._scope:
+            with self.scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._tick)
                     end = await self._run(history)
