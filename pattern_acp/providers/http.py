@@ -203,12 +203,16 @@ class HttpClient:
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
         return httpx.AsyncClient(timeout=timeout)
-    except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
-        # A missing SSL_CERT_FILE, a proxy without a scheme, a SOCKS proxy: all of them come from the environment. The
-        # error's own text may hold a proxy's password.
+    except ImportError:
+        raise ProviderRequestError(
+            "A SOCKS proxy cannot be used; name an HTTP proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."
+        ) from None
+    except (OSError, ValueError, httpx.InvalidURL) as error:
+        # A missing SSL_CERT_FILE, a proxy of an unknown scheme: all of them come from the environment. The error's own
+        # text may hold a proxy's password.
         raise ProviderRequestError(
             f"No connection can be set up ({type(error).__name__}); check SSL_CERT_FILE, SSL_CERT_DIR and the proxy "
-            "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY)."
+            "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY)."
         ) from None
 
 

@@ -24,7 +24,7 @@ from pattern_acp.context.choosing import (
     long_results,
     units_of,
 )
-from pattern_acp.context.estimate import bytes_per_token, messages_tokens, stable_bytes
+from pattern_acp.context.estimate import bytes_per_token, messages_tokens, request_tokens, stable_bytes
 from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
 from pattern_acp.context.window import WindowLimits
 from pattern_acp.domain.errors import DatabaseError, PatternError
@@ -242,6 +242,9 @@ async def _write_summary(
     room = int((wanted.limits.usable * per_token - stable_bytes(session.state.system, ())) * TRANSCRIPT_SHARE) - 2_000
     task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
     request = summary_request(task)
+    asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))
+    if asked + output > wanted.limits.window:
+        return _Written(problem="the model's window has no room to write one")
     digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
     await session.sink.record(Fact(requested, Actor.SYSTEM))

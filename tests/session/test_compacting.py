@@ -124,6 +124,16 @@ async def test_a_client_with_compaction_updates_gets_those_live_and_replayed_and
             assert "## About the person" in mine[1]["summary"][0]["text"]
 
 
+async def test_no_summary_is_asked_for_that_the_window_has_no_room_to_write():
+    model = WindowModel(WINDOW, talks)
+    async with agent_with(model, window=600) as (agent, session):
+        for number in range(3):
+            await agent.editor.prompt(session, f"Question {number}?")
+        await agent.editor.prompt(session, "/compact")
+        assert model.summaries == []
+        assert all(event.strategy != "summarise" for event in await recorded(agent, session))
+
+
 async def test_the_summary_is_asked_of_the_persona_and_marked_as_reference_only():
     model = WindowModel(WINDOW, talks)
     async with agent_with(model) as (agent, session):
