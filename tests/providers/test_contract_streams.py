@@ -1,7 +1,8 @@
 """What every wire must make of its vendor's stream: one suite for all of them, without sockets."""
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +81,30 @@ def test_usage_tells_fresh_cached_and_reasoning_tokens_apart(wire: Wire):
     last = [event for event in answer(wire, WHOLE) if isinstance(event, UsageKnown)][-1]
     # Anthropic counts reasoning with the answer.
     assert last.usage == Usage(7, 9, 20, 0, 0 if wire == "anthropic" else 4)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("count", ["-7", "1e30", f"{10**30}", "1.5", '"7"', "null", "true", "[]", "{}", '"many"'])
+def test_a_count_that_is_none_costs_no_answer_and_is_not_added_up(wire: Wire, count: str):
+    stream = stream_of(wire, [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 9, 20, 0, 4))])
+    mistaken = re.sub(rb'("\w*(?:_tokens|TokenCount)"): ?\d+', b"\\1:" + count.encode(), stream)
+    assert mistaken != stream
+    decoder = decoder_for(wire, ASKED)
+    events = [*read(decoder, mistaken), *decoder.end()]
+    assert message_of(events, wire).text == "Hello."
+    for event in events:
+        if isinstance(event, UsageKnown):
+            assert all(0 <= each < 100 for each in asdict(event.usage).values())
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("usage", ["5", '"none"', "[1]", "{}", "null"])
+def test_usage_that_is_none_costs_no_answer(wire: Wire, usage: str):
+    stream = stream_of(wire, [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 9, 20, 0, 4))])
+    mistaken = re.sub(rb'("usage(?:Metadata)?"): ?\{(?:[^{}]|\{[^{}]*\})*\}', b"\\1:" + usage.encode(), stream)
+    assert mistaken != stream
+    decoder = decoder_for(wire, ASKED)
+    assert message_of([*read(decoder, mistaken), *decoder.end()], wire).text == "Hello."
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -24,18 +24,15 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.token_counts import token_count
 from pattern_acp.providers.wire_json import decode_event
 
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""In the order of `Usage`."""
 
 
 class _Message(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: object = None
 
 
 class _Block(msgspec.Struct):
@@ -69,7 +66,7 @@ class _Event(msgspec.Struct):
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: object = None
 
 
 _STOPS = {
@@ -97,7 +94,7 @@ class AnthropicDecoder:
         self._settings = settings
         self._model = model
         self._price = price
-        self._usage = _Usage()
+        self._counts = dict.fromkeys(_COUNTS, 0)
         self._open: dict[int, _Block] = {}
         self._has_fragments: set[int] = set()
         self._signatures: dict[int, str] = {}
@@ -206,18 +203,13 @@ class AnthropicDecoder:
         self._has_text = self._has_text or bool(text.strip())
         return (TextDelta(text),) if text else ()
 
-    def _count(self, usage: _Usage | None) -> Sequence[ProviderEvent]:
+    def _count(self, usage: object) -> Sequence[ProviderEvent]:
         """Later counts replace earlier ones, field by field: `message_delta` is cumulative and may leave fields out."""
         if usage is None:
             return ()
-        for name in usage.__struct_fields__:
-            value = getattr(usage, name)
-            if value is not None:
-                setattr(self._usage, name, value)
-        total = Usage(
-            self._usage.input_tokens or 0,
-            self._usage.output_tokens or 0,
-            self._usage.cache_read_input_tokens or 0,
-            self._usage.cache_creation_input_tokens or 0,
-        )
+        for name in _COUNTS:
+            count = token_count(usage, name)
+            if count is not None:
+                self._counts[name] = count
+        total = Usage(*self._counts.values())
         return (UsageKnown(total, self._price(total)),)

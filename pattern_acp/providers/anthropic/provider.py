@@ -17,6 +17,7 @@ from pattern_acp.providers.catalogue import ModelFacts, cost_of
 from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint
 from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.model_figures import CONFIGURED_PRICES
+from pattern_acp.providers.token_counts import token_count
 
 
 class _Count(msgspec.Struct, frozen=True):
@@ -53,9 +54,12 @@ class AnthropicWire:
     def read_count(self, body: bytes) -> int:
         """See `CountingWire.read_count`."""
         try:
-            return msgspec.json.decode(body, type=_Count).input_tokens
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ProviderProtocolError(f"{self._settings.name} gave no count of tokens.") from error
+            count = token_count(msgspec.json.decode(body), "input_tokens")
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            count = None
+        if count is None:
+            raise ProviderProtocolError(f"{self._settings.name} gave no count of tokens.")
+        return count
 
     def new_decoder(self, request: ProviderRequest) -> AnthropicDecoder:
         """See `Wire.new_decoder`."""

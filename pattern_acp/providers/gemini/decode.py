@@ -29,6 +29,7 @@ from pattern_acp.providers.errors import (
 from pattern_acp.providers.gemini.encode import WIRE
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.token_counts import token_count
 from pattern_acp.providers.wire_json import decode_event
 
 
@@ -54,21 +55,13 @@ class _Candidate(msgspec.Struct, rename="camel"):
     finish_reason: str | None = None
 
 
-class _Usage(msgspec.Struct, rename="camel"):
-    prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-
-
 class _Feedback(msgspec.Struct, rename="camel"):
     block_reason: str | None = None
 
 
 class _Chunk(msgspec.Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
-    usage_metadata: _Usage | None = None
+    usage_metadata: object = None
     prompt_feedback: _Feedback | None = None
     error: object = None
 
@@ -190,10 +183,10 @@ class GeminiDecoder:
             yield ThinkingEnded(wire=WIRE)
 
 
-def _usage(counts: _Usage) -> Usage:
+def _usage(counts: object) -> Usage:
     """Google counts cached tokens inside the prompt's, and reasoning beside the answer's; our output holds both."""
-    cached = counts.cached_content_token_count or 0
-    prompt = (counts.prompt_token_count or 0) + (counts.tool_use_prompt_token_count or 0)
-    thinking = counts.thoughts_token_count or 0
-    output = (counts.candidates_token_count or 0) + thinking
+    cached = token_count(counts, "cachedContentTokenCount") or 0
+    prompt = (token_count(counts, "promptTokenCount") or 0) + (token_count(counts, "toolUsePromptTokenCount") or 0)
+    thinking = token_count(counts, "thoughtsTokenCount") or 0
+    output = (token_count(counts, "candidatesTokenCount") or 0) + thinking
     return Usage(max(0, prompt - cached), output, cached, 0, thinking)

@@ -25,6 +25,7 @@ from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionErr
 from pattern_acp.providers.openai.calls import CallAssembler, CallDelta
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.token_counts import token_count
 from pattern_acp.providers.wire_json import decode_event
 
 
@@ -49,26 +50,9 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    """DeepSeek's name for the cached part."""
-
-
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: object = None
     error: object = None
 
 
@@ -180,11 +164,11 @@ def _split_content(content: str | list[_ContentPart] | None) -> tuple[str, str]:
     return text, "".join(_split_content(thought)[0] for thought in thoughts)
 
 
-def _usage(counts: _Usage) -> Usage:
-    """OpenAI counts cached tokens inside the prompt's; ours are apart."""
-    details = counts.prompt_tokens_details
-    cached = (details.cached_tokens if details else None) or counts.prompt_cache_hit_tokens or 0
-    prompt = counts.prompt_tokens or 0
+def _usage(counts: object) -> Usage:
+    """OpenAI counts cached tokens inside the prompt's, DeepSeek names them differently; ours are apart."""
+    cached = token_count(counts, "prompt_tokens_details", "cached_tokens")
+    cached = cached or token_count(counts, "prompt_cache_hit_tokens") or 0
+    prompt = token_count(counts, "prompt_tokens") or 0
     cached = min(cached, prompt)
-    thinking = (counts.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
-    return Usage(prompt - cached, counts.completion_tokens or 0, cached, thinking_tokens=thinking)
+    thinking = token_count(counts, "completion_tokens_details", "reasoning_tokens") or 0
+    return Usage(prompt - cached, token_count(counts, "completion_tokens") or 0, cached, thinking_tokens=thinking)

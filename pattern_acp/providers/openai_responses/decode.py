@@ -28,23 +28,8 @@ from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionErr
 from pattern_acp.providers.openai_responses.encode import WIRE, MessagePhase, ReasoningItem
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import Failure, broken_event, error_of_event, parse_failure
+from pattern_acp.providers.token_counts import token_count
 from pattern_acp.providers.wire_json import decode_event
-
-
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
 
 
 class _Error(msgspec.Struct):
@@ -57,7 +42,7 @@ class _IncompleteDetails(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    usage: _Usage | None = None
+    usage: object = None
     error: _Error | None = None
     incomplete_details: _IncompleteDetails | None = None
 
@@ -270,10 +255,10 @@ class ResponsesDecoder:
             yield ThinkingEnded(wire=WIRE)
 
 
-def _usage(counts: _Usage) -> Usage:
+def _usage(counts: object) -> Usage:
     """OpenAI counts cached tokens inside the input's, and reasoning inside the output's; our cached ones are apart."""
-    read = (counts.input_tokens_details or _InputDetails()).cached_tokens or 0
-    written = (counts.input_tokens_details or _InputDetails()).cache_write_tokens or 0
-    thinking = (counts.output_tokens_details or _OutputDetails()).reasoning_tokens or 0
-    fresh = max(0, (counts.input_tokens or 0) - read - written)
-    return Usage(fresh, counts.output_tokens or 0, read, written, thinking)
+    read = token_count(counts, "input_tokens_details", "cached_tokens") or 0
+    written = token_count(counts, "input_tokens_details", "cache_write_tokens") or 0
+    thinking = token_count(counts, "output_tokens_details", "reasoning_tokens") or 0
+    fresh = max(0, (token_count(counts, "input_tokens") or 0) - read - written)
+    return Usage(fresh, token_count(counts, "output_tokens") or 0, read, written, thinking)
