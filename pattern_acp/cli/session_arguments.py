@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
 SessionAction: TypeAlias = Literal[
-    "list", "show", "search", "rename", "archive", "unarchive", "delete", "undelete", "fork"
+    "list", "show", "search", "rename", "archive", "unarchive", "delete", "undelete", "fork", "rewind"
 ]
 
 ACTIONS: tuple[str, ...] = get_args(SessionAction)
@@ -35,7 +35,15 @@ class Sessions:
     archived: bool = False
     """List those that were put away."""
     text: str = ""
-    """The words of `search`, the title of `rename`, the turn of `fork`."""
+    """The words of `search`, the title of `rename`, the turn of `fork`, the moment of `rewind`."""
+    parts: tuple[str, ...] = ()
+    """What `rewind` puts back: conversation, files, memory; empty for all of it."""
+    preview: bool = False
+    overwrite: bool = False
+    assume_yes: bool = False
+
+
+REWIND_PARTS = ("conversation", "files", "memory")
 
 
 class SessionUsageError(ValueError):
@@ -45,11 +53,18 @@ class SessionUsageError(ValueError):
 def add_session_arguments(parser: "argparse.ArgumentParser") -> None:
     """Declare the arguments."""
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", metavar="ACTION", help=", ".join(ACTIONS))
-    about = "the session's id, then a TITLE for rename or a TURN for fork; for search: the words"
+    about = "the session's id, then a TITLE for rename, a TURN for fork, a moment for rewind; for search: the words"
     parser.add_argument("words_given", nargs="*", metavar="ID", help=about)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--all", action="store_true", help="list or search the sessions of every directory")
     parser.add_argument("--archived", action="store_true", help="list the sessions that were put away")
+    going = parser.add_argument_group("rewind", "without a moment, the moments are listed; 'undo' takes a rewind back")
+    going.add_argument("--to", metavar="MOMENT", default="", help="a turn's number, a checkpoint's name, last or undo")
+    for part in REWIND_PARTS:
+        going.add_argument(f"--{part}", action="store_true", help=f"go back with the {part}; all three without any")
+    going.add_argument("--preview", action="store_true", help="only show what would change")
+    going.add_argument("--overwrite", action="store_true", help="also put back files that others changed since")
+    going.add_argument("--yes", action="store_true", help="go back without a question")
 
 
 def session_arguments(flags: Flags, found: Mapping[str, object]) -> Sessions:
@@ -60,6 +75,7 @@ def session_arguments(flags: Flags, found: Mapping[str, object]) -> Sessions:
     """
     action = cast("SessionAction", found.get("action"))
     words = [str(word) for word in cast("list[object]", found.get("words_given") or [])]
+    _check_rewind_options(action, found)
     json, everywhere, archived = bool(found.get("json")), bool(found.get("all")), bool(found.get("archived"))
     if archived and action != "list":
         raise SessionUsageError(f"--archived belongs to sessions list, not to sessions {action}.")
@@ -76,7 +92,25 @@ def session_arguments(flags: Flags, found: Mapping[str, object]) -> Sessions:
     session, rest = (words[0], words[1:]) if words else ("", [])
     if action == "rename" and not rest:
         raise SessionUsageError("sessions rename needs a title behind the id.")
-    most = {"rename": len(rest), "fork": 1}.get(action, 0)
+    most = {"rename": len(rest), "fork": 1, "rewind": 1}.get(action, 0)
     if len(rest) > most:
         raise SessionUsageError(f"sessions {action} takes no {rest[most]!r} behind the id.")
-    return Sessions(flags, action, session, json, everywhere, text=" ".join(rest))
+    text = " ".join(rest) or str(found.get("to") or "")
+    return Sessions(
+        flags,
+        action,
+        session,
+        json,
+        everywhere,
+        text=text,
+        parts=tuple(part for part in REWIND_PARTS if found.get(part)),
+        preview=bool(found.get("preview")),
+        overwrite=bool(found.get("overwrite")),
+        assume_yes=bool(found.get("yes")),
+    )
+
+
+def _check_rewind_options(action: str, found: Mapping[str, object]) -> None:
+    given = [name for name in (*REWIND_PARTS, "to", "preview", "overwrite", "yes") if found.get(name)]
+    if given and action != "rewind":
+        raise SessionUsageError(f"--{given[0]} belongs to sessions rewind, not to sessions {action}.")

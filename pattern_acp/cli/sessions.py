@@ -58,6 +58,8 @@ def run_sessions(arguments: Sessions, process: Process) -> int:
     """Do what was asked; 1 when the named session does not exist."""
     path = constellation_path(process)
     try:
+        if path.exists() and arguments.action == "rewind":
+            return anyio.run(_rewind, arguments, process, path)
         if path.exists():
             return anyio.run(_run, arguments, process, path)
         tell_if_lost(path)
@@ -88,6 +90,14 @@ async def _run(arguments: Sessions, process: Process, path: Path) -> int:
                     return await change_session(database, arguments, days=days)
                 except UnknownSessionError:
                     return _no_such(arguments.session)
+
+
+async def _rewind(arguments: Sessions, process: Process, path: Path) -> int:
+    from pattern_acp.cli.rewinding import run_rewind
+
+    async with open_for_reading(path, clock=SystemClock()) as database:
+        row = await database.read(lambda tx: store.get_session(tx, SessionId(arguments.session)))
+    return _no_such(arguments.session) if row is None else await run_rewind(arguments, process, row.cwd)
 
 
 async def _list(database: Database, arguments: Sessions) -> int:

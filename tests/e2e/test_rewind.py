@@ -1,6 +1,8 @@
 """The real process goes back, and is killed while it does."""
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,15 @@ import pytest
 from pattern_acp.journal.events import SessionRewound
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+from pattern_acp.testing.process import (
+    COMMAND,
+    AgentProcess,
+    Launch,
+    agent_environment,
+    read_events,
+    running_process,
+    write_script,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.name == "nt", reason="permission bits and signals of POSIX")]
 
@@ -124,3 +134,42 @@ async def test_files_of_a_turn_that_was_killed_can_be_put_back(tmp_path: Path):
         await agent.editor.request("session/load", params)
         await agent.editor.prompt(session, "/rewind 2 files yes")
         assert is_as_after_the_first_turn(folder)
+
+
+def sessions(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "sessions", "rewind", *arguments],
+        env=agent_environment(home),
+        capture_output=True,
+        timeout=30,
+        check=False,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+async def test_a_terminal_shows_the_moments_previews_goes_back_and_takes_it_back(tmp_path: Path):
+    folder = folder_in(tmp_path)
+    async with running_process(launch(tmp_path, capabilities={})) as agent:
+        session = await two_turns(agent, folder)
+        await agent.close_input()
+        await agent.wait()
+    home = tmp_path / "home"
+    assert "The second." in sessions(home, session).stdout
+    shown = sessions(home, session, "--to", "2", "--preview", "--files")
+    assert (shown.returncode, "a.txt" in shown.stdout, "loses" in shown.stdout) == (0, True, False)
+    refused = sessions(home, session, "2")
+    assert (refused.returncode, "say --yes" in refused.stderr) == (1, True)
+    assert not is_as_after_the_first_turn(folder)
+    gone = sessions(home, session, "2", "--yes")
+    assert (gone.returncode, "1 turn dropped" in gone.stdout) == (0, True)
+    assert is_as_after_the_first_turn(folder)
+    back = json.loads(sessions(home, session, "undo", "--yes", "--json").stdout)
+    assert len(back["regained"]) == 1
+    assert (folder / "b.txt").read_text() == "second b.txt\n"
+    only = sessions(home, session, "2", "--conversation", "--yes")
+    assert "file" not in only.stdout.partition("The session is at")[2]
+    assert (folder / "b.txt").read_text() == "second b.txt\n"
+    unknown = sessions(home, session, "9", "--yes")
+    assert (unknown.returncode, "no turn or checkpoint '9'" in unknown.stderr) == (1, True)
+    assert sessions(home, "ses_none", "1").returncode == 1
