@@ -14,6 +14,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, Scope, Tier
+from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.stored import decode_block, read_row
 
@@ -71,6 +72,23 @@ def visible_blocks(
         BlockCorruptError: the text of one cannot be read or rebuilt.
     """
     return _visible(tx, owners, isolation, decode_block)
+
+
+def sound_blocks(
+    tx: Transaction, owners: Sequence[tuple[Scope, str]]
+) -> tuple[tuple[VisibleBlock, ...], tuple[BlockCorruptError, ...]]:
+    """`visible_blocks` without those whose text cannot be read or rebuilt, and what is wrong with these."""
+    damaged: dict[str, BlockCorruptError] = {}
+
+    def decode(tx: Transaction, row: Row) -> Block:
+        try:
+            return decode_block(tx, row)
+        except BlockCorruptError as error:
+            damaged[columns.text(row[0])] = error
+            return read_row(row)[0]
+
+    seen = _visible(tx, owners, Isolation.NONE, decode)
+    return tuple(one for one in seen if one.block.id not in damaged), tuple(damaged.values())
 
 
 def visible_rows(

@@ -5,11 +5,13 @@ Owns: the verbs and what they take. Must not know: how anything is stored, or re
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
+from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import CommandMisusedError
@@ -57,8 +59,9 @@ async def run_memory(session: "Session", argument: str) -> str:
         InvalidRequestError: an argument is missing or wrong.
         BlockError: nothing was changed, and why.
     """
-    # The default blocks are made when memory is first looked at.
-    await session.memory.blocks()
+    # The default blocks are made when memory is first looked at. A damaged one must not stand before what mends it.
+    with suppress(BlockCorruptError):
+        await session.memory.blocks()
     word, rest = take_word(argument)
     if not word:
         return await _list(session, "")
@@ -82,7 +85,8 @@ async def _list(session: "Session", argument: str) -> str:
     del argument
     healed = await _reverts(session).heal()
     history = _history(session)
-    return markdown.list_table(await history.blocks(), await history.deleted(), healed, await history.elsewhere())
+    blocks, deleted, elsewhere = await history.blocks(), await history.deleted(), await history.elsewhere()
+    return markdown.list_table(blocks, deleted, healed, elsewhere, await history.damaged())
 
 
 async def _show(session: "Session", argument: str) -> str:

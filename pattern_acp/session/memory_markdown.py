@@ -37,11 +37,15 @@ _WHO = {
 
 
 def list_table(
-    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+    blocks: Sequence[Listed],
+    deleted: Sequence[Block],
+    healed: Sequence[str] = (),
+    elsewhere: Sequence[Block] = (),
+    damaged: Sequence[str] = (),
 ) -> str:
     """All blocks with size, limit, last change, and how each begins; and those that were damaged and mended.
 
-    `elsewhere` are shared blocks that are not attached here.
+    `elsewhere` are shared blocks that are not attached here, `damaged` sentences about those that cannot be read.
     """
     rows = [
         (
@@ -55,6 +59,7 @@ def list_table(
     ]
     parts = [table(("Block", "Of", "Characters", "Last change", "Begins"), rows)]
     parts += [f"> {healed_note(label)}" for label in healed]
+    parts += [f"> {sentence}" for sentence in damaged]
     if deleted:
         names = ", ".join(f"`{full_label(block)}` ({when(block.updated_ms)})" for block in deleted)
         parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
@@ -98,7 +103,7 @@ def verified_table(checked: Sequence[Verified]) -> str:
     rows = [(f"`{one.label}`", f"{one.writes:,}", "; ".join(one.problems) or "sound") for one in checked]
     told = table(("Block", "Writes", "What is stored"), rows)
     if any(one.problems for one in checked):
-        told += "\n\nTo list the blocks mends what can be mended, from the parts that are sound."
+        told += "\n\nListing the blocks mends a text from the parts that are sound; later writes make an archive anew."
     return told
 
 

@@ -23,7 +23,7 @@ from pattern_acp.memory.history import (
 )
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.recalls import times_recalled
-from pattern_acp.memory.sharing import unattached, visible_blocks, visible_rows
+from pattern_acp.memory.sharing import sound_blocks, unattached, visible_blocks, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
 from pattern_acp.memory.verifying import problems_of
 
@@ -122,18 +122,28 @@ class MemoryHistory:
     async def blocks(self) -> tuple[Listed, ...]:
         """All blocks in sight with their newest writes: those of the owners in their order, then shared ones.
 
+        Those that cannot be read or rebuilt are left out; `damaged` has them.
+
         Raises:
-            BlockCorruptError: what is stored of one cannot be read or rebuilt.
             DatabaseError: the constellation cannot be read.
         """
 
         def read(tx: Transaction) -> tuple[Listed, ...]:
             return tuple(
                 Listed(seen.label, seen.block, read_write(tx, seen.block, seen.block.head_update), seen.shared_from)
-                for seen in visible_blocks(tx, self._owners)
+                for seen in sound_blocks(tx, self._owners)[0]
             )
 
         return await self._database.read(read)
+
+    async def damaged(self) -> tuple[str, ...]:
+        """A sentence for each block in sight that cannot be read or rebuilt; it names the block and what to do.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        errors = await self._database.read(lambda tx: sound_blocks(tx, self._owners)[1])
+        return tuple(error.sentence for error in errors)
 
     async def deleted(self) -> tuple[Block, ...]:
         """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when.

@@ -74,6 +74,7 @@ def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Pa
         "blocks": [],
         "deleted": [],
         "healed": [],
+        "damaged": [],
         "not_attached": [],
     }
     ask(home, folder, "show human", code=1)

@@ -252,7 +252,29 @@ async def test_a_damaged_block_does_not_stop_a_prompt_and_is_told_once():
         assert said.endswith("one")
         assert "memory" in said
         assert await answer(agent, session, "Hi again") == "two"
-        assert "\n" not in (await answer(agent, session, "/memory")).strip()
+        assert "> What is stored of the memory block 'human' is damaged" in await answer(agent, session, "/memory")
+
+
+async def test_a_damaged_block_hides_no_other_and_can_be_deleted():
+    model = ScriptedProvider([says("one")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember project: Tabs, never blanks.")
+        await answer(agent, session, "/remember Something.")
+        await agent.database.write(damage_human)
+        assert "Tabs, never blanks." in await answer(agent, session, "/memory")
+        assert "Tabs, never blanks." in await answer(agent, session, "/memory show project")
+        assert "its updates cannot be read" in await answer(agent, session, "/memory verify")
+        assert "is damaged" in await answer(agent, session, "/memory show human")
+        assert "`human` is deleted" in await answer(agent, session, "/memory delete human")
+        assert await answer(agent, session, "Hi") == "one"
+
+
+def damage_human(tx: Transaction) -> None:
+    of_human = "(SELECT id FROM blocks WHERE label = 'human')"
+    tx.execute("UPDATE blocks SET text = text || 'tampered', base = x'00' WHERE label = 'human'")
+    tx.execute(f"UPDATE block_updates SET data = x'00' WHERE block_id = {of_human}")  # noqa: S608  no value in it
+    tx.execute(f"DELETE FROM block_archives WHERE block_id = {of_human}")  # noqa: S608  the same
 
 
 def damage(tx: Transaction) -> None:

@@ -303,8 +303,11 @@ async def test_what_cannot_be_mended_is_left_as_it_is(constellation: Constellati
 
     await constellation.database.write(damage)
     assert await reverts(constellation).heal() == ()
+    assert await history(constellation).blocks() == ()
+    (sentence,) = await history(constellation).damaged()
+    assert "'notes'" in sentence
     with pytest.raises(BlockCorruptError, match="'notes'"):
-        await history(constellation).blocks()
+        await history(constellation).show("notes")
 
 
 async def test_a_version_is_had_from_the_archive_when_an_update_is_damaged(constellation: Constellation):

@@ -156,7 +156,7 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
 async def _list(desk: Desk) -> Answer:
     healed = await desk.reverts.heal()
     blocks, deleted = await desk.history.blocks(), await desk.history.deleted()
-    found = (blocks, deleted, healed, await desk.history.elsewhere())
+    found = (blocks, deleted, healed, await desk.history.elsewhere(), await desk.history.damaged())
     return Answer(pages.list_page(*found), values.list_value(*found))
 
 

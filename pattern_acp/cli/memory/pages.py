@@ -31,10 +31,17 @@ _WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "gr
 
 
 def list_page(
-    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+    blocks: Sequence[Listed],
+    deleted: Sequence[Block],
+    healed: Sequence[str] = (),
+    elsewhere: Sequence[Block] = (),
+    damaged: Sequence[str] = (),
 ) -> list[Part]:
-    """All blocks, those that can be restored, those that were damaged and mended, and shared ones not attached here."""
-    if not (blocks or deleted or elsewhere):
+    """All blocks, those that can be restored, those that were damaged and mended, and shared ones not attached here.
+
+    `damaged` are sentences about those that cannot be read.
+    """
+    if not (blocks or deleted or elsewhere or damaged):
         return [line("Nothing is remembered here yet.")]
     rows = [
         (
@@ -49,6 +56,7 @@ def list_page(
     ]
     lines: list[Part] = [Table(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), tuple(rows))]
     lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
+    lines += [line((sentence, "red")) for sentence in damaged]
     for block in deleted:
         lines.append(line(("deleted ", "red"), (full_label(block), "cyan"), f", {when(block.updated_ms)}"))
     lines += [line(("not attached here ", "dim"), (full_label(block), "cyan")) for block in elsewhere]

@@ -17,9 +17,16 @@ from pattern_acp.tools.memory_reverts import HistoryChange
 
 
 def list_value(
-    blocks: Sequence[Listed], deleted: Sequence[Block], healed: Sequence[str] = (), elsewhere: Sequence[Block] = ()
+    blocks: Sequence[Listed],
+    deleted: Sequence[Block],
+    healed: Sequence[str] = (),
+    elsewhere: Sequence[Block] = (),
+    damaged: Sequence[str] = (),
 ) -> Json:
-    """`blocks`, `deleted`, the labels of those that were damaged and mended, and shared ones not attached here."""
+    """`blocks`, `deleted`, the labels of those that were damaged and mended, and shared ones not attached here.
+
+    `damaged` are sentences about those that cannot be read.
+    """
     return {
         "blocks": [
             {
@@ -36,6 +43,7 @@ def list_value(
         ],
         "deleted": [{"label": full_label(block), "at_ms": block.updated_ms} for block in deleted],
         "healed": list(healed),
+        "damaged": list(damaged),
         "not_attached": [full_label(block) for block in elsewhere],
     }
 
