@@ -33,10 +33,12 @@ _SECRET_NAMES = (
     "id_ecdsa*", "id_ed25519*", "credentials*", ".credentials*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass",
     ".my.cnf", ".git-credentials", ".htpasswd", "*.tfvars", "service-account*.json",
 )  # fmt: skip
+_PROGRAM_FOLDERS = frozenset({".vscode", ".idea", ".zed", ".fleet", ".claude", ".cursor", ".devcontainer"})
+"""Where editors and agents keep what they run by themselves: tasks when a folder is opened, hooks, containers."""
 _EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test.example")
 _SAMPLES = (
-    ".git", ".pattern", ".env", ".env.local", ".ssh", ".aws", ".bashrc", ".zshrc", ".profile", ".npmrc", ".netrc",
-    ".pypirc", "id_rsa", "id_ed25519", "credentials", "server.pem", "server.key",
+    ".git", ".pattern", ".vscode", ".claude", ".env", ".env.local", ".ssh", ".aws", ".bashrc", ".zshrc", ".profile",
+    ".npmrc", ".netrc", ".pypirc", "id_rsa", "id_ed25519", "credentials", "server.pem", "server.key",
 )  # fmt: skip
 """Names that stand for what a file pattern might find."""
 
@@ -52,6 +54,7 @@ class Protection:
 _SECRETS = Protection("looks like credentials", for_reading=True)
 _GIT = Protection("belongs to git's own files, where hooks and settings run programs", for_reading=False)
 _PATTERN = Protection("is configuration of pattern-acp itself", for_reading=False)
+_EDITOR = Protection("is configuration of an editor or agent, which can run programs", for_reading=False)
 _SHELL = Protection("is read by shells or git when they start, and can run programs", for_reading=False)
 
 
@@ -122,6 +125,8 @@ def _protection_of_folder(name: str) -> Protection | None:
         return _GIT
     if name == ".pattern":
         return _PATTERN
+    if name in _PROGRAM_FOLDERS:
+        return _EDITOR
     return _SECRETS if name in _SECRET_FOLDERS else None
 
 

@@ -32,6 +32,8 @@ def verdict(access: Access, mode: Mode, *grants: Grant) -> Verdict:
         (WritePath("/etc/hosts"), K, K, D, K),
         (WritePath(f"{ROOT}/.git/config"), K, K, D, K),
         (WritePath(f"{ROOT}/.pattern/config.toml"), K, K, D, K),
+        (WritePath(f"{ROOT}/.vscode/tasks.json"), K, K, D, K),
+        (ReadPath(f"{ROOT}/.vscode/tasks.json"), A, A, A, A),
         (WritePath(f"{ROOT}/.env"), K, K, D, K),
         (RunCommand("pytest", ROOT), K, K, D, A),
         (RunCommand("pytest", "/tmp"), K, K, D, K),

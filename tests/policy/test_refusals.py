@@ -237,7 +237,7 @@ FOLDERS = (
     [
         f"{ROOT}/src/.env", f"{ROOT}/src/.git/hooks/pre-commit", f"{ROOT}/src/.GIT/config", f"{ROOT}/src/.git./config",
         f"{ROOT}/src/.git /config", f"{ROOT}/src/GIT~1/config", f"{ROOT}/src/.g\u200cit/config",
-        f"{ROOT}/src/x/.pattern/c",
+        f"{ROOT}/src/x/.pattern/c", f"{ROOT}/src/.vscode/tasks.json", f"{ROOT}/src/.Claude/settings.json",
         f"{ROOT}/src/.bashrc", f"{ROOT}/src/.ssh/authorized_keys", f"{ROOT}/src/id_rsa", f"{ROOT}/src/key.pem",
         "/work/project2/src/a.py", "/etc/passwd", f"{ROOT}/src/../../x", f"{ROOT}/.git/config", "/work/projectsrc/a",
         f"{ROOT}/src/.git::$INDEX_ALLOCATION/config", f"{ROOT}/src/.envrc", f"{ROOT}/.pattern/config.toml",
