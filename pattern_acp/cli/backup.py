@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore, stamp
+from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore
 from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
-from pattern_acp.cli.output import OutputClosed, printable, write_json, write_line, write_table
+from pattern_acp.cli.output import OutputClosed, printable, write_json, write_line, write_sentence, write_table
+from pattern_acp.cli.sessions import moment
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
@@ -46,7 +47,7 @@ def run_backup(arguments: BackUp, process: Process) -> int:
         if arguments.json:
             write_json(_as_json(made))
         else:
-            write_line(printable(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored."))
+            write_sentence(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
     except OutputClosed:
         pass
     return EXIT_OK
@@ -65,9 +66,9 @@ def run_restore(arguments: Restore, process: Process) -> int:
         if arguments.json:
             write_json({"restored": str(used), "before": str(safety) if safety else None})
         else:
-            write_line(printable(f"{path} is again what {one_line(used.name, 120)} holds."))
+            write_sentence(f"{path} is again what {one_line(used.name, 120)} holds.")
             if safety:
-                write_line(printable(f"What was there before is kept in {safety}."))
+                write_sentence(f"What was there before is kept in {safety}.")
     except OutputClosed:
         pass
     return EXIT_OK
@@ -98,7 +99,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
         verb = "would be" if arguments.dry_run else "was"
         write_line(f"{size_text(total)} {verb} taken away." if found else "There is nothing to take away.")
         if not smaller:
-            write_line(
+            write_sentence(
                 "The file itself is still as large, since other windows use it; run gc again when they are closed."
             )
     except OutputClosed:
@@ -143,7 +144,7 @@ def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
     if as_json:
         write_json({"backups": [_as_json(backup) for backup in backups]})
     elif backups:
-        rows = [(stamp(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
+        rows = [(moment(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
         write_table(("MADE", "KIND", "SIZE", "FILE"), rows)
     else:
         write_line("There are no backups yet.")

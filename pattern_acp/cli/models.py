@@ -11,7 +11,7 @@ from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.models_arguments import ModelsWanted
-from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_table
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence, write_table
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import Figure, ModelInfo
@@ -53,7 +53,7 @@ def print_model(info: ModelInfo) -> None:
     write_line(info.qualified)
     write_table(("FIGURE", "VALUE", "FROM"), rows)
     if taken := assumed(info):
-        write_line(
+        write_sentence(
             f'Nobody says it, so this is assumed: {taken}. [models."{info.qualified}"] in config.toml says better.'
         )
 

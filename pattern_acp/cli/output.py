@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from pattern_acp.cli.tables import lay_out
+from pattern_acp.cli.tables import fold, lay_out
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import PatternError
 
@@ -39,10 +39,19 @@ def write_json(value: Json) -> None:
     _write(sys.stdout, json.dumps(value, ensure_ascii=True, separators=(",", ":")))
 
 
+def write_sentence(sentence: str) -> None:
+    """Write a sentence to stdout: folded at blanks on a terminal, one line in a pipe.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    _write(sys.stdout, _folded(sentence, sys.stdout))
+
+
 def write_error(sentence: str) -> None:
-    """Write one line to stderr; a closed stderr is no reason to fail."""
+    """Write a sentence to stderr, folded like `write_sentence`; a closed stderr is no reason to fail."""
     try:
-        _write(sys.stderr, printable(" ".join(sentence.split())))
+        _write(sys.stderr, _folded(sentence, sys.stderr))
     except OutputClosed:
         return
 
@@ -81,6 +90,13 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         OutputClosed: the reader went away.
     """
     write_line(format_table(headings, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
+
+
+def _folded(sentence: str, stream: TextIO) -> str:
+    text = printable(" ".join(sentence.split()))
+    if stream.closed or not stream.isatty():
+        return text
+    return "\n".join(fold(text, shutil.get_terminal_size().columns))
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -20,6 +20,7 @@ from pattern_acp.cli.output import (
     write_failure,
     write_json,
     write_line,
+    write_sentence,
     write_table,
 )
 from pattern_acp.cli.session_arguments import Sessions
@@ -40,6 +41,7 @@ from pattern_acp.journal.salvage import readable_history
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS
+from pattern_acp.tools.session_access import SessionHit
 from pattern_acp.tools.text_limits import one_line
 
 if TYPE_CHECKING:
@@ -134,7 +136,11 @@ async def _search(database: Database, arguments: Sessions) -> int:
         write_line(json.dumps(found, indent=2))
     elif not hits:
         more = "" if arguments.everywhere else "; `--all` searches those of every folder"
-        write_line(f"No session here has anything about “{printable(arguments.text)}”{more}.")
+        write_sentence(f"No session here has anything about “{printable(arguments.text)}”{more}.")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        print_hits(hits, Console())
     else:
         cells = [(h.session_id, str(h.turn), h.day, h.title, one_line(h.text, SEARCH_TEXT)) for h in hits]
         write_table(("SESSION", "TURN", "DAY", "TITLE", "TEXT"), cells)
@@ -168,7 +174,7 @@ def print_sessions(listed: Sequence[ListedSession], arguments: Sessions) -> None
     elif not listed:
         here = "anywhere" if arguments.everywhere else "here"
         more = "" if arguments.everywhere else " `pattern-acp sessions list --all` lists those of every folder."
-        write_line(f"No sessions {here} yet.{more}")
+        write_sentence(f"No sessions {here} yet.{more}")
     elif sys.stdout.isatty():
         from rich.console import Console
 
@@ -216,6 +222,18 @@ def print_table(listed: Sequence[ListedSession], console: "Console", *, everywhe
                 line.append(f"  {one.status.value}", STATUS_COLOURS[one.status])
             line.append(f"  {title}")  # last, since a narrow terminal cuts the end
             console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def print_hits(hits: Sequence[SessionHit], console: "Console") -> None:
+    """Two lines a hit: where it is, and what was said there."""
+    from rich.text import Text
+
+    for hit in hits:
+        title = " ".join(printable(hit.title).split()) or "untitled"
+        head = Text.assemble((hit.session_id, "cyan"), f"  turn {hit.turn}  ", (hit.day, "dim"), f"  {title}")
+        console.print(head, no_wrap=True, overflow="ellipsis")
+        said = printable(one_line(hit.text, SEARCH_TEXT))
+        console.print(Text(f"    {said}"), no_wrap=True, overflow="ellipsis")
 
 
 def print_updates(events: Iterable[Event]) -> None:

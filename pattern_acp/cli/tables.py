@@ -1,7 +1,6 @@
-"""Tables of text.
+"""Tables and sentences that fit a terminal.
 
-Owns: how wide columns are, and folding cells at blanks so that a row fits a terminal. Must not know: what a table says,
-or where it is written.
+Owns: how wide columns are, and folding at blanks. Must not know: what a text says, or where it is written.
 """
 
 import unicodedata
@@ -34,6 +33,19 @@ def lay_out(rows: Sequence[Sequence[str]], width: int | None = None) -> list[lis
     return [_row_lines(row, widths) for row in rows]
 
 
+def fold(text: str, width: int) -> list[str]:
+    """The lines of `text`, cut at blanks to at most `width` cells each; a longer word has a line of its own."""
+    if cells_of(text) <= width:
+        return [text]
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cells_of(lines[-1]) + 1 + cells_of(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines or [""]
+
+
 def _cells_of_character(character: str) -> int:
     if unicodedata.combining(character):
         return 0
@@ -58,7 +70,7 @@ def _narrowed(natural: Sequence[int], rows: Sequence[Sequence[str]], width: int)
 
 
 def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    folded = [_fold(cell, width) for cell, width in zip(row, widths, strict=True)]
+    folded = [fold(cell, width) for cell, width in zip(row, widths, strict=True)]
     last = len(widths) - 1
     return [
         tuple(
@@ -67,18 +79,6 @@ def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...
         )
         for line in range(max(map(len, folded)))
     ]
-
-
-def _fold(cell: str, width: int) -> list[str]:
-    if cells_of(cell) <= width:
-        return [cell]
-    lines: list[str] = []
-    for word in cell.split():
-        if lines and cells_of(lines[-1]) + 1 + cells_of(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines or [""]
 
 
 def _padded(text: str, width: int) -> str:

@@ -9,7 +9,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.opening import open_for_command
-from pattern_acp.cli.output import OutputClosed, write_failure, write_line
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
@@ -78,16 +78,16 @@ async def _trust(database: Database, process: Process, root: str, *, assume_yes:
     parts = (await anyio.to_thread.run_sync(read_project, process, root)).offer.parts
     agreement = await database.read(lambda tx: load_agreement(tx, root))
     if not parts:
-        write_line(f"{root} brings no hooks, MCP servers, checks, commands or skills; there is nothing to trust.")
+        write_sentence(f"{root} brings no hooks, MCP servers, checks, commands or skills; there is nothing to trust.")
         return EXIT_OK
     if agreement is not None and agreement.digest == digest_of_parts(parts):
-        write_line(f"{root} is trusted already: {count_parts(parts)}.")
+        write_sentence(f"{root} is trusted already: {count_parts(parts)}.")
         return EXIT_OK
     write_line(describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts))
     if not assume_yes and not _confirmed(root, count_parts(parts)):
         return EXIT_ERROR
     await decide_trust(database, root, parts, "trusted", at_ms=SystemClock().now_ms())
-    write_line(f"{root} is trusted until one of these changes.")
+    write_sentence(f"{root} is trusted until one of these changes.")
     return EXIT_OK
 
 

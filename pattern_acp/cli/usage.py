@@ -16,6 +16,7 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_failure, write_line
+from pattern_acp.cli.tables import cells_of
 from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
@@ -42,8 +43,13 @@ COLUMNS: tuple[str, ...] = (
 )
 """Of CSV, and the keys of JSON. `cost_usd` is an exact decimal, empty where no price was known."""
 
+COUNTS = ("Requests", "In", "Cached", "Out", "Thinking", "Cost")
+
 BAR = 24
-"""Cells of the longest bar."""
+"""Cells of the longest bar, where there is room."""
+
+LEAST_BAR = 6
+"""Cells of the longest bar in a narrow terminal, where titles are cut instead."""
 
 
 def run_usage(arguments: UsageWanted, process: Process) -> int:
@@ -95,7 +101,7 @@ def _print(arguments: UsageWanted, sums: Sequence[UsageSum], total: UsageSum) ->
         print_bars(sums, total, arguments.by, Console())
     else:
         rows = [_cells(one) for one in (*sums, total)]
-        write_line(format_table((arguments.by.upper(), "REQUESTS", "IN", "CACHED", "OUT", "THINKING", "COST"), rows))
+        write_line(format_table((arguments.by.upper(), *map(str.upper, COUNTS)), rows))
 
 
 def as_csv(sums: Sequence[UsageSum]) -> str:
@@ -119,12 +125,13 @@ def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Con
     full = "█" if (console.encoding or "").lower().startswith("utf") else "#"
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(by.capitalize(), overflow="ellipsis", no_wrap=True)
-    table.add_column("")
-    for heading in ("Requests", "In", "Cached", "Out", "Thinking", "Cost"):
+    table.add_column("", no_wrap=True, min_width=LEAST_BAR)
+    for heading in COUNTS:
         table.add_column(heading, justify="right", no_wrap=True)
+    longest = _bar_room((*map(_cells, sums), _cells(total)), console.width)
     for one, size in zip(sums, sizes, strict=True):
         name, *counts = _cells(one)
-        length = max(round(BAR * size / max(*sizes, 1)), 1 if size else 0)
+        length = max(round(longest * size / max(*sizes, 1)), 1 if size else 0)
         table.add_row(Text(printable(name)), Text(full * length, style="cyan"), *map(Text, counts))
     table.add_row(Text("Total", style="bold"), "", *(Text(count, style="bold") for count in _cells(total)[1:]))
     console.print(table)
@@ -135,6 +142,14 @@ def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Con
     if total.unpriced:
         unknown = f"{total.unpriced:,} of {total.requests:,} requests have no known price and are not in the cost."
         console.print(Text(unknown, style="yellow"))
+
+
+def _bar_room(rows: Sequence[tuple[str, ...]], width: int) -> int:
+    columns = tuple(zip(*rows, strict=True))
+    names, counts = columns[0], columns[1:]
+    taken = max(map(cells_of, names)) + 2 + 2
+    taken += sum(max(len(head), *map(len, cells)) + 2 for head, cells in zip(COUNTS, counts, strict=True))
+    return min(BAR, max(LEAST_BAR, width - taken))
 
 
 def _cells(one: UsageSum) -> tuple[str, ...]:

@@ -89,12 +89,13 @@ def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
 
     `project` is a project key, see `memory.project.project_key`.
     """
+    name = "Pattern" if persona == "default" else persona
     return (
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "persona"),
             "Who you are: your character, your manner, how you like to work, and what you learned about working well. "
             "Keep it true in every project.",
-            f"I am {persona}. I work in this person's code, and I remember what they teach me.",
+            f"I am {name}. I work in this person's code, and I remember what they teach me.",
         ),
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "human"),

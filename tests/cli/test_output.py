@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.cli.output import OutputClosed, format_table, printable, write_error, write_json, write_line
-from pattern_acp.cli.tables import cells_of
+from pattern_acp.cli.output import (
+    OutputClosed,
+    format_table,
+    printable,
+    write_error,
+    write_json,
+    write_line,
+    write_sentence,
+)
+from pattern_acp.cli.tables import cells_of, fold
 
 
 def test_lines_go_to_stdout_and_errors_to_stderr_as_one_line(capsys: pytest.CaptureFixture[str]):
@@ -57,6 +65,17 @@ def test_folding_a_table_loses_no_word_and_keeps_to_the_width_where_words_allow(
     longest = max((cells_of(word) for word in words), default=1)
     if 3 * longest + 4 <= width:
         assert all(cells_of(line) <= width for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_a_sentence_is_folded_at_blanks_on_a_terminal_and_whole_in_a_pipe(columns: int):
+    sentence = "The constellation cannot be opened; check its folder."
+    assert max(map(cells_of, fold(sentence, columns))) <= columns
+    assert " ".join(fold(sentence, columns)) == sentence
+    out = io.StringIO()
+    with redirect_stdout(out):
+        write_sentence(f"{sentence}\n")
+    assert out.getvalue() == f"{sentence}\n"
 
 
 def test_wide_characters_take_two_cells_of_a_column():

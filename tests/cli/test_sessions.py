@@ -15,7 +15,7 @@ from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.session_arguments import SessionAction, Sessions
-from pattern_acp.cli.sessions import moment, print_table, run_sessions
+from pattern_acp.cli.sessions import moment, print_hits, print_table, run_sessions
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
@@ -24,6 +24,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, says
+from pattern_acp.tools.session_access import SessionHit
 
 
 async def record(database: Path, folder: Path) -> str:
@@ -110,6 +111,17 @@ def row(number: int, cwd: str, title: str) -> ListedSession:
     empty = SessionRow(SessionId(""), "", (), "", "", "", "", "", "", 0, 0, 1, None, None, 0)
     named = replace(empty, session_id=SessionId(f"ses_{number:032x}"), cwd=cwd, title=title)
     return ListedSession(named, SessionStatus.RUNNING if number == 2 else SessionStatus.IDLE, "")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_hit_is_where_it_is_and_below_that_what_was_said(width: int):
+    hit = SessionHit(SessionId(f"ses_{1:032x}"), "A title", "/one", 3, "user", "said \x1b[2J" + "so " * 99, 0)
+    out = io.StringIO()
+    print_hits([hit], Console(file=out, width=width, color_system=None, legacy_windows=False))
+    head, said = out.getvalue().splitlines()
+    assert head.startswith(f"{hit.session_id}  turn 3  1970-01")
+    assert said.startswith("    said \\u001b[2Jso so")
+    assert max(len(head), len(said)) <= width
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -97,6 +97,18 @@ def test_a_terminal_gets_bars_as_long_as_the_money():
     print_bars([], total_of([]), "day", console)
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_bars_keep_their_proportion_in_a_narrow_terminal(width: int):
+    text = io.StringIO()
+    usage = Usage(12_345_678, 1_234_567)
+    sums = [UsageSum("a", "local/first", 2, usage, 400, 0), UsageSum("b", "local/second", 1, usage, 200, 0)]
+    print_bars(sums, UsageSum("total", "Total", 3, usage, 600, 0), "model", Console(file=text, width=width))
+    bars = [sum(line.count(cell) for cell in "█#") for line in text.getvalue().splitlines()[1:3]]
+    assert bars[1] > 0
+    assert abs(bars[0] - 2 * bars[1]) <= 1
+    assert all(len(line) <= width for line in text.getvalue().splitlines())
+
+
 def test_the_command_line_is_understood_and_a_wrong_day_is_refused():
     wanted = parse_arguments(["usage", "--by", "project", "--since", "30d", "--csv"])
     assert wanted == UsageWanted(Flags(), "project", "30d", "csv")
