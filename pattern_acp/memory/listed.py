@@ -1,7 +1,8 @@
 """Plan steps and skills in the search index.
 
-Owns: keeping what is indexed of a list in step with it. Must not know: plans, skills, or who searches. What stayed
-keeps its row, and with it its time and its vector: a plan is replaced whole whenever one of its steps is done.
+Owns: keeping what is indexed of a list in step with it. Must not know: skills, where plans come from, or who searches.
+
+What stayed keeps its row, and with it its time and its vector: a plan is replaced whole whenever a step is done.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.plan import Plan
 from pattern_acp.memory.passages import message_passages
 from pattern_acp.memory.recall import insert_passage
 
@@ -49,6 +51,12 @@ def index_listed(
     for leftovers in kept.values():
         for entry, _ in leftovers:
             tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def index_steps(tx: Transaction, session_id: str, owner: str, plan: Plan, *, at_ms: int, seq: int) -> None:
+    """Let the steps of `plan` be what is indexed of a session's plan."""
+    steps = ((f"{at}.{step.status}", step.content) for at, step in enumerate(plan.entries, 1))
+    index_listed(tx, "task", session_id, owner, steps, at_ms=at_ms, seq=seq)
 
 
 def mask_tasks(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:

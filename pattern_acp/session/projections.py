@@ -26,7 +26,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.usage import note_usage
 from pattern_acp.mcp_servers.pins import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
-from pattern_acp.memory.listed import index_listed, skills_source
+from pattern_acp.memory.listed import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.session.catching_up import CATCH_UP_CALL
@@ -87,8 +87,7 @@ class SessionProjections:
 
     def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, PlanUpdated):
-            steps = ((f"{at}.{step.status}", step.content) for at, step in enumerate(event.plan.entries, 1))
-            index_listed(tx, "task", self._session_id, self._search_owner, steps, at_ms=now, seq=seq)
+            index_steps(tx, self._session_id, self._search_owner, event.plan, at_ms=now, seq=seq)
         else:
             self._note_usage(tx, event, now, seq)
             self._move_cursor(tx, event, now, seq)

@@ -17,6 +17,7 @@ from pattern_acp.journal.errors import NotDeletedError, UnknownSessionError
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
+    PlanUpdated,
     SessionArchived,
     SessionDeleted,
     SessionRestored,
@@ -26,6 +27,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.listed import index_steps
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
 from pattern_acp.session.errors import InvalidRequestError
@@ -144,6 +146,11 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
                 _index(tx, session_id, owner, "assistant", message, entry)
             case _:
                 pass
+    # Of plans, the last one alone is found.
+    for entry in reversed(recorded):
+        if isinstance(entry.event, PlanUpdated):
+            index_steps(tx, session_id, owner, entry.event.plan, at_ms=entry.at_ms, seq=entry.seq)
+            break
 
 
 def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, message: Message, entry: Recorded) -> None:
@@ -181,7 +188,7 @@ def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
 
 
 def index_all(tx: Transaction) -> None:
-    """Make the messages of every session findable, in an index that holds none of them.
+    """Make the messages and the plan of every session findable, in an index that holds none of them.
 
     What was deleted is found no longer, except as what its living forks share with it. A session of which an event
     cannot be understood stays out.

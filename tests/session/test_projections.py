@@ -1,11 +1,13 @@
 """Rows follow their events, in the events' own transaction (rule R1)."""
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.sessions import SessionRow, get_session
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import Session
+from pattern_acp.session.stored import index_all, restore_session
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.scripts import Turn, calls, says
 
 
 async def row_of(agent: RunningAgent, session: Session) -> SessionRow:
@@ -60,3 +62,31 @@ async def test_a_grant_outlives_the_process_in_its_session():
         await agent.editor.request("session/close", {"sessionId": session})
         await agent.editor.request("session/resume", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
         assert agent.sessions.get(session).state.policy.grants == grants
+
+
+async def test_the_last_plan_is_found_again_when_its_session_is_undeleted_and_when_the_index_is_made_anew():
+    def plan(step: str) -> Turn:
+        return calls("update_plan", entries=[{"content": step, "status": "pending", "priority": "high"}])
+
+    model = ScriptedProvider([plan("Feed the gnu"), plan("Feed the zebras"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Plan.")
+        other = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+
+        async def steps() -> list[str]:
+            found = await other.memory.search("feed zebras gnu", 9)
+            return [hit.text for hit in found if hit.text.startswith("Feed")]
+
+        assert await steps() == ["Feed the zebras"]
+        await agent.editor.request("session/delete", {"sessionId": session})
+        assert await steps() == []
+        await restore_session(agent.database, session, now=SystemClock().now_ms(), days=30)
+        assert await steps() == ["Feed the zebras"]
+
+        def index_anew(tx: Transaction) -> None:
+            tx.execute("DELETE FROM search_entries")
+            index_all(tx)
+
+        await agent.database.write(index_anew)
+        assert await steps() == ["Feed the zebras"]
