@@ -11,10 +11,10 @@ from rich.text import Text
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.calls import Call, one_line, output_lines, plain_text
-from pattern_acp.cli.chat.diffs import diff_rows, diff_text
+from pattern_acp.cli.chat.diffs import DIFF_MARGIN, diff_rows, diff_text
 from pattern_acp.cli.chat.marks import Marks
 from pattern_acp.cli.chat.questions import Choice, Question, automatic_choice, choice_for, keyed
-from pattern_acp.cli.chat.screen import Indented, Screen
+from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
 
 ROWS = 30
 """Rows of one change or text in a question before the key `v` is offered."""
@@ -113,7 +113,8 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
         match item:
             case schema.Diff():
                 limit = len(item.new_text) + len(item.old_text or "") + 1 if rows is None else rows
-                body = diff_text(item, cwd, marks, limit=limit, whole_lines=True)
+                parts.append(Indented(Hanging(diff_text(item, cwd, marks, limit=limit, whole_lines=True), DIFF_MARGIN)))
+                continue
             case schema.Content(content=schema.TextContent(text=text)):
                 body = _text_rows(text, rows, marks)
                 if one_line(body.plain) == one_line(call.title or ""):

@@ -53,7 +53,7 @@ def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegat
     line.append(one_line(doing))
     line.append(f" {marks.dot} {duration(seconds)} {marks.dot} Ctrl-C cancels", style="dim")
     if delegates and sys.platform != "win32":
-        line.append(f" {marks.dot} Ctrl-\\ ends the newest subagent", style="dim")
+        line.append(f" {marks.dot} Ctrl-\\ ends the subagent", style="dim")
     return line
 
 
@@ -65,7 +65,8 @@ def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: b
     if len(running) > 1:
         return f"running {len(running)} tools"
     if running:
-        title = one_line(running[0].title) or "a tool"
+        # The title of a subagent says what it does behind this dot; its call says that above.
+        title = one_line(running[0].title.partition(" · ")[0]) or "a tool"
         return f"running {title if len(title) <= TITLE_COLUMNS else title[:TITLE_COLUMNS].rstrip() + '…'}"
     if thought:
         return f"thinking, {thought:,} characters"

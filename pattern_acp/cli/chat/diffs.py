@@ -5,6 +5,7 @@ Owns: which lines of a change are shown, with their numbers. Must not know: wher
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,6 +19,9 @@ from pattern_acp.cli.output import printable
 
 CONTEXT = 3
 """Unchanged lines around a change."""
+
+DIFF_MARGIN = re.compile(r" *\d+ [-+ ] ")
+"""What stands before the words of a row."""
 
 STYLES = {"-": "red", "+": "green", " ": "dim", "@": "dim cyan"}
 

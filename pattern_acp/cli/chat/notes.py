@@ -1,5 +1,6 @@
 """The small lines around the conversation: plan, usage, times, headers."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pattern_acp.acp import schema
 from pattern_acp.cli.chat.calls import one_line
 from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.marks import Marks
+from pattern_acp.cli.chat.screen import Hanging
 from pattern_acp.domain.plan import PlanStatus
 
 STOPS = {
@@ -20,7 +22,10 @@ STOPS = {
 """What a stop reason other than `end_turn` means for the person."""
 
 
-def plan_text(entries: Sequence[schema.PlanEntry], marks: Marks) -> Text:
+PLAN_MARGIN = re.compile(r"  \S+ ")
+
+
+def plan_text(entries: Sequence[schema.PlanEntry], marks: Marks) -> Hanging:
     """The plan as a checklist."""
     signs = {
         PlanStatus.COMPLETED: (marks.done, "green", "dim"),
@@ -31,7 +36,7 @@ def plan_text(entries: Sequence[schema.PlanEntry], marks: Marks) -> Text:
     for entry in entries:
         sign, sign_style, style = signs[entry.status]
         lines.append(Text.assemble((f"  {sign} ", sign_style), (one_line(entry.content), style)))
-    return Text("\n", overflow="fold").join(lines)
+    return Hanging(Text("\n").join(lines), PLAN_MARGIN)
 
 
 def usage_words(usage: schema.UsageUpdate | None) -> list[str]:

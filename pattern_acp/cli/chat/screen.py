@@ -4,9 +4,12 @@ Owns: rich's console and its live display. What is printed stays in the scrollba
 in place and never grows beyond the screen. Must not know: what is drawn.
 """
 
+import re
+
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.segment import Segment
+from rich.text import Text
 
 TEXT_COLUMNS = 110
 """Longest lines of running text; wider ones are hard to read."""
@@ -55,6 +58,10 @@ class Screen:
             live.stop()
 
 
+MOST_NARROW = 10
+"""Columns that words need beside their margin; on a screen that is narrower they go on at the left."""
+
+
 class Indented:
     """A renderable moved to the right. Unlike rich's padding it leaves no blanks behind the lines."""
 
@@ -69,6 +76,29 @@ class Indented:
             yield Segment(" " * self._columns)
             yield from line
             yield Segment.line()
+
+
+class Hanging:
+    """Text whose lines go on below their own words when they are too long, not below their signs and numbers.
+
+    `margin` matches what stands before the words of a line; a line without it goes on at the left.
+    """
+
+    def __init__(self, text: Text, margin: re.Pattern[str]) -> None:
+        self._text = text
+        self._margin = margin
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's protocol."""
+        for line in self._text.split("\n", allow_blank=True):
+            found = self._margin.match(line.plain)
+            columns = found.end() if found is not None else 0
+            width = options.max_width - columns
+            if width < MOST_NARROW or len(line) <= columns:
+                yield line
+                continue
+            for number, part in enumerate(line[columns:].wrap(console, width, overflow="fold")):
+                yield Text.assemble(line[:columns] if number == 0 else " " * columns, part)
 
 
 class Trimmed:

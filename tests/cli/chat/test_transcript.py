@@ -187,6 +187,14 @@ Working on it.
 """)
 
 
+def test_a_long_entry_of_a_plan_goes_on_below_its_words():
+    entry = {"content": " ".join(["word"] * 30), "priority": "low", "status": "pending"}
+    plan: JsonObject = {"sessionUpdate": "plan", "entries": [entry]}
+    first, second = [line for line in show([plan]).splitlines() if "word" in line][:2]
+    assert (first.index("word"), second.index("word")) == (4, 4)
+    assert f"{first} {second}".split().count("word") == 30
+
+
 def test_an_alphabet_of_few_characters_is_enough():
     shown = show([text("x", kind="agent_thought_chunk"), call("Read a.py"), end(), PLAN, text("Hi.")], marks=ASCII,
                  rendered=False)  # fmt: skip
