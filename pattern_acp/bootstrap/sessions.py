@@ -29,7 +29,7 @@ from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.server import Means
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.lease_keeper import keep_leases, release_leases
+from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
 from pattern_acp.session.registry import Sessions
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 1.0
 """For cancelling turns and giving up leases; the process has to be gone within 2 s (invariant 9)."""
+
+WATCH_SECONDS = 1.0
+"""How long what runs here may go on after another window took its session over; one read a second of a turn."""
 
 LEASE_SECONDS = 20.0
 """Between two renewals of leases; another machine takes a lease for dead after 60 s."""
@@ -100,6 +103,9 @@ async def open_sessions(
             sessions = Sessions(shared, client)
             tasks.start_soon(client.timer.run, name="chunk flusher")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
+            tasks.start_soon(
+                beside_sessions, "takeovers", partial(watch_leases, sessions, _watch_pause), name="takeovers"
+            )
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
             methods = SessionMethods(sessions, client)
@@ -229,6 +235,10 @@ async def _tell_what_gc_frees(shared: Constellation, settings: Settings, methods
 
 async def _lease_pause() -> None:
     await anyio.sleep(LEASE_SECONDS)
+
+
+async def _watch_pause() -> None:
+    await anyio.sleep(WATCH_SECONDS)
 
 
 async def _wind_down(sessions: Sessions, shared: Constellation) -> None:

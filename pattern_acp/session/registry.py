@@ -43,7 +43,7 @@ class Sessions:
 
     def __init__(self, constellation: Constellation, client: Client) -> None:
         self._constellation = constellation
-        self._client = client
+        self.client = client
         self._open: dict[SessionId, Session] = {}
         """By the id that the client uses."""
         self._openings: dict[SessionId, Opening] = {}
@@ -54,6 +54,11 @@ class Sessions:
     def constellation(self) -> Constellation:
         """What the sessions share."""
         return self._constellation
+
+    @property
+    def answering(self) -> tuple[Session, ...]:
+        """Those that run a turn now."""
+        return tuple(each for each in self._open.values() if each.is_answering)
 
     def get(self, session_id: str) -> Session:
         """The open session.
@@ -77,7 +82,7 @@ class Sessions:
             InvalidRequestError: the folder is not absolute or does not exist.
             DatabaseError: it could not be recorded.
         """
-        session = await create_session(self._constellation, self._client, opening)
+        session = await create_session(self._constellation, self.client, opening)
         self._open[session.session_id] = session
         self._openings[session.session_id] = opening
         return session
@@ -111,7 +116,7 @@ class Sessions:
 
             async def begin(first: Sequence[Event]) -> None:
                 nonlocal shown
-                shown = await self._client.view(how.client_id).replay_beginning(first)
+                shown = await self.client.view(how.client_id).replay_beginning(first)
 
             session, events = await self._reopen(session_id, opening, how, begin, only_read=only_read)
             await session.view.replay(events, shown=shown)
@@ -127,7 +132,7 @@ class Sessions:
         client_id = session.state.client_id
         opening = self._openings[client_id]
         async with self._opening:
-            replacement, _ = await reopen_session(self._constellation, self._client, source_id, opening, how)
+            replacement, _ = await reopen_session(self._constellation, self.client, source_id, opening, how)
             _begin_to_end(session)
             self._open[client_id] = replacement
         return replacement
@@ -203,7 +208,7 @@ class Sessions:
             if already is not None and already.jobs is not None:
                 already.jobs.close()
                 await already.jobs.wait_closed()
-            session, events = await self._reopened(already, session_id, opening, how, begin, only_read=only_read)
+            session, events = await _reopened(self, already, session_id, opening, how, begin, only_read=only_read)
         except BaseException:
             if already is not None:
                 self._open[already.state.client_id] = already
@@ -216,29 +221,30 @@ class Sessions:
         self._openings[session.state.client_id] = opening
         return session, events
 
-    async def _reopened(
-        self,
-        already: Session | None,
-        session_id: str,
-        opening: Opening,
-        how: Reopening,
-        begin: Callable[[Sequence[Event]], Awaitable[None]] | None,
-        *,
-        only_read: bool,
-    ) -> tuple[Session, Sequence[Event]]:
-        shared = self._constellation
-        if already is not None and already.session_id != already.state.client_id and not only_read:
-            # The client goes on in a fork under its parent's id, which is what it means by that id.
-            return await reopen_session(shared, self._client, already.session_id, opening, how)
-        if not only_read:
-            try:
-                return await reopen_session(shared, self._client, session_id, opening, how, begin)
-            except LeaseHeldError:
-                pass
-            except DatabaseError:
-                if not shared.database.damage:
-                    raise
-        return await view_session(shared, self._client, session_id, opening)
+
+async def _reopened(
+    sessions_here: Sessions,
+    already: Session | None,
+    session_id: str,
+    opening: Opening,
+    how: Reopening,
+    begin: Callable[[Sequence[Event]], Awaitable[None]] | None,
+    *,
+    only_read: bool,
+) -> tuple[Session, Sequence[Event]]:
+    shared, client = sessions_here.constellation, sessions_here.client
+    if already is not None and already.session_id != already.state.client_id and not only_read:
+        # The client goes on in a fork under its parent's id, which is what it means by that id.
+        return await reopen_session(shared, client, already.session_id, opening, how)
+    if not only_read:
+        try:
+            return await reopen_session(shared, client, session_id, opening, how, begin)
+        except LeaseHeldError:
+            pass
+        except DatabaseError:
+            if not shared.database.damage:
+                raise
+    return await view_session(shared, client, session_id, opening)
 
 
 def _under_another_id(sessions_here: Iterable[Session], session_id: str) -> Session | None:

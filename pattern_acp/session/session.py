@@ -164,6 +164,8 @@ class Session:
     ) -> None:
         self.constellation = constellation
         self.state = state
+        self.is_answering = False
+        """Whether a turn runs, not only a prompt waits or asks where to go on."""
         self.memory = memory.persona
         self.person_memory = memory.person
         self.sink = sink
@@ -238,6 +240,7 @@ class Session:
                 await ticket.wait_for_earlier()
                 if first is not None:
                     await first()
+                self.is_answering = True
                 end = await run_turn(self, turn)
             if ticket.scope.cancel_called:
                 # Also when the cancel came too late to change anything: the client must hear `cancelled`.
@@ -248,6 +251,7 @@ class Session:
             await end_cancelled(self, turn, END_SECONDS)
             raise
         finally:
+            self.is_answering = False
             self.drop_prompt(ticket)
         return end
 

@@ -2,10 +2,16 @@
 
 import anyio
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal import leases
+from pattern_acp.journal.leases import this_process
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.lease_keeper import keep_leases, release_leases
+from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
 from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.requests import begin_prompt
+from pattern_acp.testing.scripts import calls
 
 
 def renewed(tx: Transaction) -> list[object]:
@@ -50,3 +56,21 @@ async def test_leases_are_given_up_at_the_end():
         assert len(await agent.database.read(renewed)) == 1
         await release_leases(agent.sessions.constellation)
         assert await agent.database.read(renewed) == []
+
+
+async def test_a_command_is_stopped_when_another_window_takes_its_session_over():
+    model = ScriptedProvider([calls("run_command", command="sleep 60; echo done > ended.txt")])
+    async with running_agent(model, settings=Settings(mode="auto")) as first, anyio.create_task_group() as tasks:
+        session = await first.editor.open_session(str(first.folder))
+        running = begin_prompt(tasks, first.editor, session, "Run it")
+        await first.editor.wait_until(lambda: "in_progress" in str(first.editor.updates))
+        looked = anyio.Semaphore(0)
+        tasks.start_soon(watch_leases, first.sessions, looked.acquire)
+        looked.release()
+        other = this_process("run_other")
+        await first.database.write(lambda tx: leases.acquire(tx, SessionId(session), other, 1, take_over=True))
+        looked.release()
+        assert await running.end() == {"stopReason": "cancelled"}
+        assert "took this session over" in first.editor.said()
+        assert not (first.folder / "ended.txt").exists()
+        tasks.cancel_scope.cancel()
