@@ -9,6 +9,7 @@ Everything here depends on a message and those before it only, so that a longer 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import ToolCallId
@@ -28,6 +29,8 @@ NO_RESULT = "No result was recorded for this call."
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Anthropic allows these characters; OpenAI allows 40 of them."""
+
+_NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 _FIRST_WIRES = frozenset({"anthropic", "openai"})
 
@@ -54,27 +57,35 @@ def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
         while position < len(messages) and messages[position].role is Role.TOOL:
             following.append(messages[position])
             position += 1
-        paired += _with_results(message, following, used) if message.tool_calls else [message]
+        calls = message.tool_calls
+        paired += _with_results(message, calls, following, used) if calls else [message]
     return tuple(paired)
 
 
-def _with_results(message: Message, following: Sequence[Message], used: set[str]) -> list[Message]:
+def _with_results(
+    message: Message, calls: Sequence[ToolCallPart], following: Sequence[Message], used: set[str]
+) -> list[Message]:
     recorded: dict[ToolCallId, ToolResultPart] = {}
     for part in (part for other in following for part in other.parts):
         if isinstance(part, ToolResultPart):
             recorded.setdefault(part.call_id, part)
+    named: list[ToolCallPart] = []
     results: list[ToolResultPart] = []
-    ids: list[ToolCallId] = []
-    for call in message.tool_calls:
+    for call in calls:
         call_id = _fresh_id(call.call_id, used)
-        ids.append(call_id)
+        named.append(_named(call, call_id))
         # Popped, so that two calls with one id do not both get the first one's result.
         result = recorded.pop(call.call_id, None) or ToolResultPart(call_id, NO_RESULT, is_error=True)
         results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
-    named = iter(ids)
-    parts = tuple(_named(part, next(named)) if isinstance(part, ToolCallPart) else part for part in message.parts)
+    # Nearly every message is as it should be, and a long history is gone through for every request.
+    if not all(map(is_, named, calls)):
+        rest = iter(named)
+        parts = tuple(next(rest) if isinstance(part, ToolCallPart) else part for part in message.parts)
+        message = replace(message, parts=parts)
+    if len(following) == 1 and len(following[0].parts) == len(results) and all(map(is_, following[0].parts, results)):
+        return [message, following[0]]
     result_id = following[0].message_id if following else message.message_id
-    return [replace(message, parts=parts), Message(result_id, Role.TOOL, tuple(results))]
+    return [message, Message(result_id, Role.TOOL, tuple(results))]
 
 
 def _named(call: ToolCallPart, call_id: ToolCallId) -> ToolCallPart:
@@ -94,7 +105,7 @@ def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:
 
 
 def _plain_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_NAME_CHARACTERS] or "unnamed"
+    return _NOT_OF_NAMES.sub("_", name)[:_NAME_CHARACTERS] or "unnamed"
 
 
 def is_own_thinking(part: ThinkingPart, provider: str, model: str, wire: str) -> bool:

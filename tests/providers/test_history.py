@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from operator import is_
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +110,8 @@ def test_near_valid_arguments_go_back_as_what_ran():
     assert arguments_object('{"a": [1,],}') == {"a": [1]}
     assert json.loads(arguments_text('```json\n{"a": 1}\n```')) == {"a": 1}
     assert arguments_text('{"a" : 1}') == '{"a" : 1}'
+
+
+def test_messages_that_are_as_they_should_be_are_passed_on_and_not_copied():
+    history = (user("x"), assistant(call("a"), call("b")), results(result("a", "A"), result("b", "B")), assistant())
+    assert all(map(is_, pair_calls(history), history))
