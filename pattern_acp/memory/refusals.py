@@ -34,7 +34,7 @@ class IsolationDeniedError(BlockError):
     def __init__(self, label: str, isolation: str) -> None:
         """Say which setting denies it and what would allow it."""
         super().__init__(
-            f"IsolationDenied: what `{label}` holds of the persona is not for this project, which is isolated from it "
+            f"IsolationDenied: `{label}` is memory of the persona, which this project does not write "
             f"(memory.isolation is {isolation}). Write into memory of the project instead; the person can allow it "
             f'with `isolation = "none"` under `[memory]` in their configuration and the project\'s.'
         )

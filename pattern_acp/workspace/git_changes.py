@@ -8,9 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
+import anyio.to_thread
+
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import GitFailedError
+from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.search_process import run_lines
 
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-optional-locks")
@@ -100,6 +103,8 @@ async def _git(
     except WorkspaceError as error:
         raise GitFailedError("git could not be started, so it is not known what changed; name a path.") from error
     if end.exit_code != 0:
+        if not (await anyio.to_thread.run_sync(git_facts, folder)).root:
+            raise GitFailedError("This folder is in no git repository, so name a path or symbol instead.")
         first = next(iter(end.stderr.strip().splitlines()), "no reason given")
         raise GitFailedError(f"git could not say what changed ({first}); name a path or symbol instead.")
 

@@ -86,5 +86,5 @@ async def test_a_failure_to_show_progress_is_told_as_it_is(code: ServedCode, roo
 
 
 async def test_what_changed_since_the_last_commit_is_asked_of_git(code: ServedCode, root: Path):
-    with pytest.raises(WorkspaceError, match="git could not say"):
+    with pytest.raises(WorkspaceError, match="in no git repository"):
         await code.changed_files(str(root))

@@ -303,8 +303,11 @@ def test_memory_that_is_kept_as_files_is_written_by_the_terminal_too(
 def test_the_editor_is_the_persons_or_a_usual_one():
     assert editor_command({"VISUAL": "code --wait", "EDITOR": "vim"}) == ["code", "--wait"]
     assert editor_command({"VISUAL": " ", "EDITOR": "vim"}) == ["vim"]
-    with pytest.raises(EditingError, match="set VISUAL or EDITOR"):
-        editor_command({"PATH": "/nowhere"})
+
+
+def test_an_editor_that_nobody_chose_is_not_started_without_a_terminal():
+    with pytest.raises(EditingError, match="no terminal to edit in; set VISUAL or EDITOR"):
+        editor_command({"PATH": "/usr/bin:/bin"})
 
 
 def test_the_pager_is_the_persons_or_less_or_none():

@@ -79,11 +79,14 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
     """The person's editor: VISUAL, EDITOR, else the first usual one that is there.
 
     Raises:
-        EditingError: there is none.
+        EditingError: there is none, or only a usual one and no terminal to show it in.
     """
     for name in ("VISUAL", "EDITOR"):
         if chosen := environ.get(name, "").strip():
             return shlex.split(chosen, posix=sys.platform != "win32")
+    if sys.platform != "win32" and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        # What nobody chose would wait for keys that nobody can press.
+        raise EditingError("There is no terminal to edit in; set VISUAL or EDITOR, or give the new text with --file.")
     for name in _FALLBACKS:
         if found := shutil.which(name, path=environ.get("PATH")):
             return [found]
