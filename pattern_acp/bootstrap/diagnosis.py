@@ -99,15 +99,22 @@ async def diagnose(
     return Diagnosis(tuple(findings))
 
 
+_DEFAULT = " from default"
+
+
 async def report(process: Process, shared: Constellation) -> str:
     """The diagnosis as Markdown, for /doctor."""
     diagnosis = await diagnose(process, shared.database, shared.indexer)
     marks = {Health.OK: "✓", Health.NOTE: "•", Health.BROKEN: "✗"}
     lines = ["| | | |", "| --- | --- | --- |"]
+    untouched = [one for one in diagnosis.findings if one.name.startswith("Setting ") and one.detail.endswith(_DEFAULT)]
     for finding in diagnosis.findings:
+        if finding in untouched:
+            continue
         detail = f"{finding.detail} **{finding.remedy}**" if finding.remedy else finding.detail
         lines.append(f"| {marks[finding.health]} | {finding.name} | {detail.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines)
+    others = f"{len(untouched)} settings are as they come; `pattern-acp doctor` in a terminal lists them."
+    return "\n".join((*lines, "", others))
 
 
 def _versions() -> list[Finding]:

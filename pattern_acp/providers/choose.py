@@ -51,7 +51,7 @@ def _find_named(
 ) -> ModelChoice | str:
     """The model that the person named, or the sentence that says why it cannot be had."""
     name, _, model = settings.model.partition("/")
-    reason = f"{settings.model} is configured."
+    reason = "the setting `model` names it."
     found = {server.settings.name: server for server in local}
     provider = settings.providers.get(name) or (found[name].settings if name in found else None)
     if name == "offline":

@@ -178,6 +178,18 @@ async def test_doctor_answers_in_the_thread():
         assert str(home.constellation) in said
 
 
+async def test_doctor_in_the_thread_leaves_out_settings_that_nobody_set():
+    async with temporary_home() as home:
+        home.configure("[turn]\nmax_wall_seconds = 77\n")
+        async with served(home) as agent:
+            session = await agent.open(home)
+            await agent.editor.prompt(session, "/doctor", deadline=25)
+            said = agent.editor.said()
+            assert "77 from" in said
+            assert "max_model_requests" not in said
+            assert "settings are as they come" in said
+
+
 async def test_a_persona_of_the_persons_own_is_who_answers():
     async with temporary_home() as home:
         folder = home.process(Flags()).loaded.paths.config / "personas"
