@@ -43,8 +43,12 @@ def command_lines(page: Path) -> list[str]:
 
 
 def spelled_out(line: str) -> list[str]:
-    """`a [--b] | c` as the command lines that it stands for: one a choice, with what may be left out."""
-    head, *others = re.sub(r"\[([^\]|]*)\]", r"\1", line).split(" | ")
+    """`a [--b] | c` as the command lines that it stands for: one a choice, with what may be left out.
+
+    A choice in brackets is left out.
+    """
+    without_choices = re.sub(r"\[[^\]]* \| [^\]]*\]", "", line)
+    head, *others = re.sub(r"\[([^\]|]*)\]", r"\1", without_choices).split(" | ")
     verb_of = " ".join(head.split()[:2])
     return [head, *(f"{verb_of} {other}" for other in others)]
 
