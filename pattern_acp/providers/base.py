@@ -123,6 +123,11 @@ class UsageKnown:
     cost: Cost | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class UsageUntold:
+    """A whole answer came, and its server said nothing of tokens that can be believed: they have to be estimated."""
+
+
 class ProviderStop(StrEnum):
     """Why the model stopped."""
 
@@ -184,6 +189,7 @@ ProviderEvent: TypeAlias = (
     | ToolCallFragment
     | ToolCallUnread
     | UsageKnown
+    | UsageUntold
     | Retrying
     | Waiting
     | ModelSwitched

@@ -11,7 +11,7 @@ import anyio
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, Waiting
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageUntold, Waiting
 from pattern_acp.providers.buckets import AllBuckets, Buckets
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderOverloadedError
@@ -187,6 +187,8 @@ class WireProvider:
                 await _drain(chunks)
             if usage != Usage():
                 buckets.charged(usage, size)
+            else:
+                yield UsageUntold()
             for event in decoder.end():
                 yield event
 

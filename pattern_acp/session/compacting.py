@@ -7,6 +7,7 @@ by the person. Must not know: when room is needed (`session/window.py`), or how 
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -52,7 +53,7 @@ from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.hooks import run_event
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.digests import RequestDigests
-from pattern_acp.turn.loop import ModelInUse, reported
+from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, reported
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
@@ -115,6 +116,7 @@ class _Written:
     usage: Usage = Usage()
     cost: Cost | None = None
     problem: str = ""
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,17 @@ async def _write_summary(
             raise
         except PatternError as error:
             problem = error.sentence.rstrip(".")
-    return _judged(assembly, problem)
+    return _counted(_judged(assembly, problem), assembly, model, asked)
+
+
+def _counted(written: _Written, assembly: MessageAssembly, model: ModelInUse, asked: int) -> _Written:
+    """With an estimate where the provider said nothing of what it used, although it wrote something."""
+    if written.usage != Usage() or not (assembly.is_untold or (written.problem and assembly.written_bytes)):
+        return written
+    from pattern_acp.providers.catalogue import cost_of
+
+    usage = Usage(asked, assembly.written_bytes // BYTES_PER_TOKEN)
+    return replace(written, usage=usage, cost=cost_of(model.info, usage), estimated=True)
 
 
 def _judged(assembly: MessageAssembly, problem: str) -> _Written:
@@ -306,7 +318,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     if written.usage != Usage():
         cost = spend(written.usage, written.cost)
         event_of_usage = reported(turn_id, written.usage, written.cost, plan.model.info, cost, after)
-        facts.append(Fact(event_of_usage, Actor.SYSTEM))
+        facts.append(Fact(replace(event_of_usage, estimated=written.estimated), Actor.SYSTEM))
     facts.append(_ended(turn_id, call_id, told(event, problem)))
     await session.sink.record(*facts)
     session.state.history[:] = compacted.compacted(session.state.history, event)

@@ -46,7 +46,7 @@ class UsageSum:
         """What to say of the requests that nobody counted; empty where there are none."""
         if not self.estimated:
             return ""
-        return f"{self.estimated:,} of {self.requests:,} requests were cut before anybody counted them: estimated."
+        return f"{self.estimated:,} of {self.requests:,} requests were counted by nobody but us: estimated."
 
 
 def sum_up(used: Iterable[UsedOnce], by: Grouping, zone: tzinfo | None = None) -> tuple[UsageSum, ...]:

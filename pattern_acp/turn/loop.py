@@ -272,7 +272,7 @@ class TurnLoop:
         return end_of(stop, answer.assembly.detail)
 
     def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
-        """What a request used: as its provider says, or estimated when it was cut before that."""
+        """What a request used: as its provider says, or estimated when it did not, or was cut before."""
         usage, cost, info = assembly.usage, assembly.cost, self._model.info
         is_other = assembly.provider != info.qualified
         is_told = usage != Usage()
@@ -280,7 +280,7 @@ class TurnLoop:
             self.window.counted(usage)
         written = assembly.written_bytes // BYTES_PER_TOKEN
         # Anthropic tells the input at once, and what was written only at the end.
-        is_estimated = was_cut and (not is_told or usage.output_tokens < written)
+        is_estimated = assembly.is_untold or (was_cut and (not is_told or usage.output_tokens < written))
         if is_estimated:
             from pattern_acp.providers.catalogue import cost_of
 

@@ -27,6 +27,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     ToolCallUnread,
     UsageKnown,
+    UsageUntold,
     Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
@@ -58,6 +59,8 @@ class MessageAssembly:
     detail: str = ""
     is_waiting: bool = False
     """Whether no request is on its way: the next one waits for its time."""
+    is_untold: bool = False
+    """Whether the whole answer came without counts."""
     written_bytes: int = 0
     """Of what the model has written so far."""
     told: int = 0
@@ -85,7 +88,9 @@ class MessageAssembly:
             case ToolCallBegun() | ToolCallFragment() | ToolCallUnread():
                 self._take_call(event)
             case UsageKnown(usage, cost):
-                self.usage, self.cost = usage, cost
+                self.usage, self.cost, self.is_untold = usage, cost, False
+            case UsageUntold():
+                self.is_untold = True
             case Stopped(reason, detail):
                 self.stop, self.detail = reason, detail
             case ModelSwitched(qualified):

@@ -6,8 +6,8 @@ import pytest
 
 from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted
-from pattern_acp.providers.base import UsageKnown
+from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
+from pattern_acp.providers.base import UsageKnown, UsageUntold
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.budgets import limit_of
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -144,6 +144,21 @@ async def test_a_model_without_native_calls_is_offered_unless_the_person_wants_n
         await agent.editor.prompt(session, "Go on.")
         asked = of_type(await events_of(agent, session), PermissionAsked)
         assert [("allow_always" in event.options) for event in asked] == [offered]
+
+
+async def test_answers_that_nobody_counts_use_up_a_budget_by_an_estimate():
+    model = ScriptedProvider([(*says("One."), UsageUntold()), (*says("Two."), UsageUntold()), says("Never.")])
+    async with running_agent(model, settings=settings(session="4 USD"), permission=choose("reject_once")) as agent:
+        priced(agent, price=700_000_000)
+        session = await agent.editor.open_session(str(agent.folder))
+        for prompt in ("First", "Second", "Third"):
+            await agent.editor.prompt(session, prompt)
+        used = of_type(await events_of(agent, session), UsageReported)
+        assert 0 < len(used) < 3
+        assert all(event.estimated and event.usage.input_tokens > 1_000 for event in used)
+        assert "Stopped: This session has used" in agent.editor.said()
+        await agent.editor.prompt(session, "/usage")
+        assert "requests were counted by nobody but us: estimated." in agent.editor.said()
 
 
 async def test_budget_sets_shows_and_survives_opening_the_session_again():

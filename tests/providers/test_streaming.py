@@ -25,6 +25,7 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
     UsageKnown,
+    UsageUntold,
     Waiting,
 )
 from pattern_acp.providers.buckets import AllBuckets
@@ -120,6 +121,13 @@ async def test_text_and_usage_arrive(wire: Wire):
     written = 1 if wire in {"anthropic", "responses"} else 0
     last = [event for event in events if isinstance(event, UsageKnown)][-1]
     assert last.usage == Usage(8 - written, 3, 20, written)
+
+
+async def test_a_server_that_tells_no_usage_is_named_as_one():
+    stream = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    async with playing("openai", Reply(raw=stream)) as setup:
+        events = await setup.events()
+    assert events == [TextDelta("Hi"), UsageUntold(), Stopped(ProviderStop.END)]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -412,7 +420,7 @@ async def test_openais_own_tool_limits_do_not_bind_other_servers():
 async def test_a_stream_that_ends_without_done_or_an_empty_line_is_whole():
     raw = 'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}'
     async with playing("openai", Reply(raw=raw)) as setup:
-        assert await setup.events() == [TextDelta("Hi"), Stopped(ProviderStop.END)]
+        assert await setup.events() == [TextDelta("Hi"), UsageUntold(), Stopped(ProviderStop.END)]
 
 
 async def test_an_event_that_never_ends_is_a_protocol_error():

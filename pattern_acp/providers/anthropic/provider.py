@@ -20,12 +20,6 @@ from pattern_acp.providers.model_figures import CONFIGURED_PRICES
 from pattern_acp.providers.token_counts import token_count
 
 
-class _Count(msgspec.Struct, frozen=True):
-    """The answer of the Messages API's count_tokens."""
-
-    input_tokens: int
-
-
 class AnthropicWire:
     """See `streaming.Wire`. `describe` says what is known of a model."""
 

@@ -29,6 +29,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     ToolCallUnread,
     UsageKnown,
+    UsageUntold,
 )
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
@@ -95,6 +96,8 @@ def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
     usage = request.usage
     if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
         yield UsageKnown(usage.usage, usage.spent)
+    elif usage is not None and request.message is not None and request.message.complete:
+        yield UsageUntold()
 
 
 def answered_by(request: RecordedRequest) -> str:
