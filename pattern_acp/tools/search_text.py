@@ -1,6 +1,7 @@
 """The tool search_text."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Annotated
@@ -12,7 +13,14 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
+from pattern_acp.tools.base import (
+    PreparedCall,
+    Progress,
+    TargetMissingError,
+    ToolContext,
+    ToolOutcome,
+    looks_readable,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
@@ -25,6 +33,10 @@ MATCHES_SHOWN = 200
 
 LOCATIONS_SHOWN = 20
 """Places that an editor is told of."""
+
+
+WITHHELD_NAMED = 5
+"""Files whose matches are not shown that are named."""
 
 
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,12 +89,33 @@ async def _run(asked: SearchTextArguments, target: Target, context: ToolContext,
         )
     except FileMissingError as error:
         raise TargetMissingError(await missing_sentence(target)) from error
+    matches, withheld = _readable(matches, target)
     counted = _counted(matches)
     hits = [line for line in matches.lines if line.is_match]
+    left_out = [_withheld_sentence(withheld, context.cwd)] if withheld else []
     return ToolOutcome(
-        cut_middle("\n".join([counted, *_grouped(matches.lines, context.cwd)]), context.result_limit).text,
-        content=(TextContent(counted),),
+        cut_middle("\n".join([*left_out, counted, *_grouped(matches.lines, context.cwd)]), context.result_limit).text,
+        content=(TextContent("\n".join([counted, *left_out])),),
         locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
+    )
+
+
+def _readable(matches: Matches, target: Target) -> tuple[Matches, tuple[str, ...]]:
+    """The matches without those in files that ask before they are read, and these files.
+
+    Whoever was let search such a file or folder itself sees all of it.
+    """
+    if not (looks_readable(target.path) and looks_readable(target.resolved)):
+        return matches, ()
+    withheld = dict.fromkeys(line.path for line in matches.lines if not looks_readable(line.path))
+    return replace(matches, lines=tuple(line for line in matches.lines if line.path not in withheld)), tuple(withheld)
+
+
+def _withheld_sentence(withheld: Sequence[str], cwd: str) -> str:
+    named = ", ".join(display_path(path, cwd) for path in withheld[:WITHHELD_NAMED])
+    more = f" and {len(withheld) - WITHHELD_NAMED} more" if len(withheld) > WITHHELD_NAMED else ""
+    return (
+        f"Matches in {named}{more} are not shown, since reading credentials asks first: search such a file by its path."
     )
 
 

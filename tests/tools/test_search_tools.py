@@ -108,6 +108,23 @@ async def test_context_is_told_from_matches_and_gaps_are_marked(project: Path):
     ]
 
 
+async def test_lines_of_credentials_are_shown_only_when_their_file_was_asked_for(project: Path):
+    (project / ".env").write_text("KEY=two\n")
+    (project / ".ssh").mkdir()
+    (project / ".ssh" / "config").write_text("two\n")
+    bench = tool_bench(project)
+    outcome = await bench.call(SearchText(), pattern="two")
+    assert outcome.text.splitlines()[0] == (
+        "Matches in .env, .ssh/config are not shown, since reading credentials asks first: search such a file by its "
+        "path."
+    )
+    assert "KEY" not in outcome.text + str(outcome.content)
+    assert "3 lines in 3 files" in outcome.text
+    assert not {".env", "config"} & {Path(location.path).name for location in outcome.locations}
+    assert "1: KEY=two" in (await bench.call(SearchText(), pattern="two", path=".env")).text
+    assert "1: two" in (await bench.call(SearchText(), pattern="two", path=".ssh")).text
+
+
 async def test_too_many_matches_are_cut_off_and_told(tmp_path: Path):
     (tmp_path / "a").write_text("x\n" * 201)
     outcome = await tool_bench(tmp_path).call(SearchText(), pattern="x")
