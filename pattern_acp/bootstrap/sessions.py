@@ -63,7 +63,9 @@ LAST_SEGMENT_SECONDS = 0.3
 """For what was committed last; what takes longer is written at the next start."""
 
 REFRESH_SECONDS = 2.0
-"""Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
+"""Between the first session and the fetching of model lists, so that it takes no time from the first turn.
+
+What tool calls need is imported then, too: a person takes longer to write, and a model to make the first call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> Non
 
 
 async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:
-    """While the person writes the first prompt, make ready what it needs; later, see which models there are."""
+    """While the person writes the first prompt, make ready what it needs; later what calls need, and see the models."""
     await methods.answered.wait()
     try:
         await anyio.to_thread.run_sync(providers.warm, model)
@@ -201,7 +203,15 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
         logger.warning("The HTTP client is not ready. %s", error)
     await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)
+    await anyio.to_thread.run_sync(import_what_calls_need)
     await providers.refresh()
+
+
+def import_what_calls_need() -> None:
+    """Import what the first tool call is decided with, before there is one; a start does without."""
+    from pattern_acp.policy import decide, reaching, reading_commands
+
+    del decide, reaching, reading_commands
 
 
 async def _keep_snapshots(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:

@@ -107,6 +107,12 @@ def test_the_way_to_the_first_session_imports_no_feature_before_it_is_used():
     assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FEATURES == set()
 
 
+def test_what_the_first_call_is_decided_with_is_imported_before_it_comes():
+    start = "from pattern_acp.bootstrap.sessions import import_what_calls_need as ready; ready()"
+    decided = "import pattern_acp.turn.gate, pattern_acp.policy.decide, pattern_acp.policy.reaching"
+    assert modules_after(f"{start}; {decided}") - modules_after(start) == set()
+
+
 def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
     loaded = modules_after(
         "import pattern_acp.cli.serving, pattern_acp.bootstrap.serve, pattern_acp.bootstrap.sessions"
