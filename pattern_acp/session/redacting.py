@@ -86,11 +86,18 @@ async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: 
         RedactionError: there is nothing to redact, or an event would break.
         DatabaseError: the file cannot be written.
     """
-    done = await database.write(lambda tx: _redact(tx, wanted, at_ms))
+    done = await database.write(lambda tx: take_out(tx, wanted, at_ms=at_ms))
     return done, await database.rewrite()
 
 
-def _redact(tx: Transaction, wanted: RedactionWanted, at_ms: int) -> RedactionPlan:
+def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> RedactionPlan:
+    """The transaction of a redaction, after which only the write-ahead log and the segments may hold the words.
+
+    Raises:
+        RedactionError: there is nothing to redact, or an event would break.
+        DatabaseError: the file cannot be written.
+    """
+    tx.overwrite_deleted()
     done = plan(tx, wanted)
     mask: Callable[[str], str] = forget_passage(wanted.match).mask if wanted.match else str
     event = EventsRedacted(mask(wanted.reason), len(done.events), len(done.files), digest_of(done.events))

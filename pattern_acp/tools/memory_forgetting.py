@@ -199,6 +199,7 @@ class MemoryForgetting:
             turn_id=self.turn_id,
         )
         scope = self._scope
+        tx.overwrite_deleted()
         appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
         if forgetting is not None:
             self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms))

@@ -26,7 +26,7 @@ from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.segment_export import SegmentExporter
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import append
-from pattern_acp.session.redacting import RedactionWanted, redact_session
+from pattern_acp.session.redacting import RedactionWanted, redact_session, take_out
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.trust.records import remove_agreement, store_agreement
 
@@ -280,6 +280,21 @@ async def test_words_that_were_redacted_are_in_no_segment_and_no_file_of_them(pa
     report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
     assert report.problems == ()
     assert state(path.with_name("fresh.db")) == state(path)
+
+
+async def test_words_are_gone_from_the_file_when_the_process_ends_before_it_wrote_it_anew(path: Path):
+    wanted = RedactionWanted(SESSION, match=SECRET)
+    # Longer than a page, and still in the row: its pages are freed when it gets shorter.
+    said = f"{SECRET} " * 250
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: add(tx, events.ErrorReported(None, "long", said)))
+    assert SECRET.encode() in path.read_bytes()
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: take_out(tx, wanted, at_ms=NOW))
+    left = b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
+    assert SECRET.encode() not in left
+    export(path)
+    assert all(SECRET.encode() not in each.read_bytes() for each in path.parent.rglob("*") if each.is_file())
 
 
 async def test_segments_of_before_a_redaction_go_when_nobody_deleted_them(path: Path, tmp_path: Path):
