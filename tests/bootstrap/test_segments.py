@@ -282,15 +282,12 @@ async def test_words_that_were_redacted_are_in_no_segment_and_no_file_of_them(pa
     assert state(path.with_name("fresh.db")) == state(path)
 
 
-async def test_words_are_gone_from_the_file_when_the_process_ends_before_it_wrote_it_anew(path: Path):
-    wanted = RedactionWanted(SESSION, match=SECRET)
+def test_words_are_gone_from_the_file_when_the_process_ends_before_it_wrote_it_anew(path: Path):
     # Longer than a page, and still in the row: its pages are freed when it gets shorter.
     said = f"{SECRET} " * 250
-    async with open_database(path, clock=FakeClock()) as database:
-        await database.write(lambda tx: add(tx, events.ErrorReported(None, "long", said)))
+    change_file(path, lambda tx: add(tx, events.ErrorReported(None, "long", said)))
     assert SECRET.encode() in path.read_bytes()
-    async with open_database(path, clock=FakeClock()) as database:
-        await database.write(lambda tx: take_out(tx, wanted, at_ms=NOW))
+    change_file(path, lambda tx: take_out(tx, RedactionWanted(SESSION, match=SECRET), at_ms=NOW))
     left = b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
     assert SECRET.encode() not in left
     export(path)
