@@ -31,7 +31,7 @@ from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
-from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
+from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, SharedPointError, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
 from pattern_acp.turn.sink import Fact
 
@@ -79,10 +79,26 @@ async def run_rewind(session: "Session", argument: str) -> str:
     asked = parse_rewind(argument)
     await session.checkpoints.close_turn()
     recorded = await recorded_of(session)
-    plan = await plan_rewind(session, recorded, find_target(recorded, asked.named))
+    try:
+        target = find_target(recorded, asked.named)
+    except SharedPointError as error:
+        return await _fork_before(session, error, asked)
+    plan = await plan_rewind(session, recorded, target)
     if not (plan.lost or plan.regained or plan.files or plan.blocks):
         return f"Nothing has changed since {plan.target.words}."
     return await _ask_and_go(session, recorded, plan, asked)
+
+
+async def _fork_before(session: "Session", error: SharedPointError, asked: Asked) -> str:
+    """Another session that begins in front of a shared turn: what is shared stays as it is."""
+    if error.number < 2 or "conversation" not in (asked.parts or PARTS):
+        raise error
+    from pattern_acp.session.session_commands import run_fork
+
+    made = await run_fork(session, str(error.number - 1))
+    return (
+        f"Turn {error.number} is shared with the session that this one was forked from. {made} Files and memory stay."
+    )
 
 
 def parse_rewind(argument: str) -> Asked:

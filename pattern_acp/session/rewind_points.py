@@ -28,6 +28,17 @@ class UnknownPointError(PatternError):
     failure_code = "rewind.point-unknown"
 
 
+class SharedPointError(UnknownPointError):
+    """The turn is one that the session shares with what it was forked from; `number` is the turn's."""
+
+    def __init__(self, number: int, shared: int) -> None:
+        behind = f"/fork {number - 1} begins a session in front of it" if number > 1 else "a new session begins there"
+        super().__init__(
+            f"Turn {number} belongs to the {shared} that this session shares with the one it was forked from; {behind}."
+        )
+        self.number = number
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A moment, and what to look at to have it again.
@@ -136,10 +147,7 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
                 pass
     shared = _prompts(recorded) - len(numbers)
     if checkpoint is None and named.isdecimal() and 0 < int(named[:9]) <= shared:
-        raise UnknownPointError(
-            f"Turn {named} belongs to the {shared} that this session shares with the one it was forked from; fork that "
-            "one behind an earlier turn instead."
-        )
+        raise SharedPointError(int(named), shared)
     if checkpoint is None:
         raise UnknownPointError(f"There is no turn or checkpoint {named!r}; /rewind lists them.")
     return checkpoint

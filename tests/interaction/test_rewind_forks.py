@@ -44,12 +44,26 @@ async def test_turns_of_a_fork_are_counted_with_those_that_it_shares():
         assert "`/rewind 3`" in listed
         assert "`/rewind 4`" in listed
         assert "First" not in listed
-        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 2 yes")
+        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 1 yes")
         assert "before turn 4" in await answer(agent, fork, "/rewind 4 yes")
         await answer(agent, fork, "Fourth anew")
         said = [message.text for message in conversation(model.requests[-1])]
         assert said == ["First", "One.", "Second", "Two.", "Third", "Three.", "Fourth anew"]
         assert await first_prompts(agent, fork) == ["First", "Second"]
+
+
+async def test_going_back_to_a_shared_turn_begins_a_fork_in_front_of_it():
+    model = ScriptedProvider([says(text) for text in ("One.", "Two.", "Three.", "Anew.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        _, fork = await forked(agent, "First", "Second")
+        await answer(agent, fork, "Third")
+        told = await answer(agent, fork, "/rewind 2 yes")
+        assert "is shared" in told
+        again = told.partition("of this session: `")[2].partition("`")[0]
+        await agent.editor.request("session/load", {**opening(agent, fork), "sessionId": again})
+        await answer(agent, again, "Second anew")
+        assert [m.text for m in conversation(model.requests[-1])] == ["First", "One.", "Second anew"]
+        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 2 files yes")
 
 
 async def test_the_first_part_of_a_rewound_session_is_what_counts_for_certain():
