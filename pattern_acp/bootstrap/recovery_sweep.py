@@ -140,6 +140,8 @@ def _delete(path: Path, one: Sweepable) -> None:
 
 def _inside(tx: Transaction, policy: Policy) -> list[Sweepable]:
     days = policy.retention.deleted_days
+    deleted = list(old_sessions(tx, before_ms=policy.deleted_before_ms))
+    gone = frozenset(event.seq for one in deleted for event in one.events)
     found = [
         Sweepable(
             "deleted session",
@@ -148,12 +150,12 @@ def _inside(tx: Transaction, policy: Policy) -> list[Sweepable]:
             f"{_counted(len(one.events), 'event')} of a session that was deleted more than {_counted(days, 'day')} ago",
             one.session_id,
         )
-        for one in old_sessions(tx, before_ms=policy.deleted_before_ms)
+        for one in deleted
     ]
     most = policy.retention.files_mb * MB
     found += [
         Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'kept file')} {one.reason}")
-        for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most)
+        for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, without=gone)
     ]
     count, size = unused_blobs(tx)
     if count:

@@ -10,7 +10,7 @@ opened. What a session did to memory, what it used and what it agreed to stays t
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import cast
 
 from pattern_acp.db.columns import integer, text
@@ -137,18 +137,21 @@ def sweep_session(tx: Transaction, session_id: SessionId, *, before_ms: int, at_
     return len(planned)
 
 
-def old_contents(tx: Transaction, *, before_ms: int = 0, most_bytes: int = 0) -> tuple[OldContents, ...]:
+def old_contents(
+    tx: Transaction, *, before_ms: int = 0, most_bytes: int = 0, without: Set[int] = frozenset()
+) -> tuple[OldContents, ...]:
     """Contents of files that no event names any more, and beyond limits those that were named longest ago.
 
     Args:
         tx: Where they are.
         before_ms: Those that were named last before this moment go too; 0 for no such limit.
         most_bytes: As many of those named last stay as fit; 0 for no such limit.
+        without: Numbers of events that count as gone, since they are to be swept first.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    named, is_complete = _newest_naming(tx)
+    named, is_complete = _newest_naming(tx, without)
     unused: dict[str, int] = {}
     kept: list[tuple[int, str, int]] = []
     for row in tx.all(QUERIES["file_content_sizes"]):
@@ -230,7 +233,7 @@ def _needed_by_forks(tx: Transaction, before_ms: int) -> dict[SessionId, int]:
     return needed
 
 
-def _newest_naming(tx: Transaction) -> tuple[dict[str, int], bool]:
+def _newest_naming(tx: Transaction, without: Set[int]) -> tuple[dict[str, int], bool]:
     """When each content was named last, in milliseconds since 1970.
 
     False: an event cannot be read that may name others.
@@ -238,7 +241,9 @@ def _newest_naming(tx: Transaction) -> tuple[dict[str, int], bool]:
     named: dict[str, int] = {}
     after, kinds, is_complete = 0, json.dumps(_FILE_KINDS), True
     while rows := tx.all(QUERIES["payloads_of_kinds"], {"after": after, "kinds": kinds, "limit": _PAGE}):
-        for payload, encoding, content, _, at_ms in rows:
+        for payload, encoding, content, seq, at_ms in rows:
+            if seq in without:
+                continue
             try:
                 stored = json.loads(stored_payload(payload, encoding, content).decode("utf-8", "surrogatepass"))
             except (DamagedEventError, TypeError, ValueError):

@@ -31,6 +31,8 @@ class UnknownPointError(PatternError):
 class SharedPointError(UnknownPointError):
     """The turn is one that the session shares with what it was forked from; `number` is the turn's."""
 
+    failure_code = "rewind.point-unknown"
+
     def __init__(self, number: int, shared: int) -> None:
         behind = f"/fork {number - 1} begins a session in front of it" if number > 1 else "a new session begins there"
         super().__init__(

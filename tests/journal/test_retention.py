@@ -187,6 +187,9 @@ def test_a_session_that_was_deleted_long_ago_loses_its_words_and_its_chain_holds
         store.delete("new", at_ms=50 * DAY)
         found = store.driver.read(lambda tx: list(old_sessions(tx, before_ms=40 * DAY)))
         assert [(one.session_id, one.size > 10) for one in found] == [("old", True)]
+        gone = frozenset(event.seq for event in found[0].events)
+        [unused] = store.driver.read(lambda tx: old_contents(tx, without=gone))
+        assert (unused.digests, store.driver.read(old_contents)) == ((sha256_hex(b"state"),), ())
         assert store.sweep(before_ms=40 * DAY) == ["old"]
         assert "plum" not in store.words("old")
         assert "plum" in store.words("new")
