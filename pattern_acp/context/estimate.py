@@ -23,10 +23,19 @@ from pattern_acp.domain.messages import (
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
-BYTES_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 3.4), (r"gpt|o\d|codex", 4.2))
-"""UTF-8 bytes a token by family, for the mix of prose and code that agents see (docs/context.md)."""
+WEIGHT_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 4.3), (r"gpt|o\d|codex", 5.0))
+"""Weight a token by family, fitted to six tokenizers over prose, code, JSON and output (docs/benchmarks.md)."""
 
-OTHER_BYTES_PER_TOKEN = 3.8
+OTHER_WEIGHT_PER_TOKEN = 4.7
+
+MARK_WEIGHT = 3
+"""What a digit or a punctuation mark weighs, where any other byte of UTF-8 weighs one: numbers and marks are cut into
+tokens of a character or two, words are not. Without this JSON counted half of what it is."""
+
+USUAL_WEIGHT = 1.25
+"""Of a byte, in the mix that conversations are."""
+
+_LIGHT = bytes(byte for byte in range(256) if byte >= 128 or chr(byte).isalpha() or chr(byte).isspace())
 
 MESSAGE_TOKENS = 4
 """What every message and part costs for its marks."""
@@ -53,10 +62,20 @@ _MOST_TOOLS = 1_000
 _tools: dict[int, tuple[ToolSpec, int]] = {}
 
 
-def bytes_per_token(model: str) -> float:
-    """The bytes that a token of this model has on average."""
+def weight_per_token(model: str) -> float:
+    """The weight (`text_weight`) that a token of this model has on average."""
     name = model.rsplit("/", 1)[-1].lower()
-    return next((size for pattern, size in BYTES_PER_TOKEN if re.match(pattern, name)), OTHER_BYTES_PER_TOKEN)
+    return next((weight for pattern, weight in WEIGHT_PER_TOKEN if re.match(pattern, name)), OTHER_WEIGHT_PER_TOKEN)
+
+
+def text_weight(text: str) -> int:
+    """The bytes of a text in UTF-8, digits and marks more than once."""
+    return _weight(text.encode("utf-8", "surrogatepass"))
+
+
+def _weight(data: bytes) -> int:
+    # Deleting runs through the bytes at the speed of memory: every request looks at what is new of its conversation.
+    return len(data) + (MARK_WEIGHT - 1) * len(data.translate(None, _LIGHT))
 
 
 def request_tokens(request: ProviderRequest, known: "MessageTokens | None" = None) -> int:
@@ -64,24 +83,24 @@ def request_tokens(request: ProviderRequest, known: "MessageTokens | None" = Non
 
     `known` is what is known of the messages of its session, which saves looking at a long conversation again.
     """
-    per_token = bytes_per_token(request.model)
-    fixed = stable_bytes(request.system, request.tools) + _size(request.volatile)
+    per_token = weight_per_token(request.model)
+    fixed = stable_weight(request.system, request.tools) + text_weight(request.volatile)
     messages = known.of(request.messages, request.model) if known else messages_tokens(request.messages, request.model)
     return round(fixed / per_token) + messages
 
 
-def stable_bytes(system: str, tools: Iterable[ToolSpec]) -> int:
-    """Bytes of the system prompt and the tools."""
-    return _size(system) + sum(tool_bytes(tool) for tool in tools)
+def stable_weight(system: str, tools: Iterable[ToolSpec]) -> int:
+    """Weight of the system prompt and the tools."""
+    return text_weight(system) + sum(tool_weight(tool) for tool in tools)
 
 
-def tool_bytes(tool: ToolSpec) -> int:
-    """Bytes of one tool as the model reads it."""
+def tool_weight(tool: ToolSpec) -> int:
+    """Weight of one tool as the model reads it."""
     found = _tools.get(id(tool))
     if found is None:
         if len(_tools) >= _MOST_TOOLS:
             _tools.clear()
-        size = _size(tool.name) + _size(tool.description) + len(canonical_json(tool.input_schema))
+        size = text_weight(tool.name) + text_weight(tool.description) + _weight(canonical_json(tool.input_schema))
         # Kept with its size, so that no other one can get its identity.
         found = _tools[id(tool)] = (tool, size)
     return found[1]
@@ -89,7 +108,7 @@ def tool_bytes(tool: ToolSpec) -> int:
 
 def messages_tokens(messages: Iterable[Message], model: str) -> int:
     """Tokens of messages alone."""
-    per_token = bytes_per_token(model)
+    per_token = weight_per_token(model)
     return sum(_message_tokens(message, per_token) for message in messages)
 
 
@@ -102,16 +121,22 @@ def _part_tokens(part: Part, per_token: float) -> int:
         case ImagePart():
             return _image_tokens(part)
         case TextPart(text):
-            size = _size(text)
+            size = text_weight(text)
         case ThinkingPart():
-            size = _size(part.text) + len(part.signature) // 2 + len(part.redacted) // 2
+            size = text_weight(part.text) + len(part.signature) // 2 + len(part.redacted) // 2
         case ResourcePart():
-            size = _size(part.text or "") + _size(part.uri) + _size(part.name) + _size(part.note) + 40
+            size = (
+                text_weight(part.text or "")
+                + text_weight(part.uri)
+                + text_weight(part.name)
+                + text_weight(part.note)
+                + 40
+            )
         case ToolCallPart():
-            size = _size(part.arguments) + len(part.name) + len(part.call_id)
+            size = text_weight(part.arguments) + len(part.name) + len(part.call_id)
         case ToolResultPart():
             images = sum(_image_tokens(image) for image in part.images)
-            return MESSAGE_TOKENS + images + round((_size(part.text) + len(part.call_id)) / per_token)
+            return MESSAGE_TOKENS + images + round((text_weight(part.text) + len(part.call_id)) / per_token)
     return MESSAGE_TOKENS + round(size / per_token)
 
 
@@ -119,11 +144,6 @@ def _image_tokens(image: ImagePart) -> int:
     if not image.width or not image.height:
         return IMAGE_TOKENS
     return min(max(image.width * image.height // PIXELS_PER_TOKEN, 80), IMAGE_TOKENS)
-
-
-def _size(text: str) -> int:
-    # Without encoding where it can be avoided: every request looks at the whole conversation.
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class MessageTokens:
@@ -137,7 +157,7 @@ class MessageTokens:
 
     def of(self, messages: Sequence[Message], model: str) -> int:
         """Tokens of messages alone, as `messages_tokens` has them."""
-        per_token = bytes_per_token(model)
+        per_token = weight_per_token(model)
         before = self._known
         # Only these: what left the conversation is not kept for its sake.
         self._known = {}

@@ -6,7 +6,7 @@ Owns: the numbers, and which tools a small window has room for. Must not know: h
 from collections.abc import Sequence
 
 from pattern_acp.config.settings import CompactionSettings
-from pattern_acp.context.estimate import bytes_per_token, stable_bytes, tool_bytes
+from pattern_acp.context.estimate import stable_weight, tool_weight, weight_per_token
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.answer_limit import reserve_of
@@ -81,13 +81,13 @@ def text_limit(model: ModelInfo, wanted: int) -> int:
 def tools_with_room(tools: Sequence[ToolSpec], system: str, model: ModelInfo, max_output_tokens: int) -> frozenset[str]:
     """The names of the tools that the window has room for beside a conversation; in most windows all."""
     usable = model.context_window - output_limit(model, max_output_tokens)
-    room = usable // STABLE_SHARE * bytes_per_token(model.name) - stable_bytes(system, ())
-    if sum(tool_bytes(tool) for tool in tools) <= room:
+    room = usable // STABLE_SHARE * weight_per_token(model.name) - stable_weight(system, ())
+    if sum(tool_weight(tool) for tool in tools) <= room:
         return frozenset(tool.name for tool in tools)
     order = {name: place for place, name in enumerate(FIRST_TOOLS)}
     kept: set[str] = set()
     for tool in sorted(tools, key=lambda tool: order.get(tool.name, len(order))):
-        room -= tool_bytes(tool)
+        room -= tool_weight(tool)
         if room < 0:
             break
         kept.add(tool.name)

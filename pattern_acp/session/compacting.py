@@ -25,7 +25,13 @@ from pattern_acp.context.choosing import (
     long_results,
     units_of,
 )
-from pattern_acp.context.estimate import bytes_per_token, messages_tokens, request_tokens, stable_bytes
+from pattern_acp.context.estimate import (
+    USUAL_WEIGHT,
+    messages_tokens,
+    request_tokens,
+    stable_weight,
+    weight_per_token,
+)
 from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
 from pattern_acp.context.window import WindowLimits
 from pattern_acp.domain.errors import DatabaseError, PatternError
@@ -240,8 +246,9 @@ async def _write_summary(
     messages = [message for unit in choice.removed for message in unit.messages]
     output = summary_tokens(wanted.limits.usable)
     ratio = session.state.window.calibration.known().get(model.info.name, 1.0)
-    per_token = bytes_per_token(model.info.name) / ratio
-    room = int((wanted.limits.usable * per_token - stable_bytes(session.state.system, ())) * TRANSCRIPT_SHARE) - 2_000
+    per_token = weight_per_token(model.info.name) / ratio
+    weight = wanted.limits.usable * per_token - stable_weight(session.state.system, ())
+    room = int(weight / USUAL_WEIGHT * TRANSCRIPT_SHARE) - 2_000
     task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
     request = summary_request(task)
     asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))

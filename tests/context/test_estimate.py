@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.context.estimate import MessageTokens, messages_tokens, tool_bytes
+from pattern_acp.context.estimate import MessageTokens, messages_tokens, text_weight, tool_weight
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ToolSpec
@@ -21,5 +21,13 @@ def test_messages_that_are_known_count_as_those_that_are_not(steps: list[tuple[s
 
 
 def test_tools_of_the_same_name_have_their_own_size():
-    sizes = [tool_bytes(ToolSpec("a", "b" * number, {"type": "object"})) for number in range(2_000)]
+    sizes = [tool_weight(ToolSpec("a", "b" * number, {"type": "object"})) for number in range(2_000)]
     assert sizes == [sizes[0] + number for number in range(2_000)]
+
+
+def test_digits_and_marks_weigh_more_than_letters_blanks_and_other_scripts():
+    assert text_weight("ab c\n") == 5
+    assert text_weight("äß你") == 7
+    assert text_weight("1,2") == 9
+    assert text_weight('{"a":1}') == 6 * 3 + 1
+    assert text_weight("\ud800") == 3

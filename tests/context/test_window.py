@@ -10,10 +10,10 @@ from pattern_acp.context.breaks import BreakDetector, changes
 from pattern_acp.context.estimate import (
     IMAGE_TOKENS,
     Calibration,
-    bytes_per_token,
     messages_tokens,
     prompt_tokens,
     request_tokens,
+    weight_per_token,
 )
 from pattern_acp.context.window import does_not_fit, limits_of, output_limit, text_limit, tools_with_room
 from pattern_acp.domain.ids import MessageId, ToolCallId
@@ -72,7 +72,7 @@ def test_small_windows_keep_room_for_an_answer_and_cut_texts_sooner():
 
 
 def test_a_small_window_keeps_the_tools_that_matter_most():
-    tools = [ToolSpec(name, "x" * 2_000, {}) for name in ("fetch_url", "read_file", "edit_file")]
+    tools = [ToolSpec(name, "x" * 2_500, {}) for name in ("fetch_url", "read_file", "edit_file")]
     small = ModelInfo("lab", "m", context_window=4_096)
     assert tools_with_room(tools, "short", small, 1_000) == {"read_file", "edit_file"}
     assert tools_with_room(tools, "short", ModelInfo("lab", "m"), 1_000) == {"fetch_url", "read_file", "edit_file"}
@@ -87,18 +87,18 @@ def test_what_does_not_fit_is_said_in_one_sentence():
 
 def test_every_part_of_a_message_counts():
     parts: tuple[Part, ...] = (
-        TextPart("x" * 380),
-        ThinkingPart("x" * 380),
-        ResourcePart("file:///a", "a", "x" * 380),
-        ToolCallPart(ToolCallId("1"), "read_file", "x" * 380),
-        ToolResultPart(ToolCallId("1"), "x" * 380),
+        TextPart("x" * 470),
+        ThinkingPart("x" * 470),
+        ResourcePart("file:///a", "a", "x" * 470),
+        ToolCallPart(ToolCallId("1"), "read_file", "x" * 470),
+        ToolResultPart(ToolCallId("1"), "x" * 470),
     )
     assert all(100 <= messages_tokens([message(part)], "m") <= 140 for part in parts)
     assert messages_tokens([message(ImagePart("image/png", "A" * 9_999))], "m") == IMAGE_TOKENS + 4
     assert messages_tokens([message(ImagePart("image/png", "A", "", 750, 200))], "m") == 204
-    # Bytes, not characters: a character of Japanese is about a token.
-    assert messages_tokens([message(TextPart("海" * 380))], "m") > 290
-    assert bytes_per_token("anthropic/claude-x") < bytes_per_token("gpt-x")
+    # Bytes, not characters: a character of Japanese is more than half a token, one of English a quarter.
+    assert messages_tokens([message(TextPart("海" * 380))], "m") > 240
+    assert weight_per_token("anthropic/claude-x") < weight_per_token("gpt-x")
 
 
 @given(st.floats(0.5, 2.5), st.integers(500, 100_000))
