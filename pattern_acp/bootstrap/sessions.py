@@ -26,7 +26,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.mcp_servers.server import Means
+from pattern_acp.processes.child_program import Means
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
@@ -160,10 +160,9 @@ def language_servers(
     """What makes the language servers of a session; nothing of `lsp` is imported before the first turn."""
 
     def make(settings: LspSettings, roots: tuple[str, ...], is_trusted: Callable[[], bool]) -> "LanguageServers":
-        from pattern_acp.lsp.program import Means as ServerMeans
         from pattern_acp.lsp.servers import LanguageServers
 
-        return LanguageServers(tasks, ServerMeans(environment, end_group), settings, roots, is_trusted)
+        return LanguageServers(tasks, Means(environment, end_group), settings, roots, is_trusted)
 
     return make
 

@@ -20,7 +20,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.protocol import JsonRPCProtocol, default_converter
 
 from pattern_acp.lsp.model import LanguageServerError
-from pattern_acp.lsp.program import Program
+from pattern_acp.processes.child_program import ChildProgram
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class _Outgoing:
 class Channel:
     """One server's pipes. `run` reads and writes them; messages may be sent while it runs."""
 
-    def __init__(self, name: str, program: Program, answers: Mapping[str, Callable[[Any], object]]) -> None:
+    def __init__(self, name: str, program: ChildProgram, answers: Mapping[str, Callable[[Any], object]]) -> None:
         self.ended = anyio.Event()
         self._name = name
         self._program = program
@@ -101,7 +101,8 @@ class Channel:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write)
-                tasks.start_soon(self._program.listen_to_stderr, self._name)
+                log = partial(logger.info, "The language server %s says: %s", self._name)
+                tasks.start_soon(self._program.listen_to_stderr, log)
                 await self._read()
                 tasks.cancel_scope.cancel()
         finally:

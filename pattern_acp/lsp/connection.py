@@ -16,7 +16,7 @@ from lsprotocol import types
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.channel import Channel
 from pattern_acp.lsp.model import Diagnostic, FileEdits, LanguageServerError, Place, Span, TextEdit
-from pattern_acp.lsp.program import Program
+from pattern_acp.processes.child_program import ChildProgram
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Connection:
     """What is said to one server, and heard of it. Its `channel` has to run meanwhile."""
 
     def __init__(
-        self, name: str, program: Program, on_diagnostics: OnDiagnostics, configuration: Mapping[str, object]
+        self, name: str, program: ChildProgram, on_diagnostics: OnDiagnostics, configuration: Mapping[str, object]
     ) -> None:
         self._name = name
         self._on_diagnostics = on_diagnostics

@@ -15,8 +15,8 @@ from anyio import to_thread
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.finding import FoundServer
 from pattern_acp.lsp.model import LanguageServerError
-from pattern_acp.lsp.program import Means, Program, running_program
 from pattern_acp.lsp.telling import ToldFiles
+from pattern_acp.processes.child_program import ChildProgram, Means, running_program
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.connection import Connection, OnDiagnostics
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 30.0
 RESTARTS = 1
 
 AnswerT = TypeVar("AnswerT")
-Connect: TypeAlias = "Callable[[str, Program, OnDiagnostics, Mapping[str, object]], Connection]"
+Connect: TypeAlias = "Callable[[str, ChildProgram, OnDiagnostics, Mapping[str, object]], Connection]"
 
 
 def load_connect() -> Connect:
@@ -167,7 +167,8 @@ class LanguageServer:
         ended = ""
         try:
             connect = await to_thread.run_sync(self._load)
-            async with running_program(self.found.command, self._place.roots[0], self._place.means) as program:
+            command, cwd, means = self.found.command, self._place.roots[0], self._place.means
+            async with running_program(command, cwd, means, LanguageServerError) as program:
                 connection = connect(self.name, program, self.told.take, self._place.configuration)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(connection.channel.run)

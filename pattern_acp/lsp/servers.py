@@ -18,8 +18,8 @@ from pattern_acp.lsp.finding import FoundServer, configured_kind, find_server, k
 from pattern_acp.lsp.languages import language_of
 from pattern_acp.lsp.model import FileEdits, Introduced, LanguageServerError, Span
 from pattern_acp.lsp.model import Place as FoundPlace
-from pattern_acp.lsp.program import Means
 from pattern_acp.lsp.server import Connect, LanguageServer, Place, State, load_connect
+from pattern_acp.processes.child_program import Means
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.connection import Connection

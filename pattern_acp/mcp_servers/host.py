@@ -12,7 +12,8 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.server import Connect, Means, Place, Server, ServerState, load_connect
+from pattern_acp.mcp_servers.server import Connect, Place, Server, ServerState, load_connect
+from pattern_acp.processes.child_program import Means
 
 logger = logging.getLogger(__name__)
 

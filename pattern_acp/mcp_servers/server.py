@@ -5,19 +5,19 @@ policy, or the model.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
 import anyio
-from anyio.abc import Process
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.processes.child_program import Means
 
 logger = logging.getLogger(__name__)
 
@@ -42,22 +42,6 @@ class ServerState(StrEnum):
     READY = "ready"
     FAILED = "failed"
     """It is not used in this session any more; `Server.problem` says why."""
-
-
-class EndGroup(Protocol):
-    """Ends a process with everything it started (`workspace.process_groups.end_group`)."""
-
-    def __call__(self, process: Process, *, grace: float) -> Awaitable[None]:
-        """Ask, wait up to `grace` seconds, then make it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What servers are started with: an environment without our keys, and the way to end what they start."""
-
-    environment: Mapping[str, str]
-    end_group: EndGroup
 
 
 @dataclass(frozen=True, slots=True)

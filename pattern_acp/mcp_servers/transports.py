@@ -7,6 +7,7 @@ what is said.
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -20,8 +21,9 @@ from mcp.shared.message import SessionMessage
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.mcp_servers.program import LineTooLongError, Program, running_program
+from pattern_acp.mcp_servers.program import LineTooLongError, Program, running_server
 from pattern_acp.mcp_servers.server import CannotStartError, Place
+from pattern_acp.processes.child_program import ChildProgram
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +113,7 @@ class Link:
     reading: WatchedReading
     writing: Writing
     ended: anyio.Event
-    program: Program | None = None
+    program: ChildProgram | None = None
 
 
 @asynccontextmanager
@@ -124,8 +126,8 @@ async def link_to(settings: McpServerSettings, place: Place) -> AsyncGenerator[L
     """
     ended = anyio.Event()
     if settings.transport == "stdio":
-        async with running_program(settings, place) as program, _pipes(program) as (reading, writing):
-            yield Link(WatchedReading(reading, ended), writing, ended, program)
+        async with running_server(settings, place) as program, _pipes(program) as (reading, writing):
+            yield Link(WatchedReading(reading, ended), writing, ended, program.child)
     elif settings.transport == "http":
         timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
         async with (
@@ -151,7 +153,7 @@ async def _pipes(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_read, program, incoming)
             tasks.start_soon(_write, program, outgoing, incoming)
-            tasks.start_soon(program.listen_to_stderr)
+            tasks.start_soon(program.child.listen_to_stderr, partial(logger.debug, "An MCP server says: %s"))
             yield reading, writing
             tasks.cancel_scope.cancel()
 

@@ -29,7 +29,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.loopback import loopback_pair
 from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.mcp_servers.server import Means
+from pattern_acp.processes.child_program import Means
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Constellation, Models

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.config.settings import LspServerSettings, LspSettings
-from pattern_acp.lsp.program import Means
 from pattern_acp.lsp.servers import LanguageServers
+from pattern_acp.processes.child_program import Means
 from pattern_acp.testing.language_server import command
 from pattern_acp.workspace.process_groups import end_group
 

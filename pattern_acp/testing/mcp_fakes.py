@@ -13,7 +13,8 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
-from pattern_acp.mcp_servers.server import Connect, Means, Place, load_connect
+from pattern_acp.mcp_servers.server import Connect, Place, load_connect
+from pattern_acp.processes.child_program import Means
 from pattern_acp.testing import mcp_server
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.workspace.process_groups import end_group

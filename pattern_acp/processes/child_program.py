@@ -1,26 +1,24 @@
-"""A language server's process.
+"""A program of another's that is spoken to over its pipes: a language server, an MCP server.
 
-Owns: its start in a group of its own, its end with all that it started, its bytes, and its last words. Must not know:
-the protocol.
+Owns: its start in a group of its own, its end with all that it started, and its last words. Must not know: what is said
+over the pipes, or how a group is ended on each platform.
 """
 
-import logging
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.lsp.model import LanguageServerError
-
-logger = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 0.3
-"""For a server to end by itself once it was told to (LSP 3.17, "Server lifecycle")."""
+"""For a program to end by itself once its stdin is closed (MCP, lifecycle: shutdown) or it was told to (LSP 3.17,
+"Server lifecycle")."""
 
 GRACE_SECONDS = 0.3
 """Between asking its process group to end and making it."""
@@ -42,28 +40,28 @@ class EndGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What servers are started with: an environment without our keys, and the way to end what they start."""
+    """What programs are started with: an environment without our keys, and the way to end what they start."""
 
     environment: Mapping[str, str]
     end_group: EndGroup
 
 
 @dataclass(slots=True)
-class Program:
-    """A running server."""
+class ChildProgram:
+    """A running program."""
 
     process: Process
     stdin: ByteSendStream
     stdout: ByteReceiveStream
     last_words: str = ""
 
-    async def listen_to_stderr(self, name: str) -> None:
-        """Log what the program says of itself, and keep the end of it; until it closes stderr."""
+    async def listen_to_stderr(self, log: Callable[[str], None]) -> None:
+        """Give `log` what the program says of itself, and keep the end of it; until it closes stderr."""
         if self.process.stderr is None:
             return
         async for chunk in self.process.stderr:
             text = chunk.decode("utf-8", "replace")
-            logger.info("The language server %s says: %s", name, text.rstrip())
+            log(text.rstrip())
             self.last_words = (self.last_words + text)[-_LAST_WORDS:]
 
     @property
@@ -74,41 +72,44 @@ class Program:
 
 
 @asynccontextmanager
-async def running_program(command: Sequence[str], cwd: str, means: Means) -> AsyncGenerator[Program, None]:
-    """Start a server; it and all that it started are ended when the context ends.
+async def running_program(
+    command: Sequence[str], cwd: str, means: Means, refused: Callable[[str], PatternError]
+) -> AsyncGenerator[ChildProgram, None]:
+    """Start a program; it and all that it started are ended when the context ends.
 
     Raises:
-        LanguageServerError: the system does not start it.
+        PatternError: the system does not start it; `refused` makes it of the reason.
     """
-    started: list[Program] = []
+    started: list[ChildProgram] = []
     try:
         # A cancellation in the middle of the start would lose the process.
         with anyio.CancelScope(shield=True):
-            started.append(await _start(list(command), cwd, means.environment))
+            process = await _start(list(command), cwd, means.environment, refused)
+            if process.stdin is None or process.stdout is None:
+                raise refused("it could not be started (no pipes)")
+            started.append(ChildProgram(process, process.stdin, process.stdout))
         (program,) = started
         yield program
     finally:
         for each in started:
             with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-                await _end(each, means)
+                await _end(each, means.end_group)
 
 
-async def _start(command: list[str], cwd: str, environment: Mapping[str, str]) -> Program:
+async def _start(
+    command: list[str], cwd: str, environment: Mapping[str, str], refused: Callable[[str], PatternError]
+) -> Process:
     try:
         if sys.platform == "win32":
             flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-            process = await anyio.open_process(command, cwd=cwd, env=environment, creationflags=flags)
-        else:
-            process = await anyio.open_process(command, cwd=cwd, env=environment, start_new_session=True)
+            return await anyio.open_process(command, cwd=cwd, env=environment, creationflags=flags)
+        return await anyio.open_process(command, cwd=cwd, env=environment, start_new_session=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise LanguageServerError(f"it could not be started ({reason})") from error
-    if process.stdin is None or process.stdout is None:
-        raise LanguageServerError("it could not be started (no pipes)")
-    return Program(process, process.stdin, process.stdout)
+        raise refused(f"it could not be started ({reason})") from error
 
 
-async def _end(program: Program, means: Means) -> None:
+async def _end(program: ChildProgram, end_group: EndGroup) -> None:
     """Close its stdin, give it a moment, then end its group, which may outlive it."""
     process = program.process
     try:
@@ -118,6 +119,6 @@ async def _end(program: Program, means: Means) -> None:
             if process.returncode is not None:
                 break
             await anyio.sleep(_WATCH_SECONDS)
-        await means.end_group(process, grace=GRACE_SECONDS)
+        await end_group(process, grace=GRACE_SECONDS)
     finally:
         await process.aclose()

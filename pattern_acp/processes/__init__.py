@@ -1,0 +1,1 @@
+"""Mechanism: other programs as processes of ours."""
