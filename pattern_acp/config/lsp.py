@@ -6,6 +6,7 @@ keys of `[lsp]` itself are described in config/keys.py.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from pattern_acp.config.keys import KEYS
@@ -19,12 +20,16 @@ TABLE = "lsp"
 PROGRAMS = (
     "basedpyright-langserver",
     "pyright-langserver",
+    "tsc",
     "typescript-language-server",
     "gopls",
     "rust-analyzer",
     "clangd",
 )
 """Programs that are looked for in a project's own folders."""
+
+_COMES_WITH = {"tsc": "../lib/getExePath.js"}
+"""A file that lies beside a program when that is a version that serves: TypeScript does since version 7."""
 
 PROJECT_FOLDERS = (".venv/bin", ".venv/Scripts", "venv/bin", "venv/Scripts", "node_modules/.bin")
 """Where a project keeps programs of its own."""
@@ -97,3 +102,12 @@ def _problems(file: TomlFile, key: str, table: Mapping[str, object]) -> Iterator
 
 def _is_texts(raw: object) -> bool:
     return isinstance(raw, list) and all(isinstance(one, str) and one.strip() for one in cast("list[object]", raw))
+
+
+def can_serve(program: Path) -> bool:
+    """Whether a program of `PROGRAMS` is of a version that serves; True for any other."""
+    needed = _COMES_WITH.get(program.stem.lower())
+    try:
+        return needed is None or program.resolve().parent.joinpath(needed).exists()
+    except (OSError, RuntimeError):
+        return False

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.hooks import read_hooks
-from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS
+from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS, can_serve
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import show_url
@@ -128,7 +128,7 @@ def _language_server_parts(root: Path) -> Iterator[ProjectPart]:
     for folder in PROJECT_FOLDERS:
         for program in PROGRAMS:
             content = _content(root / folder / program)
-            if content is not None:
+            if content is not None and can_serve(root / folder / program):
                 yield ProjectPart(PartKind.LANGUAGE_SERVER, f"{folder}/{program}", f"{folder}/{program}", content)
     for program, needed, deciding, text in _RUN_BY_SERVERS:
         if _content(root / needed) is not None:

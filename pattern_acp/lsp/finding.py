@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pattern_acp.config.lsp import PROJECT_FOLDERS
+from pattern_acp.config.lsp import PROJECT_FOLDERS, can_serve
 from pattern_acp.config.settings import LspServerSettings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.languages import KNOWN, ServerKind
@@ -60,7 +60,7 @@ def find_program(kind: ServerKind, root: str, environment: Mapping[str, str], *,
     path = next((value for name, value in environment.items() if name.upper() == "PATH"), "")
     if Path(kind.command[0]).is_absolute():
         # Only the person's own file can name one.
-        return _that_serves(kind, shutil.which(kind.command[0]))
+        return _that_serves(shutil.which(kind.command[0]))
     folders = [folder for folder in path.split(os.pathsep) if folder and Path(folder).is_absolute()]
     if trusted:
         folders = [*(str(Path(root, folder)) for folder in PROJECT_FOLDERS), *folders]
@@ -69,14 +69,11 @@ def find_program(kind: ServerKind, root: str, environment: Mapping[str, str], *,
     if not folders:
         return ""
     found = shutil.which(kind.command[0], path=os.pathsep.join(folders))
-    return _that_serves(kind, found) if found is not None and (trusted or not _is_inside(found, root)) else ""
+    return _that_serves(found) if found is not None and (trusted or not _is_inside(found, root)) else ""
 
 
-def _that_serves(kind: ServerKind, program: str | None) -> str:
-    """The program, if there is one, and of a version that serves."""
-    if program is None or not kind.comes_with:
-        return program or ""
-    return program if Path(program).resolve().parent.joinpath(kind.comes_with).exists() else ""
+def _that_serves(program: str | None) -> str:
+    return program if program is not None and can_serve(Path(program)) else ""
 
 
 def _is_inside(path: str, root: str) -> bool:

@@ -49,8 +49,6 @@ class ServerKind:
     runs_project_code: str = ""
     """What of a project it would run, as the middle of a sentence; empty when it only reads. Such a server is started
     in trusted folders only."""
-    comes_with: str = ""
-    """A file that lies beside its program when that is a version that serves, seen from the program's folder."""
     options: Mapping[str, object] | None = None
     """Its `initializationOptions`."""
     sections: Mapping[str, object] | None = None
@@ -65,12 +63,11 @@ _WHOLE_RENAMES: Mapping[str, object] = {"preferences": {"useAliasesForRenames": 
 KNOWN: tuple[ServerKind, ...] = (
     ServerKind("basedpyright", ("basedpyright-langserver", "--stdio"), ("python",)),
     ServerKind("pyright", ("pyright-langserver", "--stdio"), ("python",)),
-    # TypeScript serves by itself since version 7, which typescript-language-server cannot use; this file is new there.
+    # TypeScript serves by itself since version 7, which typescript-language-server cannot use (`config.lsp.can_serve`).
     ServerKind(
         "typescript",
         ("tsc", "--lsp", "--stdio"),
         _SCRIPTS,
-        comes_with="../lib/getExePath.js",
         sections=dict.fromkeys(("typescript", "javascript", "js/ts"), _WHOLE_RENAMES),
     ),
     ServerKind(

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from pattern_acp.config.load import load
+from pattern_acp.config.lsp import can_serve
 from pattern_acp.config.settings import Flags, LspServerSettings
 
 
@@ -70,3 +71,15 @@ def test_what_servers_would_run_of_a_project_is_part_of_what_is_trusted(tmp_path
     (folder / ".pattern").mkdir()
     (folder / ".pattern" / "config.toml").write_text('lsp = "off"\n', encoding="utf-8")
     assert load(Flags(), environ, project_dir=str(folder)).offer.parts == ()
+
+
+def test_a_tsc_counts_as_a_server_only_in_versions_that_serve(tmp_path: Path):
+    program = tmp_path / "node_modules" / ".bin" / "tsc"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/usr/bin/env node\n", encoding="utf-8")
+    assert can_serve(tmp_path / "node_modules" / ".bin" / "gopls")
+    assert not can_serve(program)
+    library = tmp_path / "node_modules" / "lib"
+    library.mkdir()
+    library.joinpath("getExePath.js").touch()
+    assert can_serve(program)
