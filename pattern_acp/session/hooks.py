@@ -6,7 +6,7 @@ Must not know: how a command runs, or how a verdict changes policy (`turn/tool_h
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.canonical import Json
@@ -15,7 +15,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
-from pattern_acp.hooks.answers import Opinion, Verdict, together
+from pattern_acp.hooks.answers import HookAnswer, Opinion, Verdict, together
 from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.policy.decision import Mode
@@ -90,10 +90,16 @@ async def run_event(
     for hook, answer in answers:
         if answer.problem:
             _tell_once(session, f"The {event} hook `{_short(hook.command)}` {answer.problem}; it had no say.")
-    opinion = together([answer for _, answer in answers])
+    of_project = session.trust.in_force.hooks
+    opinion = together([_without_allowance(answer) if hook in of_project else answer for hook, answer in answers])
     for message in opinion.messages:
         await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {message}\n\n")
     return opinion
+
+
+def _without_allowance(answer: HookAnswer) -> HookAnswer:
+    """Trust lets a project's hooks run, and grants nothing: what would be asked still is."""
+    return replace(answer, verdict=Verdict.NONE, reason="") if answer.verdict is Verdict.ALLOW else answer
 
 
 def _chosen(hooks: "Sequence[HookSettings]", event: str, subject: str) -> "list[HookSettings]":
