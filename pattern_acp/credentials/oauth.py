@@ -91,6 +91,7 @@ class DevicePending(Exception):  # noqa: N818 - a state of the flow, not a fault
 
 class _Token(msgspec.Struct):
     access_token: str | None = None
+    token_type: object = None
     refresh_token: str | None = None
     expires_in: float | str | None = None
     key: str | None = None
@@ -203,7 +204,7 @@ def read_device(status: int, body: bytes, now_ms: int) -> DeviceCode:
         SignInError: there is none; the class says why.
     """
     if status != 200:
-        raise _failure(status, body)
+        raise _failure(status, body, "device code; check device_url")
     try:
         read = msgspec.json.decode(body, type=_Device)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -227,8 +228,10 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
         SignInError: there is none; the class says why.
     """
     read = _parse(body)
-    if read is not None and read.key and status == 200:
-        return Credential(read.key)
+    if read is not None and status == 200:
+        _check_usable(read)
+        if read.key:
+            return Credential(read.key)
     if status != 200 or read is None or not read.access_token:
         failure = _failure(status, body)
         if old is not None and isinstance(failure, SignInExpiredError):
@@ -241,6 +244,17 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
         read.refresh_token or (old.refresh_token if old is not None else ""),
         _expiry(read.expires_in, now_ms),
     )
+
+
+def _check_usable(read: _Token) -> None:
+    """Refuse what no request can carry as a bearer token (RFC 6749, section 7.1; RFC 6750, section 2.1)."""
+    if isinstance(read.token_type, str) and read.token_type.lower() not in {"", "bearer"}:
+        raise SignInRefusedError("The authorization server gives tokens of another type than Bearer; none was kept.")
+    token = read.key or read.access_token or ""
+    if not all("!" <= character <= "~" for character in token):
+        raise SignInRefusedError(
+            "The authorization server's token holds characters that cannot be sent; none was kept."
+        )
 
 
 def error_named(name: str) -> SignInError | DevicePending:
@@ -265,16 +279,18 @@ def error_named(name: str) -> SignInError | DevicePending:
             return SignInRefusedError(f"The authorization server refused ({shown}); check [providers.NAME.oauth].")
 
 
-def _failure(status: int, body: bytes) -> SignInError | DevicePending:
+def _failure(status: int, body: bytes, lacks: str = "token; check token_url") -> SignInError | DevicePending:
     read = _parse(body)
-    if status == 429 or status >= 500:
+    if status == 429:
+        return SignInTransientError("The authorization server is asked too often; wait a minute and try again.")
+    if status >= 500:
         return SignInTransientError(f"The authorization server has a fault (status {status}); try again in a moment.")
     if read is not None and isinstance(read.error, str):
         return error_named(read.error)
     if status in {400, 403} and read is not None and read.error is not None:
         # OpenRouter's answers to a code that is over, or of another verifier, are an object with a sentence.
         return SignInExpiredError("The code was refused; start the sign-in again.")
-    return SignInRefusedError(f"The authorization server's answer (status {status}) has no token; check token_url.")
+    return SignInRefusedError(f"The authorization server's answer (status {status}) has no {lacks}.")
 
 
 def _parse(body: bytes) -> _Token | None:

@@ -102,6 +102,30 @@ def test_failures_are_told_apart(status: int, body: bytes, kind: type[Exception]
         read_token(status, body, 0)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"access_token":"a","token_type":"mac"}',
+        b'{"access_token":"a\\nb","token_type":"Bearer"}',
+        b'{"access_token":"\xc3\xbc"}',
+        b'{"key":"a b"}',
+    ],
+)
+def test_a_token_that_no_request_can_carry_is_refused(body: bytes):
+    with pytest.raises(errors.SignInRefusedError, match="none was kept"):
+        read_token(200, body, 0)
+
+
+def test_the_kind_of_a_token_may_be_written_in_any_case_or_left_out():
+    assert read_token(200, b'{"access_token":"a","token_type":"BEARER"}', 0).secret == "a"
+    assert read_token(200, b'{"access_token":"a","token_type":null}', 0).secret == "a"
+
+
+def test_an_address_for_device_codes_that_has_none_is_named():
+    with pytest.raises(errors.SignInRefusedError, match="check device_url"):
+        read_device(404, b"nope", 0)
+
+
 def test_a_refresh_token_that_is_over_is_revoked_rather_than_a_code_that_expired():
     old = Credential("a", "oauth", "r")
     with pytest.raises(errors.SignInRevokedError):
