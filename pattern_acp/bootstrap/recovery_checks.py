@@ -8,6 +8,7 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,8 +20,8 @@ from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
 from pattern_acp.db.segment_files import generations, size_of
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.journal.checking import broken_streams, damaged_contents, newest_ms, recorded_update_hash
-from pattern_acp.journal.segment_rebuild import check_segments
+from pattern_acp.journal.checking import broken_streams, count_events, damaged_contents, newest_ms, recorded_update_hash
+from pattern_acp.journal.segment_rebuild import CheckedSegments, check_segments
 from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem, update_hashes
 from pattern_acp.session.row_state import wrong_rows
 
@@ -145,7 +146,8 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
 def _verify_segments(path: Path) -> Iterator[Finding]:
     for generation in generations(path)[-1:]:
         try:
-            events, torn, damaged = check_segments(generation)
+            checked = check_segments(generation)
+            damaged = checked.damaged or _missing(path, generation, checked)
         except OSError as error:
             yield Finding("Verified segments", Health.NOTE, f"{generation} cannot be read ({error.strerror}).")
             continue
@@ -155,9 +157,16 @@ def _verify_segments(path: Path) -> Iterator[Finding]:
             remedy = "pattern-acp doctor --repair moves them away; the next session writes them anew."
             yield Finding("Verified segments", Health.NOTE, detail, remedy, Repair("move", str(generation), safe=True))
         else:
-            cut = f", {torn} lines were cut off" if torn else ""
-            detail = f"{events:,} events in {size_of(generation) / 1e6:.1f} MB{cut}"
+            cut = f", {checked.torn} lines were cut off" if checked.torn else ""
+            detail = f"{checked.events:,} events in {size_of(generation) / 1e6:.1f} MB{cut}"
             yield Finding("Verified segments", Health.OK, detail)
+
+
+def _missing(path: Path, generation: Path, checked: CheckedSegments) -> tuple[str, ...]:
+    """What a generation lacks of the constellation, such as a whole file that was deleted."""
+    there = read_file(path, partial(count_events, upto=checked.upto))
+    gone = there - checked.events
+    return (f"{generation.name}, where {gone:,} events are missing",) if gone > 0 else ()
 
 
 def _outcome(name: str, problems: Sequence[str], sound: str) -> Finding:

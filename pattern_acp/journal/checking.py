@@ -55,3 +55,13 @@ def newest_ms(tx: Transaction) -> int:
     """When the newest event was appended, in milliseconds since 1970; 0 without one."""
     row = tx.one(QUERIES["newest_time"])
     return 0 if row is None else integer(row[0])
+
+
+def count_events(tx: Transaction, *, upto: int) -> int:
+    """How many events there are up to the one of a number.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(QUERIES["count_events"], {"upto": upto})
+    return 0 if row is None else integer(row[0])

@@ -620,6 +620,10 @@ WHERE blob IS NOT NULL AND blob NOT IN (SELECT hash FROM blobs);
 -- How many events there are, the number of the newest, and when it was appended.
 SELECT count(*), coalesce(max(seq), 0), coalesce(max(at_ms), 0) FROM events;
 
+-- name: count_events
+-- How many events there are up to a number.
+SELECT count(*) FROM events WHERE seq <= :upto;
+
 -- name: every_session
 -- All sessions, oldest first, with their folders, and whether they were deleted.
 SELECT id, cwd, deleted FROM sessions ORDER BY created_ms, id;

@@ -4,11 +4,12 @@ Owns: the order in which lines become rows, and what happens to rows whose event
 beyond its own mean; the search index, which is made from the texts afterwards by a caller. Everything here blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 
+from pattern_acp.db.backup import COMPANIONS
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Row, Transaction, make_file
 from pattern_acp.db.migrate import load_migrations
@@ -89,14 +90,29 @@ class _Loading:
         self.waiting = []
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedSegments:
+    """What reading a generation from end to end found."""
+
+    events: int
+    upto: int
+    """Number of the newest event."""
+    torn: int
+    """Lines that were cut off when they were written."""
+    damaged: tuple[str, ...]
+    """Places of lines and files that are not what was written."""
+
+
 def newest_schema(generation: Path) -> int:
-    """The schema version that a generation was written with.
+    """The schema version that a generation was written with; the newest one when damage took every line that says it.
 
     Raises:
         SegmentsError: it has no sound segment, or a newer pattern-acp wrote it.
         OSError: it cannot be read.
     """
     header = read_header(generation)
+    if not header and segments(generation):
+        return load_migrations()[-1].version
     form, schema = header.get("segment"), header.get("schema")
     if not isinstance(form, int) or not isinstance(schema, int):
         raise SegmentsError(f"There is no segment in {generation} that can be read.")
@@ -130,26 +146,51 @@ def rebuild(
 
     rebuilt = make_file(target, schema, fill, finish, now_ms=now_ms)
     if not rebuilt.events:
+        for ending in ("", *COMPANIONS):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
         raise SegmentsError(f"There is no event in {generation} that can be read.")
     rebuilt.torn, rebuilt.damaged = reading.torn, tuple(reading.damaged)
     return rebuilt
 
 
-def check_segments(generation: Path) -> tuple[int, int, tuple[str, ...]]:
-    """Read a generation from end to end: how many events it holds, how many torn lines, and the places of damage.
+def check_segments(generation: Path) -> CheckedSegments:
+    """Read a generation from end to end, with every value that a line names.
 
     Raises:
         OSError: it cannot be read.
     """
-    reading, count = Reading(), 0
+    reading, count, upto = Reading(), 0, 0
     for segment in segments(generation):
-        count += sum("e" in line for line in read_lines(segment, reading))
-    return count, reading.torn, tuple(reading.damaged)
+        for number, line in enumerate(read_lines(segment, reading)):
+            try:
+                for row in _rows(line):
+                    decode_row(row, partial(read_value, generation))
+            except SegmentDamageError as error:
+                reading.damaged.append(f"{segment.name}, line {number + 1}: {error}")
+            match line:
+                # What was written again after a page was cut off counts once.
+                case {"e": [int(seq), *_]} if seq > upto:
+                    count, upto = count + 1, seq
+                case _:
+                    pass
+    return CheckedSegments(count, upto, reading.torn, tuple(reading.damaged))
+
+
+def _rows(line: JsonObject) -> Sequence[Json]:
+    match line:
+        case {"e": row} | {"r": row}:
+            return (row,)
+        case {"rows": list(rows)}:
+            return rows
+        case _:
+            return ()
 
 
 def _load(tx: Transaction, generation: Path, tables: StateTables, reading: Reading) -> None:
     allowed = {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *tables.by_row, *tables.whole)}
-    loading = _Loading(tx, generation, allowed)
+    # A segment that lost its first line is read as the others are; one that stands alone, as it would be written now.
+    loading = _Loading(tx, generation, allowed, {table: names for table, names in allowed.items() if names})
+    loading.begin(read_header(generation))
     for segment in segments(generation):
         for number, line in enumerate(read_lines(segment, reading)):
             try:

@@ -193,6 +193,41 @@ def test_a_damaged_line_is_named_and_the_chain_says_which_event_is_missing(path:
     assert verify(path)[-1].health is Health.OK
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_value_of_a_file_of_its_own_that_is_damaged_or_gone_is_found_before_it_is_needed(path: Path, gone: bool):  # noqa: FBT001
+    export(path)
+    [value] = (generations(path)[0] / "blobs").iterdir()
+    value.unlink() if gone else value.write_bytes(b"another")
+    assert f"the file {value.name[:12]}" in verify(path)[-1].detail
+    repair(path, verify(path), now_ms=NOW)
+    export(path)
+    assert verify(path)[-1].health is Health.OK
+
+
+def test_a_segment_that_was_deleted_is_found_by_the_number_of_events(path: Path):
+    for number in range(3):
+        change_file(path, lambda tx, number=number: title(tx, f"Title {number}"))
+        export(path, segment_bytes=100)
+    first, second, *_ = segments(generations(path)[0])
+    second.unlink()
+    assert "events are missing" in verify(path)[-1].detail
+    repair(path, verify(path), now_ms=NOW)
+    assert not first.exists()
+    export(path)
+    assert verify(path)[-1].health is Health.OK
+
+
+@pytest.mark.parametrize("segment_bytes", [10_000_000, 20_000])
+def test_segments_without_their_first_line_are_rebuilt_all_the_same(path: Path, segment_bytes: int):
+    export(path, segment_bytes=segment_bytes)
+    before = state(path)
+    first = segments(generations(path)[0])[0]
+    first.write_bytes(first.read_bytes().replace(b'"segment"', b'"sogment"'))
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert (len(report.rebuilt.damaged), report.problems) == (1, ())
+    assert state(path.with_name("fresh.db")) == before
+
+
 def test_a_session_whose_row_was_damaged_gets_it_again_from_its_events(path: Path):
     export(path)
     [segment] = segments(generations(path)[0])
@@ -348,7 +383,7 @@ def test_what_cannot_be_rebuilt_is_refused_with_a_sentence(path: Path):
     with pytest.raises(SegmentsError, match="of a newer pattern-acp"):
         rebuild_into(path, fresh, number=0, now_ms=NOW)
     segment.write_bytes(b"nothing")
-    with pytest.raises(SegmentsError, match="no segment in"):
+    with pytest.raises(SegmentsError, match="no event in"):
         rebuild_into(path, fresh, number=0, now_ms=NOW)
     segment.write_bytes(encode_line({"segment": 1, "schema": 1, "tables": {}}))
     with pytest.raises(SegmentsError, match="no event in"):
