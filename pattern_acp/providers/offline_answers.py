@@ -34,7 +34,7 @@ NO_MODEL = "The offline provider answers, without a model: it cannot think about
 
 HOW_TO_CONFIGURE = """To have a model answer, do one of these and start again:
 - run `pattern-acp auth login PROVIDER` in a terminal, and choose the model with `/model`;
-- set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`;
+- set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY`;
 - start Ollama, LM Studio or llama-server on this machine, or set `OLLAMA_HOST`;
 - add a `[providers.NAME]` table to `config.toml` (`pattern-acp doctor` says where it is)."""
 
