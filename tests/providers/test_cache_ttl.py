@@ -1,9 +1,12 @@
 """How long Anthropic keeps a prefix: a setting, the same in every mark of a session, and what it costs."""
 
+import json
 from dataclasses import replace
 from functools import partial
 
+import anthropic.types
 import pytest
+from pydantic import TypeAdapter
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings
 from pattern_acp.domain.usage import Cost
@@ -31,6 +34,10 @@ def test_every_mark_has_the_time_of_the_session_and_there_are_four_at_most():
     usual, hour = (wire.encode(replace(asked, cache_ttl=ttl)).body for ttl in ("5m", "1h"))
     assert b"ttl" not in usual
     assert hour.count(b'"cache_control":{"type":"ephemeral","ttl":"1h"}') == usual.count(b"cache_control") == 4
+    # Anthropic's own types take the marks with their times.
+    judge = TypeAdapter(anthropic.types.message_create_params.MessageCreateParamsStreaming)
+    for body in (usual, hour):
+        judge.validate_python(json.loads(body), extra="forbid")
 
 
 @pytest.mark.parametrize(
