@@ -7,15 +7,16 @@ Everything here depends on a message and those before it only, so that a longer 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import is_
 
-from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
+    Part,
     ResourcePart,
     Role,
     TextPart,
@@ -23,6 +24,7 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from pattern_acp.providers.base import ModelInfo
 
 NO_RESULT = "No result was recorded for this call."
 """Fills a call that was cut short (cancel, crash): a request without the result would be refused by every vendor."""
@@ -139,3 +141,24 @@ def unseen_image(part: ImagePart) -> str:
 def is_blank(part: TextPart) -> bool:
     """Whether a text says nothing; vendors refuse such blocks."""
     return not part.text.strip()
+
+
+def shown_parts(
+    parts: Sequence[Part], info: ModelInfo, text: Callable[[str], Json], image: Callable[[ImagePart], Json]
+) -> list[Json]:
+    """What a person gave as a wire that has texts and images encodes it; `text` and `image` encode one of each.
+
+    Images that the model cannot see are named in their place.
+    """
+    content: list[Json] = []
+    for part in parts:
+        match part:
+            case TextPart() if not is_blank(part):
+                content.append(text(part.text))
+            case ResourcePart():
+                content.append(text(resource_text(part)))
+            case ImagePart():
+                content.append(image(part) if info.sees_images else text(unseen_image(part)))
+            case _:
+                pass
+    return content

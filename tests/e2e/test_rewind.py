@@ -38,8 +38,7 @@ def launch(tmp_path: Path, *, capabilities: JsonDict) -> Launch:
         [{"text": "Second done."}],
         [{"text": "Third."}],
     ]
-    environment = {**write_script(tmp_path, turns), "PATTERN_ACP_MODE": "auto"}
-    return Launch(tmp_path / "home", environment=environment, capabilities=capabilities)
+    return Launch(tmp_path / "home", environment=write_script(tmp_path, turns), capabilities=capabilities)
 
 
 def folder_in(tmp_path: Path) -> Path:

@@ -15,18 +15,19 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
-    Part,
-    ResourcePart,
     Role,
-    TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
 )
 from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
-from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.history import (
+    is_own_thinking,
+    pair_calls,
+    shown_parts,
+    unseen_image,
+)
 from pattern_acp.providers.wire_json import arguments_text, sorted_schema, to_bytes
 
 WireMessage: TypeAlias = dict[str, Json]
@@ -77,7 +78,7 @@ def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> lis
         elif message.role is Role.TOOL:
             encoded += _results(message, facts)
         else:
-            _append_user(encoded, _content(message.parts, facts))
+            _append_user(encoded, shown_parts(message.parts, facts.info, _text, _image))
     if request.volatile.strip():
         _append_volatile(encoded, request.volatile)
     return [*encoded]
@@ -122,21 +123,6 @@ def _results(message: Message, facts: ModelFacts) -> Iterator[WireMessage]:
             yield {"role": "tool", "tool_call_id": part.call_id, "content": "\n".join([text, *unseen])}
     if images:
         yield {"role": "user", "content": [_text("Images from the tool results above:"), *map(_image, images)]}
-
-
-def _content(parts: Sequence[Part], facts: ModelFacts) -> list[Json]:
-    content: list[Json] = []
-    for part in parts:
-        match part:
-            case TextPart(text) if not is_blank(part):
-                content.append(_text(text))
-            case ResourcePart():
-                content.append(_text(resource_text(part)))
-            case ImagePart():
-                content.append(_image(part) if facts.info.sees_images else _text(unseen_image(part)))
-            case TextPart() | ThinkingPart() | ToolCallPart() | ToolResultPart():
-                pass
-    return content
 
 
 def _append_user(encoded: list[WireMessage], content: list[Json]) -> None:

@@ -15,8 +15,6 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
-    Part,
-    ResourcePart,
     Role,
     TextPart,
     ThinkingPart,
@@ -26,7 +24,13 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
-from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.history import (
+    is_blank,
+    is_own_thinking,
+    pair_calls,
+    shown_parts,
+    unseen_image,
+)
 from pattern_acp.providers.wire_json import arguments_object, arguments_text, sorted_schema, to_bytes
 
 WIRE = "responses"
@@ -114,7 +118,7 @@ def _input(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[J
         elif message.role is Role.TOOL:
             items += [_result(part, facts, written) for part in message.parts if isinstance(part, ToolResultPart)]
         else:
-            content = _content(message.parts, facts)
+            content = shown_parts(message.parts, facts.info, _text, _image)
             items += [{"type": "message", "role": "user", "content": content}] if content else []
     if request.volatile.strip():
         items.append({"type": "message", "role": "user", "content": [_text(request.volatile)]})
@@ -191,21 +195,6 @@ def _result(part: ToolResultPart, facts: ModelFacts, written: set[str]) -> Json:
     shown = [] if unseen else [_image(image) for image in part.images]
     output: Json = [*([_text(text)] if text.strip() else []), *shown] if shown else text
     return {"type": kind, "call_id": part.call_id, "output": output}
-
-
-def _content(parts: Sequence[Part], facts: ModelFacts) -> list[Json]:
-    content: list[Json] = []
-    for part in parts:
-        match part:
-            case TextPart(text) if not is_blank(part):
-                content.append(_text(text))
-            case ResourcePart():
-                content.append(_text(resource_text(part)))
-            case ImagePart():
-                content.append(_image(part) if facts.info.sees_images else _text(unseen_image(part)))
-            case TextPart() | ThinkingPart() | ToolCallPart() | ToolResultPart():
-                pass
-    return content
 
 
 def _text(text: str) -> Mapping[str, Json]:
