@@ -188,7 +188,7 @@ async def test_a_turn_has_one_number_for_rewind_fork_and_search_also_in_a_fork_o
         assert "There is no turn to go back behind." in await said(fork, "/rewind last")
         await said(fork, "Fourth")
         assert "| `/rewind 3` | before “Fourth” |" in await said(fork, "/rewind")
-        assert "Turn 2 belongs to the 2 that this session shares" in await said(fork, "/rewind 2")
+        assert "Turn 2 is shared with the session that this one was forked from" in await said(fork, "/rewind 2")
         assert "?turn=3)" in await said(fork, "/search dill")
         assert "begins with 3 turns of" in await said(fork, "/fork 3")
         assert "**Back to before turn 3 (“Fourth”).**" in await said(fork, "/rewind last yes")
