@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.auth_arguments import Auth
-from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
+from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
 from pattern_acp.cli.pasted_lines import PastedLines
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
@@ -137,9 +137,11 @@ def can_show_browser(environ: Mapping[str, str], platform: str) -> bool:
 
 
 async def _show_device(device: DeviceCode) -> None:
-    write_line(f"Open {device.verification_url} on any device and enter this code:\n\n  {device.user_code}\n")
+    # A server's own text must not steer the terminal.
+    address, code = printable(device.verification_url), printable(device.user_code)
+    write_line(f"Open {address} on any device and enter this code:\n\n  {code}\n")
     if device.complete_url:
-        write_line(f"Or open {device.complete_url}, which has it in it.")
+        write_line(f"Or open {printable(device.complete_url)}, which has it in it.")
 
 
 def _read_key(provider: ProviderSettings) -> str:

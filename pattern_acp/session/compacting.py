@@ -169,7 +169,7 @@ async def compact(
             if not await gate.has_room(model.info, wanted.tokens, summary_tokens(wanted.limits.usable)):
                 written = _Written(problem="a budget has no room for one")
             else:
-                written = await _write_summary(session, turn_id, model, wanted, choice, wish)
+                written = await _write_summary(session, turn_id, model, wanted, choice, wish, spend)
         return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
@@ -240,7 +240,7 @@ async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may
 
 
 async def _write_summary(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, choice: Choice, wish: str
+    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, choice: Choice, wish: str, spend: Spend
 ) -> _Written:
     """Have the model sum up what leaves. Never fails for what the provider does: then there is a problem to tell."""
     messages = [message for unit in choice.removed for message in unit.messages]
@@ -259,22 +259,39 @@ async def _write_summary(
     await session.sink.record(Fact(requested, Actor.SYSTEM))
     assembly = MessageAssembly(MessageId("msg_summary"), model.provider.name)
     problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
-    with anyio.move_on_after(SUMMARY_SECONDS):
-        try:
-            async with model.provider.stream(request) as events:
-                async for event in events:
-                    assembly.take(event)
-            problem = ""
-        except DatabaseError:
-            raise
-        except PatternError as error:
-            problem = error.sentence.rstrip(".")
-    return _counted(_judged(assembly, problem), assembly, model, asked)
+    try:
+        with anyio.move_on_after(SUMMARY_SECONDS):
+            try:
+                async with model.provider.stream(request) as events:
+                    async for event in events:
+                        assembly.take(event)
+                problem = ""
+            except DatabaseError:
+                raise
+            except PatternError as error:
+                problem = error.sentence.rstrip(".")
+    except anyio.get_cancelled_exc_class():
+        cut = _counted(_judged(assembly, "it was cancelled"), assembly, model, asked, has_begun=not assembly.is_waiting)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
+            await session.sink.record(*_usage_facts(turn_id, cut, model, spend, wanted.tokens))
+        raise
+    written = _judged(assembly, problem)
+    has_begun = assembly.is_untold or bool(written.problem and assembly.written_bytes)
+    return _counted(written, assembly, model, asked, has_begun=has_begun)
 
 
-def _counted(written: _Written, assembly: MessageAssembly, model: ModelInUse, asked: int) -> _Written:
-    """With an estimate where the provider said nothing of what it used, although it wrote something."""
-    if written.usage != Usage() or not (assembly.is_untold or (written.problem and assembly.written_bytes)):
+def _usage_facts(turn_id: TurnId, written: _Written, model: ModelInUse, spend: Spend, used: int) -> list[Fact]:
+    if written.usage == Usage():
+        return []
+    event = reported(turn_id, written.usage, written.cost, model.info, spend(written.usage, written.cost), used)
+    return [Fact(replace(event, estimated=written.estimated), Actor.SYSTEM)]
+
+
+def _counted(
+    written: _Written, assembly: MessageAssembly, model: ModelInUse, asked: int, *, has_begun: bool
+) -> _Written:
+    """With an estimate where the provider said nothing of what it used, although it has begun."""
+    if written.usage != Usage() or not has_begun:
         return written
     from pattern_acp.providers.catalogue import cost_of
 
@@ -322,10 +339,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
         after,
     )
     facts = [Fact(event, Actor.SYSTEM, Origin.AGENT)]
-    if written.usage != Usage():
-        cost = spend(written.usage, written.cost)
-        event_of_usage = reported(turn_id, written.usage, written.cost, plan.model.info, cost, after)
-        facts.append(Fact(replace(event_of_usage, estimated=written.estimated), Actor.SYSTEM))
+    facts += _usage_facts(turn_id, written, plan.model, spend, after)
     facts.append(_ended(turn_id, call_id, told(event, problem)))
     await session.sink.record(*facts)
     session.state.history[:] = compacted.compacted(session.state.history, event)

@@ -1,10 +1,13 @@
 """The model's window during a session: room is made, recorded, shown, and nothing is lost."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import cast
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, HookSettings, Settings
@@ -12,7 +15,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCallFinished, UsageReported
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
-from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.providers.scripted import Pause, ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import Turn, calls, says, stops
@@ -122,6 +125,32 @@ async def test_a_client_with_compaction_updates_gets_those_live_and_replayed_and
             assert [each["status"] for each in mine] == ["in_progress", "completed"] * (len(mine) // 2)
             assert mine[0]["compactionId"] == mine[1]["compactionId"]
             assert "## About the person" in mine[1]["summary"][0]["text"]
+
+
+async def test_a_cancelled_summary_leaves_the_conversation_and_what_it_used_is_counted():
+    model = ScriptedProvider([*[says(TALK)] * 4, (Pause(None),), says("Going on.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for number in range(4):
+            await agent.editor.prompt(session, f"Question {number}?")
+        answers: list[object] = []
+
+        async def compact() -> None:
+            answers.append(await agent.editor.prompt(session, "/compact"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(compact)
+            await agent.editor.wait_until(lambda: '"compact"' in json.dumps(agent.editor.updates))
+            while len(model.requests) < 5:
+                await anyio.lowlevel.checkpoint()
+            await agent.editor.cancel(session)
+        assert answers == [{"stopReason": "cancelled"}]
+        (used,) = of_type(await events_of(agent, session), UsageReported)
+        assert used.estimated
+        assert used.usage.input_tokens > 100
+        assert await recorded(agent, session) == []
+        await agent.editor.prompt(session, "Go on.")
+        assert any("Question 0?" in message.text for message in model.requests[-1].messages)
 
 
 async def test_no_summary_is_asked_for_that_the_window_has_no_room_to_write():
