@@ -36,9 +36,9 @@ def explained(row: FailureRow) -> str:
         (
             f"{row.code}",
             f"  {row.meaning}",
-            f"  What to do:  {row.remedy}",
-            f"  Stage:       {row.stage}",
-            f"  Whose fault: {row.fault}",
+            f"  What to do:   {row.remedy}",
+            f"  Stage:        {row.stage}",
+            f"  Whose fault:  {row.fault}",
             f"  Trying again: {again}",
         )
     )

@@ -7,6 +7,7 @@ agent in this process is asked over its own wire (docs/extensions.md), so that w
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import anyio
 import msgspec
@@ -15,7 +16,7 @@ from pattern_acp.acp import schema_rewind as wire
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.output import format_table, printable, write_failure, write_json, write_line
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_table
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
@@ -93,6 +94,10 @@ def _unexplained(_error: Exception) -> RpcError | None:
     return None
 
 
+def _when(at: str) -> str:
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
 def _show_moments(raw: msgspec.Raw, arguments: Sessions) -> None:
     found = msgspec.json.decode(raw, type=wire.ListCheckpointsResponse)
     if arguments.json:
@@ -100,8 +105,8 @@ def _show_moments(raw: msgspec.Raw, arguments: Sessions) -> None:
     elif not found.points:
         write_line("There is no moment to go back to yet.")
     else:
-        rows = [(one.key, one.kind, one.text, one.at, str(one.files)) for one in found.points]
-        write_line(format_table(("TO", "MOMENT", "TEXT", "WHEN", "FILES SINCE"), rows))
+        rows = [(one.key, one.kind, one.text, _when(one.at), str(one.files)) for one in found.points]
+        write_table(("TO", "MOMENT", "TEXT", "WHEN", "FILES SINCE"), rows)
 
 
 def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Sessions) -> None:
@@ -117,7 +122,10 @@ def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Se
     ]
     wanted = [row for row in rows if not arguments.parts or _part(row[0]) in {*arguments.parts, ""}]
     write_line(printable(f"Going to {preview.words}:"))
-    write_line(format_table(("PART", "WHAT", "WHERE"), wanted) if wanted else "Nothing has changed since.")
+    if wanted:
+        write_table(("PART", "WHAT", "WHERE"), wanted)
+    else:
+        write_line("Nothing has changed since.")
 
 
 def _part(shown: str) -> str:

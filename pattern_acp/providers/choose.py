@@ -57,7 +57,7 @@ def _find_named(
     if name == "offline":
         return ModelChoice("offline", "offline", reason)
     if provider is None:
-        names = ", ".join(sorted({*settings.providers, *found, "offline"}))
+        names = ", ".join(sorted({*settings.providers, *found, "offline"} - {"scripted"}))
         return f"The configured model {settings.model!r} names no provider that there is; providers are {names}."
     listed = _listed(provider, known, found)
     if not model:
