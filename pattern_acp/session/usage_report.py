@@ -32,7 +32,7 @@ class UsageSum:
     prices: tuple[str, ...] = ()
     """The price tables that the cost was reckoned with."""
     estimated: int = 0
-    """Requests that were cut before their provider counted them."""
+    """Requests that no provider counted: they were cut before, or it told nothing."""
 
     @property
     def money(self) -> str:

@@ -77,7 +77,7 @@ async def reported_after_cancel(turn: Turn) -> UsageReported:
             await agent.editor.cancel(session)
             assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
         await agent.editor.prompt(session, "/usage")
-        assert "In this session, 1 of 1 requests were cut" in agent.editor.said()
+        assert "In this session, 1 of 1 requests were counted by nobody but us" in agent.editor.said()
         (reported,) = of_type(await events_of(agent, session), UsageReported)
         assert reported.estimated
         assert await estimate_of(agent, session) == reported.usage.input_tokens
