@@ -189,7 +189,7 @@ async def test_background_commands_die_with_the_process_in_time_and_are_recorded
         script = write_script(tmp_path, [[{"tool": "run_command", "arguments": arguments}], [{"text": "It runs."}]])
         async with running_process(Launch(tmp_path, environment=script)) as agent:
             session = await agent.editor.open_session(str(tmp_path))
-            assert await agent.editor.prompt(session, "go") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "go"))["stopReason"] == "end_turn"
             with anyio.fail_after(10):
                 await command.wait_until_started()
             await leave(agent)

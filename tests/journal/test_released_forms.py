@@ -63,7 +63,7 @@ def _name(hint: object, found: Forms) -> str:
         return (
             f"{getattr(get_origin(hint), '__name__', '')}[{', '.join(_name(each, found) for each in get_args(hint))}]"
         )
-    return repr(hint)
+    return f"{hint!r}"
 
 
 def problems(before: Forms, now: Forms) -> list[str]:
