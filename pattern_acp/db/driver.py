@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,7 +103,7 @@ class ApswConnection:
         try:
             if not self.read_only:
                 _create_private(self.path)
-            self._raw = _open_file(self.path, read_only=self.read_only)
+            self._raw = _open_file(self.path, read_only=self.read_only, busy_seconds=self._busy_seconds)
             self._configure(self._raw)
             self._opened = OpenedFile(self.path)
         except apsw.Error as error:
@@ -119,15 +120,16 @@ class ApswConnection:
     def _configure(self, raw: RawConnection) -> None:
         raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
         for name, value in _PRAGMAS:
-            raw.pragma(name, value)
+            _wait_while_busy(partial(raw.pragma, name, value), self._busy_seconds)
         raw.pragma("cache_size", _READER_CACHE if self.query_only else _WRITER_CACHE)
         raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self.vector_version = _load_vectors(raw)
-        # The first statement that reads the header: a file that is no database fails here, not in a store.
-        raw.pragma("schema_version")
+        # The first statement that reads the header: a file that is no database fails here, not in a store. The first to
+        # come after a crash reads the whole log anew, and the last to leave moves it; both keep others out meanwhile.
+        _wait_while_busy(lambda: raw.pragma("schema_version"), self._busy_seconds)
         if not self.read_only and raw.pragma("journal_mode") != "wal":
             # Two processes that create one file both want this; SQLite does not wait for a change of the mode.
-            self._retry_while_busy(lambda: raw.pragma("journal_mode", "WAL"))
+            _wait_while_busy(lambda: raw.pragma("journal_mode", "WAL"), self._busy_seconds)
             # Makes the log, so that all files are there whose identity `OpenedFile` keeps.
             raw.pragma("schema_version")
         if self.query_only:
@@ -214,20 +216,10 @@ class ApswConnection:
             self.raw.execute("ROLLBACK")
 
     def _retry_while_busy(self, step: Callable[[], object]) -> None:
-        deadline = time.monotonic() + self._busy_seconds
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                step()
-            except (apsw.BusyError, apsw.LockedError) as error:
-                if time.monotonic() >= deadline:
-                    raise translate(error, self.path) from error
-            except apsw.Error as error:
-                raise translate(error, self.path) from error
-            else:
-                return
-            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # spreads processes in time, guards nothing
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        try:
+            _wait_while_busy(step, self._busy_seconds)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
 
     def checkpoint(self) -> None:
         """Move what the write-ahead log holds into the file, as far as readers allow.
@@ -288,6 +280,21 @@ def rewrite_file(connection: ApswConnection) -> bool:
     return True
 
 
+def _wait_while_busy(step: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            step()
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            return
+        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # spreads processes in time, guards nothing
+        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
 def _create_private(path: Path) -> None:
     made = [folder for folder in path.parents if not folder.exists()]
     if made:
@@ -304,12 +311,12 @@ def _create_private(path: Path) -> None:
     os.close(descriptor)
 
 
-def _open_file(path: Path, *, read_only: bool) -> RawConnection:
+def _open_file(path: Path, *, read_only: bool, busy_seconds: float) -> RawConnection:
     if not read_only:
         return connect(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     raw = connect(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        raw.pragma("schema_version")
+        _wait_while_busy(lambda: raw.pragma("schema_version"), busy_seconds)
     except apsw.CantOpenError:
         # A write-ahead log needs a shared-memory file; without one and without leave to make one, nobody is writing.
         raw.close()

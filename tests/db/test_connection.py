@@ -47,6 +47,32 @@ async def test_a_write_is_seen_by_the_next_read_and_by_another_connection():
             assert await other.read(blob_names) == ["a"]
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_opening_waits_for_a_process_that_has_the_file_alone_for_a_moment(tmp_path: Path, read_only: bool):  # noqa: FBT001
+    path = tmp_path / "constellation.db"
+    anyio.run(_made, path)
+    # As the first to come after a crash, and the last to leave, have it: longer than SQLite itself waits.
+    alone = connect(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    alone.pragma("locking_mode", "EXCLUSIVE")
+    alone.execute("BEGIN IMMEDIATE").fetchall()
+    leaves = threading.Timer(0.6, alone.close)
+    leaves.start()
+    try:
+        assert anyio.run(_read_alone, path, read_only) == []
+    finally:
+        leaves.join()
+
+
+async def _made(path: Path) -> None:
+    async with open_database(path, clock=FakeClock()):
+        pass
+
+
+async def _read_alone(path: Path, read_only: bool) -> list[str]:  # noqa: FBT001
+    async with open_database(path, clock=FakeClock(), read_only=read_only) as database:
+        return await database.read(blob_names)
+
+
 async def test_a_write_returns_what_its_function_returns():
     async with temporary_constellation() as constellation:
 
