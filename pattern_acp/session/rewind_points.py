@@ -21,6 +21,11 @@ PARTS = ("conversation", "files", "memory")
 SHOWN_PROMPT = 80
 """Characters of a prompt that a list shows."""
 
+SHORTEST_ID = 8
+"""Digits of a checkpoint's id that are shown at least, so that the next checkpoint seldom makes them ambiguous."""
+
+_ID_PREFIX = "chk_"
+
 
 class UnknownPointError(PatternError):
     """There is no such turn or checkpoint."""
@@ -60,7 +65,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment as it is listed. `key` is what names it; `files` counts those changed from it to the next."""
+    """A moment as it is listed. `key` is what names it; `files` counts those changed from it to the next.
+
+    A checkpoint without a name is named by the first digits of its id that no other has.
+    """
 
     key: str
     kind: str
@@ -78,6 +86,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
     `recorded` is the session's whole stream, behind what it shares (`session_seq` 0).
     """
     numbers = turn_numbers(recorded)
+    ids = _checkpoint_ids(recorded)
     points: list[Point] = []
     changed: dict[int, set[str]] = {}
     for entry in _with_named(_own(recorded)):
@@ -90,7 +99,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
                 changed.setdefault(len(points), set()).update(change.path for change in taken.changes)
                 if taken.cause in {"person", "tool"}:
                     text = taken.name or "before a tool that may change much"
-                    key = taken.name or taken.checkpoint_id
+                    key = taken.name or short_id(taken.checkpoint_id, ids)
                     point = Point(key, "checkpoint", text, entry.at_ms, 0, checkpoint_id=taken.checkpoint_id)
                     points.append(point)
             case _:
@@ -123,8 +132,10 @@ def _with_named(recorded: Sequence[Recorded]) -> list[Recorded]:
 def find_target(recorded: Sequence[Recorded], named: str) -> Target:
     """The moment that `named` means: a turn's number, `last`, `undo`, a checkpoint's name or id, or a prompt's id.
 
+    An id may be cut behind any digit with which no other checkpoint's begins.
+
     Raises:
-        UnknownPointError: there is none.
+        UnknownPointError: there is none, or there are several.
     """
     if named == UNDO:
         return _before_last_rewind(_own(recorded))
@@ -135,6 +146,8 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
         if not named:
             raise UnknownPointError("There is no turn to go back behind.")
     checkpoint: Target | None = None
+    ids = _checkpoint_ids(recorded)
+    wanted = _id_or_name(recorded, named, ids)
     for entry in _own(recorded):
         match entry.event:
             case TurnStarted(command="", message=message):
@@ -142,8 +155,8 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
                 if named in {number, message.message_id}:
                     words = f"before turn {number} (“{short(message.text)}”)"
                     return Target(entry.session_seq - 1, entry.session_seq - 1, entry.seq - 1, words)
-            case CheckpointTaken() as taken if named in {taken.checkpoint_id, taken.name}:
-                words = f"the checkpoint {taken.name or taken.checkpoint_id}"
+            case CheckpointTaken() as taken if wanted and wanted in {taken.checkpoint_id, taken.name}:
+                words = f"the checkpoint {taken.name or short_id(taken.checkpoint_id, ids)}"
                 checkpoint = Target(taken.position, entry.session_seq, entry.seq, words)
             case _:
                 pass
@@ -153,6 +166,29 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
     if checkpoint is None:
         raise UnknownPointError(f"There is no turn or checkpoint {named!r}; /rewind lists them.")
     return checkpoint
+
+
+def short_id(checkpoint_id: str, ids: Sequence[str]) -> str:
+    """The shortest beginning of an id, of `SHORTEST_ID` digits at least, with which no other of `ids` begins."""
+    others = [each for each in ids if each != checkpoint_id]
+    lengths = range(len(_ID_PREFIX) + SHORTEST_ID, len(checkpoint_id))
+    cut = (checkpoint_id[:length] for length in lengths)
+    return next((text for text in cut if not any(each.startswith(text) for each in others)), checkpoint_id)
+
+
+def _checkpoint_ids(recorded: Sequence[Recorded]) -> list[str]:
+    return [entry.event.checkpoint_id for entry in _own(recorded) if isinstance(entry.event, CheckpointTaken)]
+
+
+def _id_or_name(recorded: Sequence[Recorded], named: str, ids: Sequence[str]) -> str:
+    """`named`, or the whole id where it is the beginning of one and neither an id nor a name itself."""
+    is_name = any(isinstance(entry.event, CheckpointTaken) and entry.event.name == named for entry in _own(recorded))
+    if is_name or named in ids or not named.startswith(_ID_PREFIX) or named == _ID_PREFIX:
+        return named
+    fitting = [each for each in ids if each.startswith(named)]
+    if len(fitting) > 1:
+        raise UnknownPointError(f"The ids of {len(fitting)} checkpoints begin with {named}; give more of its digits.")
+    return fitting[0] if fitting else named
 
 
 def turn_numbers(recorded: Sequence[Recorded]) -> dict[int, int]:

@@ -111,9 +111,11 @@ class RunCommand:
         asked = parse_arguments(arguments, RunCommandArguments)
         require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
-        run = start_job if asked.background or asked.interactive else self._run
+        goes_on = asked.background or asked.interactive
+        run = start_job if goes_on else self._run
         return PreparedCall(
-            title=one_line(asked.command),
+            # In front, since a long command is cut behind.
+            title=one_line(f"In the background: {asked.command}" if goes_on else asked.command),
             accesses=(RunCommandAccess(asked.command, folder.resolved),),
             run=partial(run, asked, folder, context),
             preview=_preview(asked, folder, context),

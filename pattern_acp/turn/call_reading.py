@@ -12,13 +12,11 @@ from pattern_acp.domain.canonical import JsonObject, is_deeper
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.tools.base import Tool, ToolInputError
+from pattern_acp.tools.failed_titles import SHOWN_NAME
 
 MOST_LEVELS = 32
 """Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
 does) refuse the whole line that shows them."""
-
-SHOWN_NAME = 80
-"""Most characters of a made-up tool name in titles and sentences."""
 
 NAMED_TOOLS = 40
 """Most tools that an error names; MCP servers may bring hundreds."""
@@ -64,16 +62,6 @@ def lenient_arguments(text: str) -> JsonObject:
         return _arguments(text)[0]
     except ToolInputError:
         return {"arguments": text}
-
-
-def title_of_failed(call: ToolCallPart) -> str:
-    """A short title for a call that could not be understood."""
-    arguments = lenient_arguments(call.arguments)
-    for key in ("path", "command", "pattern", "query", "label"):
-        value = arguments.get(key)
-        if isinstance(value, str) and value.strip():
-            return f"{call.name} {value.strip().splitlines()[0]}"[:120]
-    return call.name[:SHOWN_NAME] or "unnamed tool"
 
 
 def _arguments(text: str) -> tuple[JsonObject, tuple[str, ...]]:

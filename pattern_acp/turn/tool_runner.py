@@ -31,14 +31,8 @@ from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.call_reading import (
-    SHOWN_NAME,
-    ReadCall,
-    find_tool,
-    lenient_arguments,
-    read_call,
-    title_of_failed,
-)
+from pattern_acp.tools.failed_titles import SHOWN_NAME, failed_title
+from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
@@ -328,7 +322,8 @@ class ToolRunner:
     ) -> ToolResultPart:
         kind = tool.kind if tool is not None else ToolKind.OTHER
         arguments = lenient_arguments(call.arguments)
-        view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title_of_failed(call), kind, arguments)
+        title = failed_title(call.name if tool is None else tool.spec.name, arguments)
+        view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title, kind, arguments)
         shown = (TextContent(sentence),)
         outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
         await self._sink.record(Fact(ToolCallStarted(turn_id, view)))

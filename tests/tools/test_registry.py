@@ -4,7 +4,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pattern_acp.providers.catalogue import describe
+from pattern_acp.testing.editor import JsonDict
 from pattern_acp.tools.base import Tool
+from pattern_acp.tools.failed_titles import WORDS, failed_title
 from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered
 
 READS_ONLY = [
@@ -103,3 +105,23 @@ def test_a_schema_is_a_valid_json_schema_of_one_object(tool: Tool):
     assert tool.spec.input_schema["type"] == "object"
     assert tool.spec.input_schema["additionalProperties"] is False
     assert len(tool.spec.description) <= 160
+
+
+def test_words_of_titles_are_of_tools_that_there_are():
+    assert set(WORDS) <= set(names(default_tools()))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "title"),
+    [
+        ("edit_file", {"path": "src/a.py", "edits": "none"}, "Edit src/a.py"),
+        ("run_command", {"command": "make\nmake test", "timeout_seconds": -1}, "make"),
+        ("memory_read", {"label": "human"}, "Read memory: human"),
+        ("theirs_edit", {"path": "a.py"}, "theirs_edit a.py"),
+        ("edit_file", {"arguments": "{"}, "edit_file"),
+        ("search_text", {"pattern": "x\u202ey"}, "Search x\\u202ey"),
+        ("", {}, "unnamed tool"),
+    ],
+)
+def test_a_call_that_could_not_be_prepared_is_titled_as_one_that_could(name: str, arguments: JsonDict, title: str):
+    assert failed_title(name, arguments) == title

@@ -39,6 +39,12 @@ async def test_the_title_is_the_command_and_the_preview_shows_it_whole(tmp_path:
     assert prepared.preview == (TextContent("Build and test\n```sh\nmake\nmake test\n```"),)
 
 
+@pytest.mark.parametrize("how", ["background", "interactive"])
+async def test_the_title_says_first_that_a_command_goes_on_in_the_background(tmp_path: Path, how: str):
+    prepared = await tool_bench(tmp_path).prepare(RunCommand(), command=f"npm run dev {'x' * 500}", **{how: True})
+    assert prepared.title.startswith("In the background: npm run dev")
+
+
 async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "sub").symlink_to(tmp_path / "real")
