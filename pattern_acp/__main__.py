@@ -2,6 +2,10 @@
 
 import sys
 
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `-m` puts the current folder first: a cloned repository with an `anyio.py` would run.
+    del sys.path[0]
+
 
 def main() -> int:
     """Run the command line; the exit code."""

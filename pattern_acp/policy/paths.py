@@ -10,6 +10,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -112,12 +113,16 @@ def protection(path: str, roots: Sequence[str]) -> Protection | None:
 def protection_of_names(names: Sequence[str]) -> Protection | None:
     """As `protection`, for the parts of a path. Parts with wildcards count as what they might find."""
     folded = [_folded(name) for name in names]
-    for name in folded:
-        is_glob = any(char in name for char in "*?[")
-        found = _protection_of_glob(name) if is_glob else _protection_of_folder(name)
-        if found is not None:
-            return found
-    return _protection_of_file(folded[-1]) if folded else None
+    reasons = [reason for reason in map(_protection_of_part, folded) if reason is not None]
+    if folded and (of_file := _protection_of_file(folded[-1])) is not None:
+        reasons.append(of_file)
+    # Credentials in a folder that only guards writing are credentials all the same.
+    return max(reasons, key=lambda reason: reason.for_reading, default=None)
+
+
+def _protection_of_part(name: str) -> Protection | None:
+    is_glob = any(char in name for char in "*?[")
+    return _protection_of_glob(name) if is_glob else _protection_of_folder(name)
 
 
 def _protection_of_folder(name: str) -> Protection | None:
@@ -135,7 +140,13 @@ def _protection_of_file(name: str) -> Protection | None:
         return _SHELL
     if name in _EXAMPLES:
         return None
-    return _SECRETS if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET_NAMES) else None
+    return _SECRETS if _secret_names().match(name) else None
+
+
+@cache
+def _secret_names() -> re.Pattern[str]:
+    # A search of a folder asks for each of its files.
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in _SECRET_NAMES))
 
 
 def _protection_of_glob(pattern: str) -> Protection | None:
@@ -148,9 +159,12 @@ def _protection_of_glob(pattern: str) -> Protection | None:
     return None
 
 
+@lru_cache(maxsize=4_096)
 def _folded(name: str) -> str:
     # Some file systems ignore case, trailing dots and spaces, invisible letters, and a stream's name after a colon.
-    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    visible = name
+    if not name.isascii():
+        visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
     return visible.casefold().split(":", 1)[0].rstrip(". ") or name
 
 

@@ -1,11 +1,11 @@
 """The tool search_text."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Annotated
 
+import anyio
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
@@ -34,9 +34,8 @@ MATCHES_SHOWN = 200
 LOCATIONS_SHOWN = 20
 """Places that an editor is told of."""
 
-
-WITHHELD_NAMED = 5
-"""Files whose matches are not shown that are named."""
+LEFT_OUT = "(Files of credentials, such as .env, are not searched in a folder; search one by its path.)"
+"""Told of every search of a folder: told only where such a file matches, it would tell what is in there, bit by bit."""
 
 
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,9 +74,11 @@ class SearchText:
 
 async def _run(asked: SearchTextArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
     # Late: a start needs nothing of how files are searched.
-    from pattern_acp.workspace.search import search_text
+    from pattern_acp.workspace.search import any_file, search_text
 
     await confirm_target(target)
+    # Whoever was let search a file or folder of credentials itself sees all of it.
+    is_whole = not (looks_readable(target.path) and looks_readable(target.resolved))
     try:
         matches = await search_text(
             target.path,
@@ -86,36 +87,17 @@ async def _run(asked: SearchTextArguments, target: Target, context: ToolContext,
             case_sensitive=asked.case_sensitive,
             context=asked.context_lines,
             limit=MATCHES_SHOWN,
+            may_read=any_file if is_whole else looks_readable,
         )
     except FileMissingError as error:
         raise TargetMissingError(await missing_sentence(target)) from error
-    matches, withheld = _readable(matches, target)
     counted = _counted(matches)
     hits = [line for line in matches.lines if line.is_match]
-    left_out = [_withheld_sentence(withheld, context.cwd)] if withheld else []
+    left_out = [] if is_whole or await anyio.Path(target.path).is_file() else [LEFT_OUT]
     return ToolOutcome(
-        cut_middle("\n".join([*left_out, counted, *_grouped(matches.lines, context.cwd)]), context.result_limit).text,
-        content=(TextContent("\n".join([counted, *left_out])),),
+        cut_middle("\n".join([counted, *_grouped(matches.lines, context.cwd), *left_out]), context.result_limit).text,
+        content=(TextContent(counted),),
         locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
-    )
-
-
-def _readable(matches: Matches, target: Target) -> tuple[Matches, tuple[str, ...]]:
-    """The matches without those in files that ask before they are read, and these files.
-
-    Whoever was let search such a file or folder itself sees all of it.
-    """
-    if not (looks_readable(target.path) and looks_readable(target.resolved)):
-        return matches, ()
-    withheld = dict.fromkeys(line.path for line in matches.lines if not looks_readable(line.path))
-    return replace(matches, lines=tuple(line for line in matches.lines if line.path not in withheld)), tuple(withheld)
-
-
-def _withheld_sentence(withheld: Sequence[str], cwd: str) -> str:
-    named = ", ".join(display_path(path, cwd) for path in withheld[:WITHHELD_NAMED])
-    more = f" and {len(withheld) - WITHHELD_NAMED} more" if len(withheld) > WITHHELD_NAMED else ""
-    return (
-        f"Matches in {named}{more} are not shown, since reading credentials asks first: search such a file by its path."
     )
 
 

@@ -69,7 +69,7 @@ def _names(query: TextQuery, stop: threading.Event) -> list[str]:
         return [""]
     names: list[str] = []
     for walked in walk_files(query.root, stop):
-        if not walked.is_link and (query.glob is None or query.glob.matches(walked.name)):
+        if not walked.is_link and query.selects(walked.name):
             names.append(walked.name)
             if len(names) == MAX_FILES:
                 break

@@ -4,7 +4,7 @@ Owns: the query, the lines found, and cutting both long lines and long results t
 know: how lines are found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ MAX_SEARCHED_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """One search; `root` is absolute. See `search.search_text`."""
+    """One search; `root` is absolute, and so are the paths that `may_read` is asked for. See `search.search_text`."""
 
     root: str
     pattern: str
@@ -28,6 +28,11 @@ class TextQuery:
     case_sensitive: bool
     context: int
     limit: int
+    may_read: Callable[[str], bool]
+
+    def selects(self, name: str) -> bool:
+        """Whether the file of this name below the root, with forward slashes, is searched."""
+        return (self.glob is None or self.glob.matches(name)) and self.may_read(str(Path(self.root, name)))
 
 
 @dataclass(frozen=True, slots=True)

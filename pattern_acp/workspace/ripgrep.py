@@ -86,8 +86,9 @@ class _Reader:
 
     def __init__(self, query: TextQuery, collector: MatchCollector) -> None:
         self._collector = collector
-        self._glob = query.glob
+        self._query = query
         self._name = ""
+        self._is_selected = False
         self._lines: list[RawLine] = []
 
     def take(self, line: bytes) -> bool:
@@ -97,14 +98,12 @@ class _Reader:
         data = record.data
         if record.type == "begin" and data.path is not None:
             self._name, self._lines = _name(data.path), []
-        elif record.type in {"match", "context"} and self._is_selected():
+            self._is_selected = self._query.selects(self._name)
+        elif record.type in {"match", "context"} and self._is_selected:
             self._lines.append(_raw_line(data))
         elif record.type == "end" and data.binary_offset is None and self._lines:
             return self._collector.add_file(self._name, self._lines)
         return True
-
-    def _is_selected(self) -> bool:
-        return self._glob is None or self._glob.matches(self._name)
 
 
 def _name(path: _Text) -> str:

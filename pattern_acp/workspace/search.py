@@ -8,6 +8,7 @@ know: how results are shown.
 import re
 import threading
 import warnings
+from collections.abc import Callable
 
 import anyio
 
@@ -87,7 +88,12 @@ async def find_files(root: str, pattern: str, *, limit: int) -> Found:
     return await in_thread(work)
 
 
-async def search_text(
+def any_file(_path: str) -> bool:
+    """What lets every file be searched."""
+    return True
+
+
+async def search_text(  # noqa: PLR0913
     root: str,
     pattern: str,
     *,
@@ -97,11 +103,14 @@ async def search_text(
     limit: int = 200,
     use_ripgrep: bool = True,
     time_limit: float = SEARCH_SECONDS,
+    may_read: Callable[[str], bool] = any_file,
 ) -> Matches:
     """Lines of text files below `root` (or of the one file `root`) that a regular expression matches.
 
     Ignored files, binary files, links and files over 10 MB are left out. `context` is lines shown around a match,
     `limit` the number of matching lines; `Matches.stopped` says when there may be more. `time_limit` is in seconds.
+    Files below a folder that `may_read` says no to are left out before anything is counted, so that nothing in the
+    answer depends on what they hold.
 
     Raises:
         FileMissingError: there is no such file or folder.
@@ -109,7 +118,7 @@ async def search_text(
     """
     _check_expression(pattern)
     selection = compile_glob(glob, root) if glob else None
-    query = TextQuery(root, pattern, selection, case_sensitive, context, limit)
+    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read)
     if not await anyio.Path(root).exists():
         raise FileMissingError(f"There is no file or folder {root}; check the path.")
     ripgrep = find_ripgrep() if use_ripgrep and _NOT_PORTABLE.search(pattern) is None else None

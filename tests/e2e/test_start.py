@@ -166,3 +166,17 @@ def test_an_argument_that_is_unknown_ends_with_one_line_and_exit_code_2(tmp_path
     assert result.stderr.count(b"\n") == 1
     assert result.stderr.endswith(b"\n")
     assert b"Traceback" not in result.stderr
+
+
+def test_what_lies_in_the_current_folder_is_not_imported(tmp_path: Path):
+    (tmp_path / "marks").mkdir()
+    for name in ("anyio", "msgspec", "cryptography", "loro"):
+        (tmp_path / f"{name}.py").write_text(f"open('marks/{name}', 'w').close()\n")
+    for words in ([], ["doctor"]):
+        command = [sys.executable, "-m", "pattern_acp", *words]
+        environment = agent_environment(tmp_path / "home")
+        result = subprocess.run(
+            command, cwd=tmp_path, input=b"", env=environment, capture_output=True, timeout=SECONDS, check=False
+        )
+        assert b"Traceback" not in result.stderr
+    assert list_folder(tmp_path / "marks") == []

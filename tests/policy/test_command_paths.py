@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
-from pattern_acp.policy.paths import resolve_by_text
+from pattern_acp.policy.paths import protection, resolve_by_text
 
 ROOT = "/work/project"
 
@@ -121,3 +121,10 @@ def test_other_words_are_not_protected(line: str):
 def test_windows_paths_are_compared_as_windows_does(roots: Sequence[str], expected: tuple[str, ...]):
     line = read_command_line("type C:\\work\\x", windows=True)
     assert outside_paths(line, roots[0], roots) == expected
+
+
+@pytest.mark.parametrize("path", [".claude/.credentials.json", ".vscode/.env", ".git/id_rsa", ".pattern/server.pem"])
+def test_credentials_ask_before_they_are_read_whatever_else_guards_their_folder(path: str):
+    guard = protection(f"{ROOT}/{path}", [ROOT])
+    assert guard is not None
+    assert guard.for_reading

@@ -10,7 +10,7 @@ from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.find_files import FindFiles
 from pattern_acp.tools.list_directory import ListDirectory
-from pattern_acp.tools.search_text import SearchText
+from pattern_acp.tools.search_text import LEFT_OUT, SearchText
 from pattern_acp.workspace.paths import resolve_path
 
 
@@ -76,7 +76,7 @@ async def test_files_below_a_linked_folder_keep_the_name_that_was_asked_for(proj
 
 async def test_when_nothing_is_found_that_is_said(project: Path):
     assert (await tool_bench(project).call(FindFiles(), pattern="*.rs")).text == "No file matches."
-    assert (await tool_bench(project).call(SearchText(), pattern="nowhere")).text == "No line matches."
+    assert (await tool_bench(project).call(SearchText(), pattern="nowhere")).text == f"No line matches.\n{LEFT_OUT}"
 
 
 async def test_many_files_are_counted_and_listed_in_part(tmp_path: Path):
@@ -88,7 +88,14 @@ async def test_many_files_are_counted_and_listed_in_part(tmp_path: Path):
 
 async def test_matching_lines_are_grouped_by_file(project: Path):
     outcome = await tool_bench(project).call(SearchText(), pattern="^t[wW]o$", glob="*.py")
-    assert outcome.text.splitlines() == ["2 lines in 2 files:", "src/a.py", "2: two", "src/b.py", "1: two"]
+    assert outcome.text.splitlines() == [
+        "2 lines in 2 files:",
+        "src/a.py",
+        "2: two",
+        "src/b.py",
+        "1: two",
+        LEFT_OUT,
+    ]
     assert outcome.locations == (Location(str(project / "src/a.py"), 2), Location(str(project / "src/b.py"), 1))
 
 
@@ -114,15 +121,28 @@ async def test_lines_of_credentials_are_shown_only_when_their_file_was_asked_for
     (project / ".ssh" / "config").write_text("two\n")
     bench = tool_bench(project)
     outcome = await bench.call(SearchText(), pattern="two")
-    assert outcome.text.splitlines()[0] == (
-        "Matches in .env, .ssh/config are not shown, since reading credentials asks first: search such a file by its "
-        "path."
-    )
     assert "KEY" not in outcome.text + str(outcome.content)
     assert "3 lines in 3 files" in outcome.text
     assert not {".env", "config"} & {Path(location.path).name for location in outcome.locations}
     assert "1: KEY=two" in (await bench.call(SearchText(), pattern="two", path=".env")).text
     assert "1: two" in (await bench.call(SearchText(), pattern="two", path=".ssh")).text
+
+
+@pytest.mark.parametrize("expression", ["{}", "(?=K){}"])  # as ripgrep searches, and as we do ourselves
+async def test_a_search_tells_nothing_of_what_files_of_credentials_hold(tmp_path: Path, expression: str):
+    (tmp_path / ".env").write_text("KEY=two\n" * 300)
+    (tmp_path / "a.py").write_text("KEY=\n")
+    bench = tool_bench(tmp_path)
+    told = (
+        "No line matches.\n(Files of credentials, such as .env, are not searched in a folder; search one by its path.)"
+    )
+    for guess in ("KEY=t", "KEY=u"):
+        assert (
+            await bench.call(SearchText(), pattern=expression.format(guess))
+        ).text == f"No line matches.\n{LEFT_OUT}"
+    outcome = await bench.call(SearchText(), pattern=expression.format("KEY="))
+    assert outcome.text.startswith("1 line in 1 file:\na.py\n1: KEY=\n(Files of credentials")
+    assert "not searched" not in (await bench.call(SearchText(), pattern="KEY", path="a.py")).text
 
 
 async def test_too_many_matches_are_cut_off_and_told(tmp_path: Path):
