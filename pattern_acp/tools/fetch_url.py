@@ -29,7 +29,7 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line, plural
-from pattern_acp.web.pages import Fetched, site_of
+from pattern_acp.web.pages import Fetched, Site
 from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
 
@@ -52,6 +52,14 @@ class FetchUrlArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 class WebPages(Protocol):
     """Where pages come from: `web.pages.Pages`."""
+
+    def site(self, url: str) -> Site:
+        """The site of a URL, before anybody is asked.
+
+        Raises:
+            WebError: with a sentence why it is not fetched, whoever allows it.
+        """
+        ...
 
     async def fetch(self, url: str) -> Fetched:
         """The page at `url`.
@@ -91,7 +99,7 @@ class FetchUrl:
         """See `Tool.prepare`. Asks nobody on the network; a page that the session has needs no permission again."""
         asked = parse_arguments(arguments, FetchUrlArguments)
         try:
-            site = await anyio.to_thread.run_sync(site_of, asked.url)
+            site = await anyio.to_thread.run_sync(self._pages.site, asked.url)
         except WebError as error:
             raise ToolInputError(error.sentence, failure_code=error.failure_code) from error
         is_kept = asked.start > 0 and (context.session_id, site.url) in self._kept

@@ -5,9 +5,28 @@ Source: the special-purpose registries of IANA, as Python's `ipaddress` has them
 """
 
 import ipaddress
+import socket
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """An IPv4 address for gateways, in the last 32 bits (RFC 6052)."""
+
+
+def literal_address(host: str) -> str | None:
+    """The numeric address that a host is written as, in any of the forms that systems take (`127.1`, `0x7f000001`).
+
+    None for a name, but the loopback address for `localhost`, which is a name for nothing else (RFC 6761).
+    """
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        return None
 
 
 def is_public(address: str) -> bool:

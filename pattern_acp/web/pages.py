@@ -19,7 +19,7 @@ import anyio.to_thread
 from pattern_acp import __version__
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.web.addresses import is_public
+from pattern_acp.web.addresses import is_public, literal_address
 from pattern_acp.web.errors import AddressRefusedError, PageFailedError
 
 if TYPE_CHECKING:
@@ -109,6 +109,19 @@ class Pages:
         self._resolve = resolve
         self._client: httpx.AsyncClient | None = None
 
+    def site(self, url: str) -> Site:
+        """`site_of`, refusing an address that is none to be fetched as far as it shows without asking the network.
+
+        Raises:
+            AddressRefusedError: it is no URL that is fetched, or it names an address of this machine or its network.
+        """
+        site = site_of(url)
+        host = _parsed(site.url).host
+        address = literal_address(host)
+        if address is not None and not self._may_reach(address):
+            raise _not_fetched(host)
+        return site
+
     async def fetch(self, url: str, *, seconds: float = TOTAL_SECONDS) -> Fetched:
         """The page at `url`.
 
@@ -170,10 +183,7 @@ class Pages:
     async def _addresses(self, host: str, port: int) -> list[str]:
         found = await self._resolve(host, port)
         if not all(self._may_reach(address) for address in found):
-            raise AddressRefusedError(
-                f"{host} is an address of this machine or its network, which is not fetched; the person can allow it "
-                "with private_addresses in [fetch] of config.toml."
-            )
+            raise _not_fetched(host)
         return found[:TRIED_ADDRESSES]
 
     async def _opened(self) -> "httpx.AsyncClient":
@@ -181,6 +191,13 @@ class Pages:
             # Certificates take about 0.1 s.
             self._client = await anyio.to_thread.run_sync(_new_client)
         return self._client
+
+
+def _not_fetched(host: str) -> AddressRefusedError:
+    return AddressRefusedError(
+        f"{host} is an address of this machine or its network, which is not fetched; the person can allow it with "
+        "private_addresses = true in [fetch] of config.toml."
+    )
 
 
 def _new_client() -> "httpx.AsyncClient":

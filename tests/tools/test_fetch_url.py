@@ -17,7 +17,7 @@ from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
 from pattern_acp.web.errors import PageFailedError
-from pattern_acp.web.pages import Fetched
+from pattern_acp.web.pages import Fetched, Pages, Site
 
 URL = "https://example.com/a"
 
@@ -28,6 +28,9 @@ class FakePages:
 
     page: Fetched | None = None
     asked: list[str] = field(default_factory=list[str])
+
+    def site(self, url: str) -> Site:
+        return Pages().site(url)
 
     async def fetch(self, url: str) -> Fetched:
         self.asked.append(url)
@@ -111,6 +114,11 @@ async def test_what_cannot_be_read_is_a_sentence_for_the_model(given: Fetched | 
 async def test_a_url_that_is_not_fetched_is_wrong_input(tmp_path: Path):
     with pytest.raises(ToolInputError, match="only these are fetched"):
         await bench(tmp_path).prepare(FetchUrl(FakePages()), url="file:///etc/passwd")
+
+
+async def test_a_private_address_is_refused_before_the_person_is_asked_and_says_how_to_allow_it(tmp_path: Path):
+    with pytest.raises(ToolInputError, match=r"127\.0\.0\.1 is an address .* private_addresses = true in \[fetch\]"):
+        await bench(tmp_path).prepare(FetchUrl(FakePages()), url="http://127.0.0.1:8000/admin")
 
 
 @pytest.mark.parametrize("media_type", ["application/pdf", "application/octet-stream"])

@@ -70,6 +70,22 @@ async def test_addresses_of_this_machine_are_refused_however_they_are_written(ho
         assert server.asked == []
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "a.LOCALHOST.", "2130706433", "0x7f.1", "127.1", "[::1]", "0", "10.1.2.3",
+     "192.168.0.1", "169.254.169.254", "[fe80::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]"],
+)  # fmt: skip
+def test_private_addresses_are_refused_without_asking_the_network(host: str):
+    with pytest.raises(AddressRefusedError, match="private_addresses = true"):
+        Pages().site(f"http://{host}:8080/x")
+    assert Pages(private_addresses=True).site(f"http://{host}:8080/x").url
+
+
+@pytest.mark.parametrize("host", ["example.com", "93.184.216.34", "[2606:2800:220:1::1]", "localhost.example.com"])
+def test_names_and_public_addresses_are_not_refused_before_they_are_looked_up(host: str):
+    assert Pages().site(f"https://{host}/").url == f"https://{host}/"
+
+
 async def test_a_name_that_leads_to_any_private_address_is_refused():
     pages = Pages(resolve=names({"mixed.example": ["93.184.216.34", "10.0.0.1"]}))
     with pytest.raises(AddressRefusedError, match=r"mixed\.example is an address of this machine or its network"):
