@@ -119,6 +119,8 @@ def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Br
     )
     files = lookups.files_named(tx, ranked)
     chosen = _within_limits([files[path] for path in ranked])
+    # A test that is asked for by its name is the answer.
+    chosen.sort(key=lambda file: file.path not in defining)
     entries = [BriefFile(file, _best_symbols(found[file.path]), _why(found[file.path])) for file in chosen]
     if 0 < len(entries) < MOST_FILES:
         entries += _neighbours(tx, entries, may_show)[: MOST_FILES - len(entries)]
@@ -126,10 +128,11 @@ def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Br
 
 
 def _least(scores: Mapping[str, float], tests: Mapping[str, bool]) -> float:
-    """The score that a file needs."""
-    best = max(scores.values(), default=0.0)
-    source = sum(1 for path, score in scores.items() if score >= RELEVANT * best and not tests[path])
-    return best * (RELEVANT if source >= FEW_FILES else RELEVANT_OF_FEW)
+    """The score that a file needs: a part of the best source's, since with `test` in the topic every test has more."""
+    source = [score for path, score in scores.items() if not tests[path]]
+    best = max(source or scores.values(), default=0.0)
+    many = sum(1 for score in source if score >= RELEVANT * best) >= FEW_FILES
+    return best * (RELEVANT if many else RELEVANT_OF_FEW)
 
 
 def topic_words(topic: str) -> tuple[str, ...]:

@@ -36,19 +36,21 @@ class Match(IntEnum):
 
     EXACT = 0
     EXACT_BUT_CASE = 1
-    PATH = 2
-    START = 3
-    WORDS = 4
-    WORDS_AND_PATH = 5
+    WHOLE_PATH = 2
+    """The file's path from the root of the workspace."""
+    PATH = 3
+    START = 4
+    WORDS = 5
+    WORDS_AND_PATH = 6
     """Some words are in the name, the others in what it is inside of: its path or class."""
-    PART = 6
-    PATH_PART = 7
-    TYPO = 8
+    PART = 7
+    PATH_PART = 8
+    TYPO = 9
 
     @property
     def is_exact(self) -> bool:
-        """Whether the name itself was given."""
-        return self <= Match.EXACT_BUT_CASE
+        """Whether the name itself was given, or the whole path."""
+        return self <= Match.WHOLE_PATH
 
     @property
     def is_fuzzy(self) -> bool:
@@ -166,7 +168,9 @@ def _files(paths: Iterable[str], text: str) -> Iterable[tuple[Match, str]]:
         return
     words, folded = words_of(wanted), fold(wanted)
     for path in paths:
-        if _is_end_of_path(wanted, path) or fold(stem_of(path)[-1]) == folded:
+        if path == wanted:
+            yield Match.WHOLE_PATH, path
+        elif _is_end_of_path(wanted, path) or fold(stem_of(path)[-1]) == folded:
             yield Match.PATH, path
         elif words and all(word in path.lower() for word in words):
             yield Match.PATH_PART, path

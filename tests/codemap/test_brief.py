@@ -75,6 +75,13 @@ async def test_tests_are_at_most_a_quarter(index: Database):
         assert len(files) <= MOST_FILES
 
 
+@pytest.mark.parametrize("topic", ["grants test", "tests of grants", "how is a permission tested"])
+async def test_a_topic_that_speaks_of_tests_still_begins_with_the_source(index: Database, topic: str):
+    files = (await ask(index, topic)).files
+    assert files[0].file.path == ("policy/permission.py" if "permission" in topic else "policy/grants.py")
+    assert sum(item.file.is_test for item in files) <= len(files) / 4
+
+
 async def test_nothing_but_tests_is_still_an_answer(index: Database):
     found = await ask(index, "test_a_permission_grant_7")
     assert found.files[0].file.path == "tests/test_grants_7.py"

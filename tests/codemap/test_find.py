@@ -122,6 +122,12 @@ async def test_a_path_or_its_end_finds_the_file(index: Database):
     assert names(await ask(index, "session.py"))[0] == "app/session.py"
 
 
+@pytest.mark.parametrize("text", ["app/serve.py", "./app/serve.py"])
+async def test_the_whole_path_of_a_file_is_an_exact_match(index: Database, text: str):
+    assert [hit.match.is_exact for hit in (await ask(index, text)).hits] == [True]
+    assert not any(hit.match.is_exact for hit in (await ask(index, "serve.py")).hits)
+
+
 async def test_kinds_and_a_folder_narrow(index: Database):
     assert names(await ask(index, "serve", kinds=("file",), under="docs/")) == ["docs/serve.md"]
     assert {hit.symbol.kind for hit in (await ask(index, "serve", kinds=("class",))).hits if hit.symbol} == {"class"}
