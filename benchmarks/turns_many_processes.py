@@ -106,7 +106,7 @@ def work(folder: Path, project: Path, number: int, turns: int, editor: Editor) -
             }
         )
     )
-    environment = {"PATTERN_ACP_SCRIPT": str(script), "PATTERN_ACP_MODE": "auto"}
+    environment = {"PATTERN_ACP_SCRIPT": str(script)}
     command = (sys.executable, str(Path(__file__).with_name("timed_agent.py")), str(folder / f"waits-{number}"))
     files = {str(project / "notes.txt"): "One line of text.\n" * 200}
     try:

@@ -28,6 +28,7 @@ from pattern_acp.config.providers import read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.config.values import Value, but_is
+from pattern_acp.config.variables import unknown_variables
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _Found: TypeAlias = tuple[Value, str]
@@ -100,6 +101,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     )
     problems = (
         *path_problems,
+        *unknown_variables(environ),
         *user_problems,
         *_unknown_keys(user),
         *provider_problems,

@@ -102,3 +102,30 @@ def test_what_does_not_go_together_is_said(tmp_path: Path, user: str, sentence: 
 
 def test_a_model_of_a_preset_that_is_not_set_up_yet_is_no_contradiction(tmp_path: Path):
     assert problems(tmp_path, '[models."vllm/x"]\ncontext_window = 1000') == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("PATTERN_ACP_MODL", "there is no such variable; the nearest is PATTERN_ACP_MODEL. It is not used."),
+        ("PATTERN_ACP_LOG_LEVLE", "there is no such variable; the nearest is PATTERN_ACP_LOG. It is not used."),
+        (
+            "PATTERN_ACP_MODE",
+            "the setting mode is not read from the environment; use --mode or config.toml. It is not used.",
+        ),
+        (
+            "PATTERN_ACP_TURN_SLOW_COMMANDS",
+            "the setting turn.slow_commands is not read from the environment; use config.toml. It is not used.",
+        ),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_told_of_with_what_was_perhaps_meant(tmp_path: Path, name: str, sentence: str):
+    environ = {"PATTERN_ACP_HOME": str(tmp_path), "PATTERN_ACP_LOG": "debug", name: "hidden"}
+    loaded = load(Flags(), environ, project_dir=None)
+    assert [str(problem) for problem in loaded.problems] == [f"${name}: {sentence}"]
+
+
+@pytest.mark.parametrize("name", ["PATTERN_ACP_MODE", "PATTERN_ACPX", "PATTERN_HOME"])
+def test_variables_that_are_empty_or_not_named_as_ours_are_nobody_s_business(tmp_path: Path, name: str):
+    value = "" if name == "PATTERN_ACP_MODE" else "x"
+    assert not load(Flags(), {"PATTERN_ACP_HOME": str(tmp_path), name: value}, project_dir=None).problems

@@ -43,7 +43,7 @@ def launch(tmp_path: Path) -> Launch:
         [{"text": "Second done."}],
         [{"text": "In the fork."}],
     ]
-    environment = {**write_script(tmp_path, turns), "PATTERN_ACP_MODE": "auto"}
+    environment = write_script(tmp_path, turns)
     return Launch(tmp_path / "home", environment=environment, capabilities=WRITES)
 
 

@@ -39,7 +39,7 @@ async def make(target: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home, project = Path(scratch) / "home", Path(scratch) / "project"
         project.mkdir()
-        environment = {**write_script(Path(scratch), SCRIPT), "PATTERN_ACP_MODE": "auto"}
+        environment = write_script(Path(scratch), SCRIPT)
         async with running_process(Launch(home, environment=environment)) as agent:
             editor = agent.editor
             session = await editor.open_session(str(project))

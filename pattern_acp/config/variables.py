@@ -1,0 +1,37 @@
+"""Variables of the environment that are named as ours and that nothing reads.
+
+Owns: the names of our variables, and what is said of others. Must not know: values; none is repeated.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pattern_acp.config.directories import HOME_VARIABLE
+from pattern_acp.config.keys import KEYS
+from pattern_acp.config.problem import Problem
+from pattern_acp.config.providers import SCRIPT_VARIABLE
+
+PREFIX = "PATTERN_ACP_"
+
+NAMES = (HOME_VARIABLE, SCRIPT_VARIABLE, *(key.variable for key in KEYS if key.variable))
+"""All that are read."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
+    """A problem for each variable that is set, begins as ours do, and is none of them."""
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in NAMES and environ[name]:
+            yield Problem(f"${name}", None, "", f"{_sentence(name)} It is not used.")
+
+
+def _sentence(name: str) -> str:
+    # Late: only a slip of the keys needs it, and the import costs a start 2 ms.
+    from difflib import get_close_matches
+
+    wanted = name.removeprefix(PREFIX).lower()
+    for key in KEYS:
+        if wanted == key.name.replace(".", "_"):
+            # The nearest variable would be that of another setting: PATTERN_ACP_MODE is not PATTERN_ACP_MODEL.
+            by_flag = f"{key.flag} or " if key.flag else ""
+            return f"the setting {key.name} is not read from the environment; use {by_flag}config.toml."
+    [nearest, *_] = get_close_matches(name, NAMES, 1, 0)
+    return f"there is no such variable; the nearest is {nearest}."
