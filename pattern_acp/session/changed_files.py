@@ -1,24 +1,33 @@
 """What a session changed in files, from its journal.
 
-Owns: putting the recorded changes of each file together. Must not know: how the journal is read, or what is on
-the disk.
+Owns: putting the recorded changes of each file together, and telling which were deleted or renamed. Must not know: how
+the journal is read, or what is on the disk.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.subagents import with_threads
+from pattern_acp.session.net_changes import is_gone, mode_words
 from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.line_match import split_lines
-from pattern_acp.tools.text_limits import DIFFED_LINES
+from pattern_acp.tools.text_limits import DIFFED_LINES, plural
 
 MEMORY_TOOLS = "memory_"
 """Start of the names of tools whose diffs are of memory, under paths that are no files."""
+
+
+ALIKE = 0.5
+"""Share of its lines that a file keeps to count as renamed, as git counts it."""
+
+COMPARED = 20
+"""Most deleted files that new ones are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +45,36 @@ class ChangedFile:
     path: str
     passages: tuple[Passage, ...]
     edits: int
+    change: FileChange | None = None
+    """The first and the last of its states, where checkpoints hold them."""
+    renamed_from: str = ""
 
     @property
     def is_new(self) -> bool:
         """Whether it was not there before."""
         return self.passages[0].before is None
 
-    def unified(self, shown: str) -> str:
-        """The unified diff under the path `shown`."""
-        head = f"--- {'/dev/null' if self.is_new else f'a/{shown}'}\n+++ b/{shown}\n"
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was there before and is not now."""
+        return self.change is not None and is_gone(self.change)
+
+    def words(self, shown: Callable[[str], str]) -> str:
+        """What became of it, as a clause; `shown` gives a path for the reader."""
+        what = plural(self.edits, "edit")
+        if self.renamed_from:
+            what = f"renamed from {shown(self.renamed_from)}"
+        elif self.is_deleted:
+            what = "deleted"
+        elif self.is_new:
+            what = "new"
+        mode = mode_words(self.change) if self.change is not None else ""
+        return f"{what}, {mode}" if mode else what
+
+    def unified(self, shown: str, shown_before: str = "") -> str:
+        """The unified diff under the path `shown`, which was `shown_before`."""
+        old = "/dev/null" if self.is_new else f"a/{shown_before or shown}"
+        head = f"--- {old}\n+++ {'/dev/null' if self.is_deleted else f'b/{shown}'}\n"
         return head + "".join(_hunks(passage, shown) for passage in self.passages)
 
 
@@ -73,6 +103,53 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
         replace(file, passages=tuple(p for p in file.passages if p.before != p.after)) for file in files.values()
     )
     return tuple(file for file in changed if file.passages and not _is_gone_again(file))
+
+
+def with_states(
+    files: Sequence[ChangedFile], changes: Mapping[str, FileChange], place_of: Callable[[str], str]
+) -> tuple[ChangedFile, ...]:
+    """The files with what became of them; one that was renamed stands for both of its names.
+
+    `changes` are by the path that `place_of` gives for a file's.
+    """
+    known = [replace(file, change=changes.get(place_of(file.path))) for file in files]
+    gone = [file for file in known if file.is_deleted and len(file.passages) == 1][:COMPARED]
+    found: dict[str, ChangedFile] = {}
+    for file in known:
+        origin = _origin_of(file, gone) if file.is_new and len(file.passages) == 1 else None
+        if origin is not None:
+            gone.remove(origin)
+            found[origin.path] = file
+            found[file.path] = origin
+    return tuple(
+        _renamed(file, found[file.path]) if file.is_new and file.path in found else file
+        for file in known
+        if not (file.is_deleted and file.path in found)
+    )
+
+
+def _origin_of(file: ChangedFile, gone: Sequence[ChangedFile]) -> ChangedFile | None:
+    """Which of the deleted files went on as this new one: the most alike, of which half has to be the same."""
+    alike = [(_likeness(one.passages[0].before or "", file.passages[0].after), one) for one in gone]
+    best, origin = max(alike, key=lambda pair: pair[0], default=(0.0, file))
+    return origin if best >= ALIKE else None
+
+
+def _likeness(old: str, new: str) -> float:
+    if old == new:
+        return 1.0
+    before, after = split_lines(old), split_lines(new)
+    if len(before) + len(after) > DIFFED_LINES:
+        return 0.0
+    return difflib.SequenceMatcher(None, before, after).ratio()
+
+
+def _renamed(file: ChangedFile, origin: ChangedFile) -> ChangedFile:
+    change = None
+    if file.change is not None and origin.change is not None:
+        change = FileChange(file.path, origin.change.before, file.change.after)
+    passage = Passage(origin.passages[0].before, file.passages[0].after)
+    return ChangedFile(file.path, (passage,), file.edits, change, origin.path)
 
 
 def _is_gone_again(file: ChangedFile) -> bool:

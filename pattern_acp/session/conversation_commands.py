@@ -3,24 +3,30 @@
 Owns: what they answer. Must not know: how a request is built from what is left.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.ancestry import read_history
-from pattern_acp.journal.events import HistoryCleared, UsageReported
+from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
 from pattern_acp.session.errors import CommandMisusedError
+from pattern_acp.session.net_changes import net_changes, sentence_of
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
+from pattern_acp.workspace.snapshots import place_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -89,13 +95,16 @@ async def run_export(session: "Session", argument: str) -> str:
 async def run_diff(session: "Session", argument: str) -> str:
     """Show what this session changed in files."""
     cwd = session.state.cwd
-    files = changed_files(entry.event for entry in await _recorded(session))
-    if argument:
-        wanted = absolute_path(argument, cwd)
-        files = tuple(file for file in files if file.path == wanted or Path(file.path).is_relative_to(wanted))
+    wanted = absolute_path(argument, cwd) if argument else ""
+    events = [entry.event for entry in await _recorded(session)]
+    files, besides = await anyio.to_thread.run_sync(_all_changes, events, wanted)
     room = max(DIFF_CHARACTERS // max(len(files), 1), LEAST_CHARACTERS)
-    sections = [_file_section(file, display_path(file.path, cwd), room) for file in files[:FILES_SHOWN]]
-    others = await _other_files(session, {file.path for file in files}) if not argument else ""
+    sections = [_file_section(file, partial(display_path, cwd=cwd), room) for file in files[:FILES_SHOWN]]
+    resolved_cwd = await anyio.to_thread.run_sync(resolve_path, cwd)
+    others = sentence_of(besides, partial(display_path, cwd=resolved_cwd))
+    if not argument:
+        named = {*besides, *(file.path for file in files), *(file.renamed_from for file in files if file.renamed_from)}
+        others = "\n\n".join(part for part in (others, await _other_files(session, named)) if part)
     if not sections:
         where = f" in {argument}" if argument else ""
         return f"This session's edits changed nothing{where}.{' ' + others if others else ''}"
@@ -104,9 +113,32 @@ async def run_diff(session: "Session", argument: str) -> str:
     return "\n\n".join(part for part in (head, *sections, others) if part)
 
 
-def _file_section(file: ChangedFile, shown: str, room: int) -> str:
-    what = "new" if file.is_new else plural(file.edits, "edit")
-    return f"**{shown}** ({what})\n{fenced(cut_middle(file.unified(shown).rstrip(), room).text, 'diff')}"
+def _all_changes(events: Sequence[Event], wanted: str) -> tuple[tuple[ChangedFile, ...], dict[str, FileChange]]:
+    """The files that edits changed, and what else became another; all of it at or below `wanted`, "" for everywhere."""
+    changes = net_changes(events)
+    edited = changed_files(events)
+    places = {_place(file.path) for file in edited}
+    besides = {path: change for path, change in changes.items() if path not in places}
+    files = with_states(edited, changes, _place)
+    if wanted:
+        files = tuple(file for file in files if Path(file.path).is_relative_to(wanted))
+        below = _place(wanted)
+        besides = {path: change for path, change in besides.items() if Path(path).is_relative_to(below)}
+    return files, besides
+
+
+def _place(path: str) -> str:
+    try:
+        return place_of(path)
+    except WorkspaceError:
+        # Links that lead in a circle: nothing was changed there.
+        return path
+
+
+def _file_section(file: ChangedFile, display: Callable[[str], str], room: int) -> str:
+    shown = display(file.path)
+    text = file.unified(shown, display(file.renamed_from) if file.renamed_from else "").rstrip()
+    return f"**{shown}** ({file.words(display)})\n{fenced(cut_middle(text, room).text, 'diff')}"
 
 
 async def _other_files(session: "Session", known: set[str]) -> str:

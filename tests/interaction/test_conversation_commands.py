@@ -135,3 +135,21 @@ async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_t
         assert model.requests[0].system == model.requests[1].system
         states.append(GitStatus("main", untracked=1, paths=("/a",)))
         assert "| Git | branch main, 1 untracked |" in await answer(agent, session, "/status")
+
+
+async def test_diff_names_deletions_and_renames_in_words():
+    patch = (
+        "*** Begin Patch\n*** Delete File: gone.txt\n*** Update File: old.txt\n*** Move to: new.txt\n"
+        "@@\n-4\n+four\n*** End Patch"
+    )
+    model = ScriptedProvider([calls("apply_patch", input=patch), says("Done.")])
+    async with running_agent(model, settings=EDITS) as agent:
+        (agent.folder / "gone.txt").write_text("bye\n")
+        (agent.folder / "old.txt").write_text("1\n2\n3\n4\n")
+        session = await opened(agent)
+        await answer(agent, session, "Tidy up.")
+        shown = await answer(agent, session, "/diff")
+    assert "**gone.txt** (deleted)\n```diff\n--- a/gone.txt\n+++ /dev/null\n" in shown
+    assert "**new.txt** (renamed from old.txt)\n```diff\n--- a/old.txt\n+++ b/new.txt\n" in shown
+    assert "-4\n+four" in shown
+    assert shown.startswith("2 files changed")

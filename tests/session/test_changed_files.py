@@ -1,10 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
-from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files
+from pattern_acp.journal.events import CheckpointTaken, Event, ToolCallFinished, ToolCallStarted
+from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files, with_states
+from pattern_acp.session.net_changes import net_changes, sentence_of
 
 TURN = TurnId("turn_1")
 
@@ -64,6 +66,57 @@ def test_form_feeds_and_unicode_separators_end_no_line():
 def test_a_very_long_file_is_not_compared():
     text = "x\n" * 30_000
     assert "too long to compare" in ChangedFile("/w/a", (Passage(text, text + "y"),), 1).unified("a")
+
+
+FILE, EXECUTABLE = FileState("file", 0o644, 4, "aa"), FileState("file", 0o755, 4, "aa")
+
+
+def states(*changes: FileChange) -> Event:
+    return CheckpointTaken("checkpoint_1", TURN, "turn", "", 1, "", 1, changes)
+
+
+def net(*events: Event) -> list[tuple[str, str]]:
+    files = with_states(changed_files(events), net_changes(events), lambda path: path)
+    return [(file.path, file.words(lambda path: path)) for file in files]
+
+
+def test_a_file_that_is_gone_is_called_deleted_and_one_that_is_empty_is_not():
+    events = [*edit("1", DiffContent("/w/a", "x\n", "")), *edit("2", DiffContent("/w/b", "x\n", ""))]
+    gone = states(FileChange("/w/a", FILE, MISSING), FileChange("/w/b", FILE, FileState("file", 0o644)))
+    assert net(*events, gone) == [("/w/a", "deleted"), ("/w/b", "1 edit")]
+    [deleted, _] = with_states(changed_files(events), net_changes([gone]), lambda path: path)
+    assert deleted.unified("a").startswith("--- a/a\n+++ /dev/null\n")
+
+
+def test_a_renamed_file_is_one_with_both_names_and_the_change_between_them():
+    events = [
+        *edit("1", DiffContent("/w/a", "1\n2\n3\n4\n", "")),
+        *edit("2", DiffContent("/w/b", None, "1\n2\n3\nfour\n")),
+        *edit("3", DiffContent("/w/c", None, "something else\n")),
+        states(FileChange("/w/a", FILE, MISSING), FileChange("/w/b", MISSING, EXECUTABLE)),
+    ]
+    assert net(*events) == [("/w/b", "renamed from /w/a, mode 644 to 755"), ("/w/c", "new")]
+    [renamed, _] = with_states(changed_files(events), net_changes(events), lambda path: path)
+    assert renamed.unified("b", "a").splitlines()[:2] == ["--- a/a", "+++ b/b"]
+    assert "-4\n+four\n" in renamed.unified("b", "a")
+
+
+def test_what_commands_did_is_told_in_words():
+    changes = net_changes(
+        [
+            states(FileChange("/w/gone", FILE, MISSING), FileChange("/w/run", FILE, EXECUTABLE)),
+            states(
+                FileChange("/w/old", FileState("file", 0o644, 1, "bb"), MISSING), FileChange("/w/back", FILE, MISSING)
+            ),
+            states(
+                FileChange("/w/new", MISSING, FileState("file", 0o644, 1, "bb")), FileChange("/w/back", MISSING, FILE)
+            ),
+        ]
+    )
+    assert sentence_of(changes, lambda path: path[3:]) == (
+        "Besides its edits this session deleted `gone`; renamed `old` to `new`; changed `run` (mode 644 to 755)."
+    )
+    assert sentence_of({}, str) == ""
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.text(max_size=5)), max_size=10))
