@@ -43,6 +43,12 @@ def stale_lines(text: str, *, now_ms: int) -> tuple[str, ...]:
     )
 
 
+def stale_sentence(text: str, *, now_ms: int) -> str:
+    """That lines of a text were not checked for long, and which; "" where all are fresh."""
+    stale = stale_lines(text, now_ms=now_ms)
+    return f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}" if stale else ""
+
+
 def is_stale(verified_ms: int | None, *, now_ms: int) -> bool:
     """Whether a fact that was last found true at `verified_ms` is stale; one that was never checked is not."""
     return verified_ms is not None and _day(verified_ms) < _day(now_ms) - STALE_AFTER

@@ -89,6 +89,18 @@ def explain_permission(permission: Permission) -> str:
     return f"its permission is {permission}, so {_MAY[permission]}"
 
 
+def isolation_sentence(isolation: Isolation) -> str:
+    """What an isolated project means, for the person, whom it hides nothing from; "" where there is no isolation."""
+    kept = {
+        Isolation.NONE: "",
+        Isolation.CORE_ONLY: "the agent reads the persona's core blocks here and nothing else of it, and writes none",
+        Isolation.FULL: "the agent neither reads nor writes memory of the persona here",
+    }[isolation]
+    if not kept:
+        return ""
+    return f"This project is isolated (memory.isolation is {isolation}): {kept}. You see all of it."
+
+
 def action_of(edit: AnyEdit, schema: BlockSchema) -> Action:
     """What an edit does. Only what is added at the end of a text, list, log or outline counts as an append."""
     if isinstance(edit, Within):

@@ -93,10 +93,12 @@ async def run_help(session: "Session", argument: str) -> str:
 async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
+    from pattern_acp.memory.permissions import Isolation, isolation_sentence
     from pattern_acp.providers.model_figures import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
 
     state, shared = session.state, session.constellation
+    isolation = Isolation(state.settings.memory.isolation)
     stable = session.stable()
     tools = canonical_json(
         [{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools]
@@ -113,6 +115,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
         ("Room taken", await room_taken(session)),
         ("Persona", shared.persona.name),
+        *((("Memory", isolated),) if (isolated := isolation_sentence(isolation)) else ()),
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
@@ -148,7 +151,8 @@ async def run_recall(session: "Session", argument: str) -> str:
     """Search memory and past messages."""
     if not argument:
         raise CommandMisusedError("Say what to look for: /recall QUERY.")
-    hits = await session.memory.search(argument, RECALL_LIMIT)
+    # Isolation keeps the persona's memory from the agent of a project, never from the person.
+    hits = await session.person_memory.search(argument, RECALL_LIMIT)
     session.memory.recalled([hit.entry for hit in hits])
     if not hits:
         return f"Nothing in memory or past sessions matches “{argument}”."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import CommandMisusedError
@@ -86,13 +87,15 @@ async def _list(session: "Session", argument: str) -> str:
     healed = await _reverts(session).heal()
     history = _history(session)
     blocks, deleted, elsewhere = await history.blocks(), await history.deleted(), await history.elsewhere()
-    return markdown.list_table(blocks, deleted, healed, elsewhere, await history.damaged())
+    isolation = isolation_sentence(Isolation(session.state.settings.memory.isolation))
+    return markdown.list_table(blocks, deleted, healed, elsewhere, await history.damaged(), isolation)
 
 
 async def _show(session: "Session", argument: str) -> str:
     label, rest = _label(argument, "show")
     number = _optional_number(rest, "version")
-    return markdown.version_text(await _history(session).show(label, number))
+    version = await _history(session).show(label, number)
+    return markdown.version_text(version, now_ms=session.constellation.clock.now_ms())
 
 
 async def _log(session: "Session", argument: str) -> str:

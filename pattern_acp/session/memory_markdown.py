@@ -11,7 +11,7 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
-from pattern_acp.memory.freshness import is_stale
+from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
@@ -42,10 +42,12 @@ def list_table(
     healed: Sequence[str] = (),
     elsewhere: Sequence[Block] = (),
     damaged: Sequence[str] = (),
+    isolation: str = "",
 ) -> str:
     """All blocks with size, limit, last change, and how each begins; and those that were damaged and mended.
 
-    `elsewhere` are shared blocks that are not attached here, `damaged` sentences about those that cannot be read.
+    `elsewhere` are shared blocks that are not attached here, `damaged` sentences about those that cannot be read;
+    `isolation` says how far the project is kept apart.
     """
     rows = [
         (
@@ -58,6 +60,7 @@ def list_table(
         for one in blocks
     ]
     parts = [table(("Block", "Of", "Characters", "Last change", "Begins"), rows)]
+    parts += [f"> {isolation}"] if isolation else []
     parts += [f"> {healed_note(label)}" for label in healed]
     parts += [f"> {sentence}" for sentence in damaged]
     if deleted:
@@ -118,14 +121,16 @@ def full_label(block: Block) -> str:
     return f"shared/{block.key.label}" if block.key.scope is Scope.SHARED else block.key.label
 
 
-def version_text(version: Version) -> str:
-    """A block, or an older version of it."""
+def version_text(version: Version, *, now_ms: int) -> str:
+    """A block, or an older version of it; of the newest also which lines were not checked for long."""
     block, write = version.block, version.write
     head = f"### {block.key.label} ({block.key.scope}, {len(version.text):,} of {block.limit:,} characters)"
     if write.number == block.head_update:
         head += f"\n\n*{block.description}*"
     about = f"Version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
-    return f"{head}\n\n{version.text or '(empty)'}\n\n{about}{because(write)}."
+    text = version.text or "(empty)"
+    stale = stale_sentence(text, now_ms=now_ms) if write.number == block.head_update else ""
+    return "\n\n".join([head, text, *([f"> {stale}"] if stale else []), f"{about}{because(write)}."])
 
 
 def log_table(label: str, writes: Sequence[Write]) -> str:

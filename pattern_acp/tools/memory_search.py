@@ -14,7 +14,7 @@ from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
-from pattern_acp.memory.freshness import is_stale
+from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, is_guess, search
 from pattern_acp.memory.sharing import shared_sources
@@ -106,7 +106,13 @@ class SessionSearch:
 
 
 def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
-    """What is told of an archival entry that was not checked for long; empty for everything else."""
+    """What is told of an archival entry, or a line of a block, that was not checked for long; else empty."""
+    if found.kind == "block":
+        return (
+            "\n(not checked for long, so find out whether it still holds)"
+            if stale_lines(found.text, now_ms=now_ms)
+            else ""
+        )
     if found.kind != "archival":
         return ""
     entry = load_entry(tx, found.source)

@@ -6,7 +6,7 @@ Owns: what is told of a block beside its text. Must not know: SQL, the model.
 from collections.abc import Container
 
 from pattern_acp.memory.blocks import Scope, Tier
-from pattern_acp.memory.freshness import stale_lines
+from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.merging import Conflict, open_conflicts
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.refusals import IsolationDeniedError
@@ -24,9 +24,8 @@ def view_of(
     """The view of a block; `touched` holds the ids of those that the session wrote or read."""
     block = visible.block
     notes = [conflict_note(conflict) for conflict in open_conflicts(block.text, block.conflicts)]
-    stale = stale_lines(block.text, now_ms=now_ms)
-    if stale:
-        notes.append(f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}")
+    if stale := stale_sentence(block.text, now_ms=now_ms):
+        notes.append(stale)
     is_apart = block.key.scope is Scope.PERSONA and isolation is not Isolation.NONE and not visible.shared_from
     denied = IsolationDeniedError(visible.label, isolation).sentence if is_apart else ""
     return MemoryBlockView(

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from pattern_acp.config.settings import IsolationSetting, MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.commands import COMMANDS, command_in
@@ -159,6 +160,37 @@ async def test_recall_finds_memory_and_other_sessions():
         assert "reader.py" in said
         assert "fragile" in said
         assert "Nothing" in await answer(agent, other, "/recall zeppelin")
+
+
+@pytest.mark.parametrize("isolation", ["core-only", "full"])
+async def test_the_person_of_an_isolated_project_sees_and_finds_all_and_is_told(isolation: IsolationSetting):
+    settings = Settings(memory=MemorySettings(isolation=isolation))
+    async with running_agent(ScriptedProvider([]), settings=settings) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember I like short answers.")
+        assert "I like short answers." in await answer(agent, session, "/recall short answers")
+        for command in ("/memory", "/status"):
+            assert f"This project is isolated (memory.isolation is {isolation})" in await answer(
+                agent, session, command
+            )
+
+
+async def test_a_project_that_is_not_isolated_is_not_called_so():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        assert "isolated" not in await answer(agent, session, "/memory") + await answer(agent, session, "/status")
+
+
+async def test_lines_that_were_not_checked_for_long_are_named_where_a_block_is_shown_and_found():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        fact = "The staging server is s2 (checked 2020-01-01: `ssh s2 true`)"
+        await answer(agent, session, f"/remember project: {fact}")
+        assert f"> Not checked for long, so find out whether it still holds: {fact}" in await answer(
+            agent, session, "/memory show project"
+        )
+        assert "Not checked" not in await answer(agent, session, "/memory show project 1")
+        assert "(not checked for long" in await answer(agent, session, "/recall staging server")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ async def _list(desk: Desk) -> Answer:
 
 async def _show(desk: Desk) -> Answer:
     version = await desk.history.show(desk.arguments.label, _first(desk))
-    return Answer(pages.version_page(version), values.version_value(version))
+    return Answer(pages.version_page(version, now_ms=SystemClock().now_ms()), values.version_value(version))
 
 
 async def _log(desk: Desk) -> Answer:

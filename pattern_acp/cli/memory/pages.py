@@ -9,6 +9,7 @@ from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.cli.memory.lines import Part, Span, Table, diff_lines, line, text_lines
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
+from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import (
     forgotten_notes,
@@ -80,12 +81,14 @@ def markdown_page(text: str) -> list[Part]:
     return lines[:-1]
 
 
-def version_page(version: Version) -> list[Part]:
-    """A block, or an older version of it."""
+def version_page(version: Version, *, now_ms: int) -> list[Part]:
+    """A block, or an older version of it; of the newest also which lines were not checked for long."""
     block, write = version.block, version.write
     about = f"version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
     head = line((block.key.label, "bold cyan"), f"  {len(version.text):,} of {block.limit:,} characters, {about}")
-    return [head, line((block.description, "dim")), line(""), *text_lines(version.text or "(empty)")]
+    stale = stale_sentence(version.text, now_ms=now_ms) if write.number == block.head_update else ""
+    told = [line(""), line((stale, "yellow"))] if stale else []
+    return [head, line((block.description, "dim")), line(""), *text_lines(version.text or "(empty)"), *told]
 
 
 def log_page(writes: Sequence[Write]) -> list[Part]:
