@@ -4,6 +4,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import SignInError
+from pattern_acp.providers.endpoints import sent_openly
 
 
 def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
@@ -19,4 +20,6 @@ def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
             others = ", ".join(each.where for each in sources[1:])
             unused = f"; not used: {others}" if others else ""
             findings.append(Finding(f"Key of {provider.name}", Health.OK, f"{sources[0].sentence}{unused}"))
+        if (sources or provider.headers) and (warning := sent_openly(provider)):
+            findings.append(Finding(f"Address of {provider.name}", Health.NOTE, warning, "Change its base_url."))
     return findings

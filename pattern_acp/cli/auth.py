@@ -26,10 +26,14 @@ from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_wit
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.endpoints import sent_openly
 
 PASTE = (
     "If that browser cannot come back to this machine, paste the address that it ends at, or the code, and press Enter."
 )
+
+KEY_CHARACTERS = 64 * 1024
+"""As much of stdin as is read for a key; the longest, those with claims in them, have a few thousand."""
 
 CHECK_SECONDS = 5.0
 """Longest wait for the provider that is asked whether it takes the new key."""
@@ -102,6 +106,8 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
     )
     where = "the system's keyring" if place == "keyring" else str(keys.store.path)
     write_line(f"Signed in at {provider.name}; it is kept in {where}.")
+    if warning := sent_openly(provider):
+        write_line(warning)
     used = keys.stored.sources(provider)[0]
     if used.tier.value == "config":
         write_line(f"Yet {used.where}, which config.toml names, is used first; take it out to use this one.")
@@ -153,8 +159,11 @@ def _read_key(provider: ProviderSettings) -> str:
     hidden = sys.stdin.isatty()
     instead = f"; ${provider.api_key_env} would serve as well" if provider.api_key_env else ""
     asked = f"Key for {provider.name} (it is not shown{instead}): "
-    line = getpass.getpass(asked) if hidden else sys.stdin.readline()
-    key = line.strip()
+    key = (getpass.getpass(asked) if hidden else sys.stdin.read(KEY_CHARACTERS)).strip()
+    if not hidden and len(key.split("\n")) > 1:
+        raise SignInRefusedError(
+            "There is more than one line on stdin, and only a key may be there; send it alone. Nothing was changed."
+        )
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise SignInRefusedError("This is no key: it must be one word of ASCII characters. Nothing was changed.")
     return key
@@ -201,10 +210,12 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
         for number, source in enumerate(keys.stored.sources(provider))
     ]
     if arguments.json:
-        write_json([_as_json(*row) for row in found])
+        write_json([_as_json(*row) | {"sentOpenly": bool(sent_openly(chosen[row[0]]))} for row in found])
     elif found:
         rows = [_as_row(*row) for row in found]
         write_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows)
+        for warning in filter(None, (sent_openly(chosen[name]) for name, used, _ in found if used)):
+            write_line(warning)
     else:
         names = arguments.provider or "any provider"
         variable = known[arguments.provider].api_key_env if arguments.provider else ""
@@ -220,7 +231,7 @@ def _as_row(name: str, used: bool, source: KeySource) -> tuple[str, ...]:  # noq
     return (name, "yes" if used else "no", source.tier.value, source.where, ending, _expiry(source.expires_at_ms))
 
 
-def _as_json(name: str, used: bool, source: KeySource) -> Json:  # noqa: FBT001 - a column
+def _as_json(name: str, used: bool, source: KeySource) -> dict[str, Json]:  # noqa: FBT001 - a column
     return {
         "provider": name,
         "used": used,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import field
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context.compacted import is_note, is_summary
+from pattern_acp.context.compacted import is_gap, is_note, is_summary
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
@@ -143,7 +143,8 @@ def choose(units: Sequence[Unit], free: int, strategy: CompactionStrategy, *, sp
     """Units to remove so that `free` tokens are gained, or as many as there are.
 
     `truncate` and `summarise` take the oldest; `importance` what tells least; `time_decay` what tells least for its
-    age. Summaries of before are spared unless a new one takes them in, or `spare_notes` is false.
+    age. Summaries of before are spared unless a new one takes them in, or `spare_notes` is false. A note that something
+    was left out goes only with something else, since another takes its place.
     """
     takes_notes = strategy == "summarise" or not spare_notes
     candidates = [
@@ -152,13 +153,15 @@ def choose(units: Sequence[Unit], free: int, strategy: CompactionStrategy, *, sp
     if strategy in {"importance", "time_decay"}:
         candidates = _by_worth(units, candidates, decays=strategy == "time_decay")
     removed: list[int] = []
-    freed = 0
+    gained = 0
     for place in candidates:
-        if freed >= free:
+        if gained >= free:
             break
         removed.append(place)
-        freed += units[place].tokens
-    return Choice(tuple(units[place] for place in sorted(removed)), freed=freed)
+        gained += 0 if is_gap(units[place].first) else units[place].tokens
+    if not gained:
+        return Choice()
+    return Choice(tuple(units[place] for place in sorted(removed)), freed=sum(units[place].tokens for place in removed))
 
 
 def _by_worth(units: Sequence[Unit], candidates: Sequence[int], *, decays: bool) -> list[int]:

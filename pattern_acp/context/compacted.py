@@ -101,6 +101,11 @@ def is_summary(message: Message) -> bool:
     return message.role is Role.USER and message.text.startswith(f"<{SUMMARY}")
 
 
+def is_gap(message: Message) -> bool:
+    """Whether the message stands for what was left out without a summary."""
+    return message.role is Role.USER and message.text.startswith(f"<{GAP}")
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """What is known without a model of messages that are left out."""

@@ -238,11 +238,16 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
             # The same word, `invalid_grant`, for a code that is over and for a refresh token that is.
             raise SignInRevokedError("The sign-in is over (it expired, or was taken back); sign in again.")
         raise failure
+    expires_at_ms = _expiry(read.expires_in, now_ms)
+    if expires_at_ms is not None and expires_at_ms < now_ms:
+        raise SignInRefusedError(
+            "The authorization server's token is over already (its expires_in is negative); none was kept."
+        )
     return Credential(
         read.access_token,
         "oauth",
         read.refresh_token or (old.refresh_token if old is not None else ""),
-        _expiry(read.expires_in, now_ms),
+        expires_at_ms,
     )
 
 
@@ -301,10 +306,11 @@ def _parse(body: bytes) -> _Token | None:
 
 
 def _expiry(expires_in: float | str | None, now_ms: int) -> int | None:
+    """When a token ends; None when nobody knows. Servers whose tokens last until they are taken back say 0."""
     try:
         seconds = float(expires_in) if expires_in is not None else math.nan
     except ValueError:
         return None
-    if math.isnan(seconds):
+    if math.isnan(seconds) or seconds == 0:
         return None
-    return now_ms + int(min(max(seconds, 0), MAX_LIFETIME_SECONDS) * 1000)
+    return now_ms + int(min(max(seconds, -MAX_LIFETIME_SECONDS), MAX_LIFETIME_SECONDS) * 1000)

@@ -4,14 +4,16 @@ Owns: what a `base_url` means, and a request as plain data. Must not know: HTTP'
 """
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
+_PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -61,6 +63,30 @@ def is_official(settings: ProviderSettings) -> bool:
 def is_openai(settings: ProviderSettings) -> bool:
     """Whether requests go to OpenAI itself."""
     return settings.wire in {"openai", "responses"} and is_official(settings)
+
+
+def sent_openly(settings: ProviderSettings) -> str:
+    """A sentence when what is sent to the provider, its key with it, crosses the internet unencrypted; else empty.
+
+    This machine and private networks are left out: servers there have no certificates, and whoever listens there sees
+    more than a key. A name without a dot, or below a domain that is reserved for such networks (RFC 6761, RFC 6762, RFC
+    8375), is one of them.
+    """
+    parts = urlsplit(base_url(settings))
+    host = parts.hostname or ""
+    if settings.wire not in HTTP_WIRES or parts.scheme != "http" or _is_private(host):
+        return ""
+    return (
+        f"What is sent to {settings.name}, its key included, can be read on the way, since its base_url begins with "
+        f"http://; use https:// for {host}, or a tunnel to this machine."
+    )
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not ip_address(host.partition("%")[0]).is_global
+    except ValueError:
+        return "." not in host.strip(".") or host.rstrip(".").endswith(_PRIVATE_DOMAINS)
 
 
 def anthropic_headers(settings: ProviderSettings) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
-from pattern_acp.providers.endpoints import base_url, is_official
+from pattern_acp.providers.endpoints import base_url, is_official, sent_openly
 from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
 from pattern_acp.providers.known_models import KnownModels
@@ -59,8 +59,7 @@ class Providers:
         self._retry = retry or RetryPolicy()
         self._buckets = AllBuckets(self._clock, cache_dir)
         self._built: dict[str, Provider] = {}
-        self._lock = threading.Lock()
-        self._http: HttpClient | None = None
+        self._http = _SharedClient(settings, self._clock)
         self._configured: Mapping[str, ProviderSettings] = {
             **{server.name: server for server in LOCAL_SERVERS},
             **settings.providers,
@@ -68,7 +67,7 @@ class Providers:
         }
         lists = ModelLists(cache_dir, self._clock)
         self._models = KnownModels(
-            self._held, self._configured, lists, self._ready_client, self._keys.signed, settings.models
+            self._held, self._configured, lists, self._http.ready, self._keys.signed, settings.models
         )
 
     def available(self) -> tuple[ModelInfo, ...]:
@@ -121,6 +120,13 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         return "" if settings is None or settings.wire not in HTTP_WIRES else self._keys.used(settings)
 
+    def key_warning(self, qualified: str) -> str:
+        """A sentence when the key of the model's provider goes to it unencrypted; else empty."""
+        settings = self._configured.get(qualified.partition("/")[0])
+        if settings is None or not (self.key_in_use(qualified) or settings.headers):
+            return ""
+        return sent_openly(settings)
+
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""
         return choose_model(self._held(), self._models.names(), self._models.local)
@@ -163,31 +169,11 @@ class Providers:
         """
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is not None and settings.wire in HTTP_WIRES:
-            self._client().warm(base_url(settings))
+            self._http.built().warm(base_url(settings))
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._http is not None:
-            await self._http.aclose()
-
-    def _client(self) -> "HttpClient":
-        from pattern_acp.providers.http import Deadlines, HttpClient
-
-        with self._lock:
-            if self._http is None:
-                turn = self._settings.turn
-                deadlines = Deadlines(
-                    turn.provider_connect_seconds,
-                    turn.provider_first_byte_seconds,
-                    turn.provider_idle_seconds,
-                    turn.provider_total_seconds,
-                )
-                self._http = HttpClient(deadlines, self._clock)
-            return self._http
-
-    async def _ready_client(self) -> "HttpClient":
-        """The client; httpx is imported in a worker thread when nothing has done so yet."""
-        return self._http or await anyio.to_thread.run_sync(self._client)
+        await self._http.aclose()
 
     def _build(self, settings: ProviderSettings) -> Provider:
         if settings.wire == "offline":
@@ -213,7 +199,42 @@ class Providers:
 
         wire = build_wire(settings, known)
         needs_key = settings.needs_key or is_official(settings)
-        return WireProvider(settings, wire, self._ready_client, self._retry, self._buckets, needs_key=needs_key)
+        return WireProvider(settings, wire, self._http.ready, self._retry, self._buckets, needs_key=needs_key)
+
+
+class _SharedClient:
+    """The HTTP client of the process, built when it is first needed."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._turn = settings.turn
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._http: HttpClient | None = None
+
+    def built(self) -> "HttpClient":
+        """The client. Imports httpx, so it is for a worker thread; safe from any."""
+        from pattern_acp.providers.http import Deadlines, HttpClient
+
+        with self._lock:
+            if self._http is None:
+                turn = self._turn
+                deadlines = Deadlines(
+                    turn.provider_connect_seconds,
+                    turn.provider_first_byte_seconds,
+                    turn.provider_idle_seconds,
+                    turn.provider_total_seconds,
+                )
+                self._http = HttpClient(deadlines, self._clock)
+            return self._http
+
+    async def ready(self) -> "HttpClient":
+        """The client; httpx is imported in a worker thread when nothing has done so yet."""
+        return self._http or await anyio.to_thread.run_sync(self.built)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._http is not None:
+            await self._http.aclose()
 
 
 def _scripted(settings: ProviderSettings) -> Provider:

@@ -61,6 +61,10 @@ class Models(Protocol):
         """Where the key of the model's provider comes from, with its last four characters; empty without one."""
         ...
 
+    def key_warning(self, qualified: str) -> str:
+        """A sentence when the key of the model's provider goes to it unencrypted; else empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
@@ -122,3 +126,5 @@ class Constellation:
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""
+    warned: set[str] = field(default_factory=set[str])
+    """Warnings of models that were shown, and are not shown again while this process runs."""

@@ -93,7 +93,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     if unknown is not None:
         return unknown
     fix_skills(session)
-    session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs)]
+    session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs), *_key_warnings(session)]
     await show_notices(session, turn_id)
     refused = await before_prompt(session, turn_id)
     if refused is not None:
@@ -108,6 +108,14 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
         end = failed_end(error)
         await session.reload_history()
         return end
+
+
+def _key_warnings(session: "Session") -> list[str]:
+    shared = session.constellation
+    warning = shared.models.key_warning(session.state.model.qualified)
+    new = {warning} - {""} - shared.warned
+    shared.warned |= new
+    return list(new)
 
 
 def failed_end(error: Exception) -> TurnEnd:

@@ -245,7 +245,7 @@ async def _writes(reply: Reply, frames: Iterator[Frame]) -> AsyncGenerator[tuple
         if isinstance(frame, Pause):
             await (anyio.sleep_forever() if frame.ms is None else anyio.sleep(frame.ms / 1000))
             continue
-        size = reply.bytes_per_write or len(frame)
+        size = reply.bytes_per_write or max(len(frame), 1)
         for start in range(0, len(frame), size):
             if start and reply.write_delay_ms:
                 await anyio.sleep(reply.write_delay_ms / 1000)

@@ -18,6 +18,8 @@ class FakeModels:
         """What stands in for a provider that is out."""
         self.keys: dict[str, str] = {}
         """What `key_in_use` says, by provider."""
+        self.warnings: dict[str, str] = {}
+        """What `key_warning` says, by provider."""
         self.infos = {name: fake_model(name) for name in providers}
         """What is known of each provider's model."""
 
@@ -44,6 +46,10 @@ class FakeModels:
     def key_in_use(self, qualified: str) -> str:
         """See `Models.key_in_use`."""
         return self.keys.get(qualified.partition("/")[0], "")
+
+    def key_warning(self, qualified: str) -> str:
+        """See `Models.key_warning`."""
+        return self.warnings.get(qualified.partition("/")[0], "")
 
 
 def fake_model(name: str) -> ModelInfo:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context.choosing import Untouchable, choose, long_results, units_of
+from pattern_acp.context.choosing import Choice, Untouchable, choose, long_results, units_of
 from pattern_acp.context.compacted import compacted, gap_text, left_out, open_steps, short_result, summary_text
 from pattern_acp.context.estimate import messages_tokens
 from pattern_acp.context.history import history_of
@@ -119,6 +119,15 @@ def test_the_oldest_leave_first_and_what_tells_least_when_importance_counts():
     assert choose(units, 1, "importance").message_ids == ("msg_0_0",)
     everything = choose(units, 10**9, "importance").message_ids
     assert everything == ("prompt_0", "msg_0_0", "msg_0_1", "prompt_1", "msg_1_0")
+
+
+def test_a_note_of_what_was_left_out_never_leaves_alone():
+    note = Message(MessageId("note"), Role.USER, (TextPart(gap_text(left_out([]), "")),))
+    events = events_of([[(0, 0)], [(0, 0)]])
+    units = units_of([note, *history_of(events)], Untouchable(prompts_of(events)), tokens)
+    for how in STRATEGIES:
+        assert len(choose(units, 1, how).removed) == 2 or "note" not in choose(units, 1, how).message_ids
+        assert choose(units[:1], 10**9, how) == Choice()
 
 
 def test_a_result_keeps_its_ends_and_tells_how_to_read_the_rest():

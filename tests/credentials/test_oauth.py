@@ -140,6 +140,13 @@ def test_a_renewal_keeps_the_refresh_token_that_the_server_does_not_change():
     assert read_token(200, b'{"key":"k"}', 0) == Credential("k")
 
 
+def test_a_token_that_is_over_already_is_refused_and_a_lifetime_of_zero_is_none_known():
+    for old in (None, Credential("a", "oauth", "r")):
+        with pytest.raises(errors.SignInRefusedError, match="over already"):
+            read_token(200, b'{"access_token":"b","expires_in":-5}', 1000, old)
+    assert read_token(200, b'{"access_token":"b","expires_in":0}', 1000).expires_at_ms is None
+
+
 @given(st.integers(100, 599), st.binary(max_size=80) | st.from_type(dict[str, str]).map(msgspec.json.encode))
 def test_no_answer_at_all_is_taken_for_anything_but_an_error_or_a_credential(status: int, body: bytes):
     for read in (read_token, read_device):

@@ -59,10 +59,17 @@ async def test_a_key_is_kept_shown_by_its_end_and_forgotten_and_never_printed(tm
         assert (await auth(home, "logout", "lab"))[1].startswith("Signed out of lab.")
         assert (await auth(home, "logout", "lab"))[0] == 0
         assert "no key" in (await auth(home, "status"))[1]
-    for words, given in ((("login", "nobody"), ""), (("login", "lab", "--file"), "two words\n"), (("status", "x"), "")):
+    two_lines = f"{KEY}\nanother\n"
+    for words, given in (
+        (("login", "nobody"), ""),
+        (("login", "lab", "--file"), "two words\n"),
+        (("login", "lab", "--file"), two_lines),
+        (("status", "x"), ""),
+    ):
         code, said = await auth(home, *words, given=given)
         assert code == 1, said
         assert "Traceback" not in said
+        assert ("more than one line" in said) is (given == two_lines)
     assert (await auth(home, "login", "lab", KEY))[0] == 2
     assert KEY not in (await auth(home, "login", "lab", KEY))[1]
 

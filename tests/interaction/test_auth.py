@@ -35,6 +35,15 @@ async def test_the_terminal_method_is_refused_at_once_since_the_client_runs_it_i
         assert "terminal" in error.message
 
 
+async def test_a_key_that_goes_out_unencrypted_is_warned_of_once():
+    async with running_agent(ScriptedProvider([says("Hello."), says("Again.")])) as agent:
+        agent.models.warnings["scripted"] = "The key can be read on the way."
+        session = await agent.editor.open_session(str(agent.folder))
+        for _ in range(2):
+            await agent.editor.prompt(session, "Hi")
+        assert agent.editor.said().count("> The key can be read on the way.") == 1
+
+
 async def test_after_logout_sessions_want_authentication_and_after_authenticate_they_work_again():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
         editor, cwd = agent.editor, str(agent.folder)
@@ -69,7 +78,7 @@ async def test_a_configured_model_without_its_key_is_refused_with_the_variable_n
         for method, params in requests:
             error = await refused(editor, method, params)
             assert (method, error.code, error.message) == (method, AUTH_REQUIRED, NO_KEY)
-            assert error.data == {"details": NO_KEY}
+            assert error.data == {"details": NO_KEY, "code": "provider.key-refused"}
 
 
 async def test_a_session_goes_on_once_the_key_is_there():

@@ -8,6 +8,7 @@ from pattern_acp.providers.endpoints import (
     is_official,
     is_openai,
     openai_headers,
+    sent_openly,
 )
 
 
@@ -29,6 +30,26 @@ from pattern_acp.providers.endpoints import (
 )
 def test_base_urls_may_be_written_in_several_ways(wire: Wire, url: str, expected: str):
     assert endpoint(ProviderSettings("p", wire, url), "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [
+        ("http://models.example.com/v1", True),
+        ("http://8.8.8.8:8000/v1", True),
+        ("https://models.example.com/v1", False),
+        ("http://127.0.0.1:8000", False),
+        ("http://[::1]:8000", False),
+        ("http://192.168.1.20/v1", False),
+        ("http://100.100.3.4/v1", False),
+        ("http://localhost/v1", False),
+        ("http://vllm:8000/v1", False),
+        ("http://box.local:8000/v1", False),
+    ],
+)
+def test_a_key_that_crosses_the_internet_unencrypted_is_told(url: str, *, is_told: bool):
+    sentence = sent_openly(ProviderSettings("lab", "openai", url))
+    assert ("lab" in sentence and "https://" in sentence) is is_told
 
 
 def test_only_the_vendor_is_official():

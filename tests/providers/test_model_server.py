@@ -21,6 +21,13 @@ async def test_requests_are_recorded_and_answered_in_order():
     assert [request.json() for request in server.requests] == [{"model": "m"}] * 2
 
 
+async def test_an_answer_may_be_empty():
+    with anyio.fail_after(5):
+        async with serve_models([Reply(raw="")]) as server, httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.post(f"{server.url}/v1/messages", json={"model": "m"})
+    assert (answer.status_code, answer.text) == (200, "")
+
+
 async def test_unknown_paths_are_not_found():
     with anyio.fail_after(5):
         async with serve_models([]) as server, httpx.AsyncClient(trust_env=False) as client:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -79,6 +80,16 @@ async def test_a_missing_key_is_named_without_asking_anyone():
     with pytest.raises(ProviderAuthError, match="set ANTHROPIC_API_KEY"):
         async with provider.stream(request(user("a"), model=info.name)) as events:
             await anext(events)
+
+
+def test_a_key_that_goes_out_unencrypted_is_warned_of_and_nothing_is_where_there_is_none():
+    open_server = ProviderSettings("lab", "openai", "http://models.example.com/v1", configured=True)
+    keyed = replace(open_server, api_key=Secret("k-1234", "$LAB_KEY"))
+    assert "http://" in Providers(settings(keyed)).key_warning("lab/m")
+    assert "http://" in Providers(settings(replace(open_server, headers={"x-key": "k"}))).key_warning("lab/m")
+    for without in (open_server, KEYED):
+        assert Providers(settings(without)).key_warning(f"{without.name}/m") == ""
+    assert Providers(settings(keyed)).key_warning("nobody/m") == ""
 
 
 async def test_a_scripted_provider_plays_its_file_on(tmp_path: Path):
