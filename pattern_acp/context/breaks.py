@@ -6,7 +6,7 @@ Owns: finding what broke that, and naming it. Must not know: where a wire puts i
 from dataclasses import field
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message
+from pattern_acp.domain.messages import Message, begins_with
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
 
@@ -68,6 +68,8 @@ def changes(before: ProviderRequest, now: ProviderRequest) -> tuple[str, ...]:
 
 
 def _begins_with(now: tuple[Message, ...], before: tuple[Message, ...]) -> bool:
+    if begins_with(now, before):
+        return True
     if len(now) < len(before):
         return False
     # Ids are ours: a conversation that is read back has others for results, and the same content.

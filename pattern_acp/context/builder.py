@@ -1,8 +1,9 @@
 """Puts a provider request together, in three segments: stable, history, volatile."""
 
 from collections.abc import Sequence
+from dataclasses import field
 
-from pattern_acp.context.long_texts import WHOLE_CHARACTERS, with_shortened
+from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
 from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -43,6 +44,8 @@ class Stable:
     tools: tuple[ToolSpec, ...]
     tool_form: ToolForm = ToolForm.AUTO
     cache_ttl: str = "5m"
+    texts: ShortenedTexts = field(default_factory=ShortenedTexts, compare=False)
+    """What is known of the texts of its conversation."""
 
 
 def build_request(
@@ -64,7 +67,7 @@ def build_request(
         model=model.name,
         system=stable.system,
         tools=stable.tools,
-        messages=with_shortened(history, text_limit(model, WHOLE_CHARACTERS)),
+        messages=stable.texts.of(history, text_limit(model, WHOLE_CHARACTERS)),
         volatile=volatile_segment(memory, notes),
         max_output_tokens=output_limit(model, max_output_tokens),
         thought_level=thought_level,

@@ -19,6 +19,7 @@ from pattern_acp.domain.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    begins_with,
 )
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
@@ -153,22 +154,27 @@ class MessageTokens:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Message, float, int]] = {}
+        self._messages: Sequence[Message] = ()
+        self._tokens: list[int] = []
+        self._per_token = 0.0
+        self._total = 0
 
     def of(self, messages: Sequence[Message], model: str) -> int:
         """Tokens of messages alone, as `messages_tokens` has them."""
         per_token = weight_per_token(model)
-        before = self._known
-        # Only these: what left the conversation is not kept for its sake.
-        self._known = {}
-        total = 0
-        for message in messages:
-            found = before.get(id(message))
-            if found is None or found[1] != per_token:
-                found = (message, per_token, _message_tokens(message, per_token))
-            self._known[id(message)] = found
-            total += found[2]
-        return total
+        before: dict[int, int] = {}
+        if per_token != self._per_token:
+            self._tokens, self._total = [], 0
+        elif not begins_with(messages, self._messages):
+            # Only those that are still there: what left the conversation is not kept for its sake.
+            before = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
+            self._tokens, self._total = [], 0
+        for message in messages[len(self._tokens) :]:
+            tokens = before.get(id(message)) or _message_tokens(message, per_token)
+            self._tokens.append(tokens)
+            self._total += tokens
+        self._messages, self._per_token = tuple(messages), per_token
+        return self._total
 
 
 @dataclass(slots=True)

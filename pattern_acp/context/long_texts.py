@@ -7,7 +7,7 @@ all of it. Pure, so that a longer history starts with the same bytes.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart
+from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
 
 WHOLE_CHARACTERS = 60_000
 """Characters of one text that is sent whole, about 15,000 tokens."""
@@ -19,6 +19,26 @@ HEAD_SHARE, TAIL_SHARE = 2, 4
 def with_shortened(messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
     """The messages as they are sent: texts of the person's side above `whole` characters have their middle left out."""
     return tuple(_shortened(message, whole) if message.role is Role.USER else message for message in messages)
+
+
+class ShortenedTexts:
+    """`with_shortened` of one conversation, which looks at each message once as long as the conversation goes on.
+
+    Messages that were shortened stay the same ones, so that whoever knows messages by their identity knows these too.
+    """
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._shortened: tuple[Message, ...] = ()
+        self._whole = 0
+
+    def of(self, messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
+        """See `with_shortened`."""
+        if whole != self._whole or not begins_with(messages, self._messages):
+            self._messages, self._shortened, self._whole = (), (), whole
+        new = with_shortened(messages[len(self._messages) :], whole)
+        self._messages, self._shortened = tuple(messages), self._shortened + new
+        return self._shortened
 
 
 def long_text(messages: Iterable[Message], text_id: str) -> str | None:

@@ -1,6 +1,8 @@
 """Messages between the person, the model and the tools, independent of any wire."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from operator import is_
 from typing import TypeAlias
 
 from pattern_acp.domain.ids import MessageId, ToolCallId
@@ -123,3 +125,11 @@ class Message:
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The calls the message asks for, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+
+def begins_with(messages: Sequence[Message], before: Sequence[Message]) -> bool:
+    """Whether a conversation goes on from `before` with the very same messages, told by their identity.
+
+    Messages never change and histories grow at their end, so what was worked out of `before` holds then.
+    """
+    return len(messages) >= len(before) and all(map(is_, before, messages))

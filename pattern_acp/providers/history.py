@@ -40,15 +40,16 @@ _NAME_CHARACTERS = 64
 """Longest tool name that OpenAI allows; Anthropic allows twice as many."""
 
 
-def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+def pair_calls(messages: Sequence[Message], used: set[str] | None = None) -> tuple[Message, ...]:
     """The messages with one result message after each message with calls, results in the order of the calls.
 
     A missing result is filled with `NO_RESULT`, a second or stray one is left out, and an id that is not usable or
     was used before is replaced, in the call and in its result alike. A tool name that a model made up is put into the
     characters that vendors allow, since they refuse the whole request for it, now and in every later turn.
+    `used` are the ids of calls before these messages; those of these are added to it.
     """
     paired: list[Message] = []
-    used: set[str] = set()
+    used = set() if used is None else used
     position = 0
     while position < len(messages):
         message = messages[position]

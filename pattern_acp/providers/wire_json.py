@@ -23,7 +23,13 @@ def to_bytes(body: JsonObject) -> bytes:
         # The same bytes as below in an eighth of the time: a long history is megabytes, and the loop waits.
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        # What was encoded before (`msgspec.Raw`) is only known to msgspec.
+        whole = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_read_again)
+        return whole.encode("utf-8", "replace")
+
+
+def _read_again(encoded: msgspec.Raw) -> Json:
+    return cast("Json", json.loads(bytes(encoded)))
 
 
 _ESCAPES = re.compile(

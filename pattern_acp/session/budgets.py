@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 
-from pattern_acp.context.estimate import request_tokens
+from pattern_acp.context.estimate import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.errors import DatabaseError
@@ -156,6 +156,8 @@ class BudgetGate:
         self._turn_id = turn_id
         self._waits = waits
         self._may_switch = may_switch
+        # A subagent has a conversation of its own.
+        self._messages = session.state.window.messages if may_switch else MessageTokens()
         self._reserved = ""
 
     async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
@@ -246,7 +248,8 @@ class BudgetGate:
         return [(scope, keys[scope], limit_of(self._session, scope, keys[scope])) for scope in SCOPES]
 
     def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
-        return self._session.state.window.calibration.tokens(info.name, request_tokens(request))
+        tokens = request_tokens(request, self._messages)
+        return self._session.state.window.calibration.tokens(info.name, tokens)
 
     def _reached(self, spent: SpentSoFar, expected: Expected) -> _Reached | None:
         for scope, key, limit in self._limits():

@@ -329,7 +329,8 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
 def stable_part(session: "Session") -> Stable:
     """System prompt and tools, the cached prefix of every request."""
     tools = tuple(tool.spec for tool in offered_tools(session))
-    return Stable(session.state.system, tools, session.state.tool_form, session.state.settings.cache_ttl)
+    state = session.state
+    return Stable(state.system, tools, state.tool_form, state.settings.cache_ttl, state.window.texts)
 
 
 def tool_context(session: "Session", turn_id: TurnId) -> ToolContext:

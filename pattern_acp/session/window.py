@@ -14,7 +14,8 @@ import anyio
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.estimate import Calibration, MessageTokens, prompt_tokens, request_tokens
-from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, tools_with_room
+from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
+from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, text_limit, tools_with_room
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -42,6 +43,7 @@ class WindowState:
 
     calibration: Calibration = field(default_factory=Calibration)
     messages: MessageTokens = field(default_factory=MessageTokens)
+    texts: ShortenedTexts = field(default_factory=ShortenedTexts)
     breaks: BreakDetector = field(default_factory=BreakDetector)
     counts: bool = True
     """False once a provider failed to count: it is not asked again."""
@@ -178,7 +180,8 @@ class SessionWindow:
         if self._sent is None:
             return
         beside = request_tokens(without_messages(self._sent))
-        estimate = beside + self._state.messages.of(self._session.state.history, self._model.info.name)
+        sent = self._state.texts.of(self._session.state.history, text_limit(self._model.info, WHOLE_CHARACTERS))
+        estimate = beside + self._state.messages.of(sent, self._model.info.name)
         tokens = self._state.calibration.tokens(self._model.info.name, estimate)
         if tokens > self._limits.trigger:
             await self._make_room(tokens)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgspec
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, Part, Role
+from pattern_acp.domain.messages import Message, Part, Role, begins_with
 from pattern_acp.journal.window_events import OfferedTool, RequestParts, ToolsOffered
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
@@ -26,6 +26,7 @@ class _Known:
 
     message: Message
     digest: bytes
+    short: str
     size: int
 
 
@@ -56,7 +57,11 @@ class RequestDigests:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, _Known] = {}
+        self._known: list[_Known] = []
+        self._messages: Sequence[Message] = ()
+        self._digests: list[bytes] = []
+        self._shorts: list[str] = []
+        self._size = 0
         self._last = _Last()
         self._sent = _Last()
 
@@ -67,16 +72,16 @@ class RequestDigests:
 
     def known(self, request: ProviderRequest, context_window: int) -> RequestKnown:
         """What is to be recorded of a request to a model with this window, in tokens; then call `recorded`."""
-        messages = self._messages(request.messages)
+        self._look_at(request.messages)
         volatile = _text(request.volatile)
         pieces = (_text(request.system), _encoded(request.tools), volatile)
         rest = _encoded(replace(request, system="", tools=(), messages=(), volatile=""))
         digests = [hashlib.sha256(piece).digest() for piece in pieces]
-        whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *(one.digest for one in messages))))
-        size = len(rest) + sum(map(len, pieces)) + sum(one.size for one in messages)
+        whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *self._digests)))
+        size = len(rest) + sum(map(len, pieces)) + self._size
         last, self._last = self._last, _Last()
         system, tools, told = (_short(digest) for digest in digests)
-        shorts = tuple(_short(one.digest) for one in messages)
+        shorts = tuple(self._shorts)
         kept = _common(last.messages, shorts)
         self._sent = _Last(shorts, tools, told)
         parts = RequestParts(
@@ -98,18 +103,25 @@ class RequestDigests:
         """The request that was asked for last is in the journal, so that the next can refer to it."""
         self._last = self._sent
 
-    def _messages(self, messages: Sequence[Message]) -> list[_Known]:
-        known = {id(message): self._of_message(message) for message in messages}
-        # Only these: what left the history is not kept for its sake.
-        self._known = known
-        return [known[id(message)] for message in messages]
+    def _look_at(self, messages: Sequence[Message]) -> None:
+        before: dict[int, _Known] = {}
+        if not begins_with(messages, self._messages):
+            # Only those that are still there: what left the history is not kept for its sake.
+            before = {id(one.message): one for one in self._known}
+            self._known, self._digests, self._shorts, self._size = [], [], [], 0
+        for message in messages[len(self._known) :]:
+            known = before.get(id(message)) or _known(message)
+            self._known.append(known)
+            self._digests.append(known.digest)
+            self._shorts.append(known.short)
+            self._size += known.size
+        self._messages = messages
 
-    def _of_message(self, message: Message) -> _Known:
-        found = self._known.get(id(message))
-        if found is not None:
-            return found
-        data = message_bytes(message)
-        return _Known(message, hashlib.sha256(data).digest(), len(data))
+
+def _known(message: Message) -> _Known:
+    data = message_bytes(message)
+    digest = hashlib.sha256(data).digest()
+    return _Known(message, digest, _short(digest), len(data))
 
 
 def tools_offered(tools: Sequence[ToolSpec]) -> ToolsOffered:

@@ -1,6 +1,8 @@
 """Long texts of a prompt are shortened on the way to the model, with a way to read the rest."""
 
-from pattern_acp.context.long_texts import WHOLE_CHARACTERS, long_text, with_shortened
+from operator import is_
+
+from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts, long_text, with_shortened
 from pattern_acp.domain.messages import ResourcePart, TextPart
 from pattern_acp.testing.conversations import PIXEL, assistant, user
 
@@ -30,3 +32,15 @@ def test_an_id_that_names_nothing_gives_nothing():
     assert [long_text(messages, text_id) for text_id in ("user_1.0", "user_1.1", "user_1.9", "user_1.x", "x", "")] == [
         "Look.", None, None, None, None, None,
     ]  # fmt: skip
+
+
+def test_a_conversation_that_goes_on_is_shortened_as_one_that_is_looked_at_whole():
+    texts, history = ShortenedTexts(), [user("x" * 100), user("y" * 10)]
+    first = texts.of(history, 50)
+    history.append(user("z" * 100))
+    longer = texts.of(history, 50)
+    assert longer == with_shortened(history, 50)
+    # The same messages, not equal ones: what is known of them is known by their identity.
+    assert all(map(is_, first, longer))
+    assert texts.of(history, 20) == with_shortened(history, 20)
+    assert texts.of(history[1:], 20) == with_shortened(history[1:], 20)

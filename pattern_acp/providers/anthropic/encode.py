@@ -10,11 +10,13 @@ changes cost nothing but itself.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.messages import (
     ImagePart,
+    Message,
     Part,
     ResourcePart,
     Role,
@@ -26,7 +28,8 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.answer_limit import answer_limit, reasoning_room
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts, Thinking
-from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.encoded_history import EncodedHistory, has_earlier_of_person
+from pattern_acp.providers.history import is_blank, is_own_thinking, resource_text, unseen_image
 from pattern_acp.providers.wire_json import arguments_object, sorted_schema, to_bytes
 
 LEAST_BUDGET = 1_024
@@ -43,18 +46,22 @@ _HOUR_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 Block: TypeAlias = dict[str, Json]
 
 
-def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
-    """The body, always the same bytes for the same request."""
-    return to_bytes(_body(request, facts, provider))
+def encode_body(
+    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+) -> bytes:
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
+    return to_bytes(_body(request, facts, provider, history or EncodedHistory()))
 
 
-def encode_count_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
+def encode_count_body(
+    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+) -> bytes:
     """The body that asks how many tokens the request has: all of it that is part of the prompt."""
-    body = _body(request, facts, provider)
+    body = _body(request, facts, provider, history or EncodedHistory())
     return to_bytes({key: value for key, value in body.items() if key in COUNTED})
 
 
-def _body(request: ProviderRequest, facts: ModelFacts, provider: str) -> Block:
+def _body(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> Block:
     kind = facts.traits.thinking
     thinking, effort = _thinking(request.thought_level, kind, reasoning_room(facts.info, request.thought_level))
     mark = _HOUR_MARK if request.cache_ttl == "1h" else _MARK
@@ -69,7 +76,7 @@ def _body(request: ProviderRequest, facts: ModelFacts, provider: str) -> Block:
         body["tools"] = _tools(request.tools, mark)
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": mark}]
-    body["messages"] = _messages(request, facts, provider, mark)
+    body["messages"] = _messages(request, facts, provider, mark, history)
     return body
 
 
@@ -96,28 +103,42 @@ def _tools(tools: Sequence[ToolSpec], mark: JsonObject) -> list[Json]:
     return [*encoded]
 
 
-def _messages(request: ProviderRequest, facts: ModelFacts, provider: str, mark: JsonObject) -> list[Json]:
-    encoded: list[tuple[str, list[Block]]] = []
-    for message in pair_calls(request.messages):
-        blocks = [block for part in message.parts for block in _blocks(part, request.model, facts, provider)]
-        if blocks:
-            encoded.append(("assistant" if message.role is Role.ASSISTANT else "user", blocks))
-    _mark(encoded, mark)
+def _messages(
+    request: ProviderRequest, facts: ModelFacts, provider: str, mark: JsonObject, history: EncodedHistory
+) -> list[Json]:
+    encode = partial(_encoded, model=request.model, facts=facts, provider=provider)
+    form = ("anthropic", request.model, facts, provider)
+    encoded = history.of(request.messages, form, encode, has_earlier_of_person)
+    last = encoded.last
+    _mark(last, mark)
     if request.volatile.strip():
         block: Block = {"type": "text", "text": request.volatile}
-        if encoded and encoded[-1][0] == "user":
-            encoded[-1][1].append(block)
+        if last and last[-1]["role"] == "user":
+            _content(last[-1]).append(block)
         else:
-            encoded.append(("user", [block]))
-    return [{"role": role, "content": [*blocks]} for role, blocks in encoded]
+            last.append({"role": "user", "content": [block]})
+    return [*encoded.settled, *last]
 
 
-def _mark(encoded: Sequence[tuple[str, list[Block]]], mark: JsonObject) -> None:
+def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[Block]:
+    encoded: list[Block] = []
+    for message in messages:
+        blocks: list[Json] = [block for part in message.parts for block in _blocks(part, model, facts, provider)]
+        if blocks:
+            encoded.append({"role": "assistant" if message.role is Role.ASSISTANT else "user", "content": blocks})
+    return encoded
+
+
+def _content(message: Block) -> list[Block]:
+    return cast("list[Block]", message["content"])
+
+
+def _mark(encoded: Sequence[Block], mark: JsonObject) -> None:
     """Mark the end of the history, and of the person's side before it; reasoning blocks take no mark."""
     ends = [len(encoded) - 1] if encoded else []
-    ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at][0] == "user"][:1]
+    ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at]["role"] == "user"][:1]
     for at in ends:
-        block = encoded[at][1][-1]
+        block = _content(encoded[at])[-1]
         if block["type"] not in {"thinking", "redacted_thinking"}:
             block["cache_control"] = mark
 

@@ -14,6 +14,7 @@ from pattern_acp.providers.anthropic.decode import AnthropicDecoder
 from pattern_acp.providers.anthropic.encode import encode_body, encode_count_body
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
+from pattern_acp.providers.encoded_history import EncodedHistories
 from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint
 from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.model_figures import CONFIGURED_PRICES
@@ -26,6 +27,7 @@ class AnthropicWire:
     def __init__(self, settings: ProviderSettings, describe: Callable[[str], ModelFacts]) -> None:
         self._settings = settings
         self._describe = describe
+        self._histories = EncodedHistories()
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
@@ -33,7 +35,12 @@ class AnthropicWire:
             self._settings.name,
             endpoint(self._settings, "messages"),
             {"content-type": "application/json", "accept": "text/event-stream", **anthropic_headers(self._settings)},
-            encode_body(request, self._describe(request.model), self._settings.name),
+            encode_body(
+                request,
+                self._describe(request.model),
+                self._settings.name,
+                self._histories.of(request.cache_key),
+            ),
         )
 
     def encode_count(self, request: ProviderRequest) -> HttpRequest:
@@ -42,7 +49,12 @@ class AnthropicWire:
             self._settings.name,
             endpoint(self._settings, "messages/count_tokens"),
             {"content-type": "application/json", **anthropic_headers(self._settings)},
-            encode_count_body(request, self._describe(request.model), self._settings.name),
+            encode_count_body(
+                request,
+                self._describe(request.model),
+                self._settings.name,
+                self._histories.of(request.cache_key),
+            ),
         )
 
     def read_count(self, body: bytes) -> int:

@@ -9,7 +9,8 @@ puts its reasoning aside.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.messages import (
@@ -26,8 +27,9 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.answer_limit import REASONING_TOKENS, answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts, Thinking
+from pattern_acp.providers.encoded_history import EncodedHistory
 from pattern_acp.providers.gemini.schema import convert_schema
-from pattern_acp.providers.history import is_blank, is_own_thinking, pair_calls, resource_text, unseen_image
+from pattern_acp.providers.history import is_blank, is_own_thinking, resource_text, unseen_image
 from pattern_acp.providers.wire_json import arguments_object, to_bytes
 
 WIRE = "gemini"
@@ -38,8 +40,10 @@ UNSIGNED = "skip_thought_signature_validator"
 Block: TypeAlias = dict[str, Json]
 
 
-def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
-    """The body, always the same bytes for the same request."""
+def encode_body(
+    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+) -> bytes:
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
     thinking = _thinking(request.thought_level, facts)
     reasons = facts.traits.thinking is not Thinking.NONE
     config: JsonObject = {
@@ -53,7 +57,7 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> b
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
-    body["contents"] = _contents(request, facts, provider)
+    body["contents"] = _contents(request, facts, provider, history or EncodedHistory())
     return to_bytes(body)
 
 
@@ -77,26 +81,34 @@ def _declaration(tool: ToolSpec) -> Json:
     }
 
 
-def _contents(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
-    contents: list[tuple[str, list[Block]]] = []
+def _contents(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> list[Json]:
+    encode = partial(_encoded, model=request.model, facts=facts, provider=provider)
+    encoded = history.of(request.messages, (WIRE, request.model, facts, provider), encode)
+    last = encoded.last
+    if request.volatile.strip():
+        _add_volatile(last, request.volatile)
+    return [*encoded.settled, *last]
+
+
+def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[Block]:
+    contents: list[Block] = []
     names: dict[str, str] = {}
-    for message in pair_calls(request.messages):
+    for message in messages:
         names |= {call.call_id: call.name for call in message.tool_calls}
         if message.role is Role.ASSISTANT:
-            role, parts = "model", [*_assistant(message, request.model, facts, provider)]
+            role, parts = "model", [*_assistant(message, model, facts, provider)]
         elif message.role is Role.TOOL:
             role, parts = "user", [*_results(message, names, facts)]
         else:
             role, parts = "user", [*_person(message.parts, facts)]
         if parts:
-            contents.append((role, parts))
-    if request.volatile.strip():
-        _add_volatile(contents, request.volatile)
-    return [{"role": role, "parts": [*parts]} for role, parts in contents]
+            contents.append({"role": role, "parts": [*parts]})
+    return contents
 
 
-def _add_volatile(contents: list[tuple[str, list[Block]]], volatile: str) -> None:
-    last = contents[-1][1] if contents and contents[-1][0] == "user" else []
+def _add_volatile(contents: list[Block], volatile: str) -> None:
+    is_of_person = contents and contents[-1]["role"] == "user"
+    last = cast("list[Block]", contents[-1]["parts"]) if is_of_person else []
     result = next((part["functionResponse"] for part in reversed(last) if "functionResponse" in part), None)
     if isinstance(result, dict) and isinstance(response := result.get("response"), dict):
         key = next(iter(response))
@@ -104,7 +116,7 @@ def _add_volatile(contents: list[tuple[str, list[Block]]], volatile: str) -> Non
     elif last:
         last.append({"text": volatile})
     else:
-        contents.append(("user", [{"text": volatile}]))
+        contents.append({"role": "user", "parts": [{"text": volatile}]})
 
 
 def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -> Iterator[Block]:

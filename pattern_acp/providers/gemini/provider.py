@@ -10,6 +10,7 @@ from urllib.parse import quote
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
+from pattern_acp.providers.encoded_history import EncodedHistories
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, gemini_headers
 from pattern_acp.providers.gemini.decode import GeminiDecoder
 from pattern_acp.providers.gemini.encode import encode_body
@@ -21,6 +22,7 @@ class GeminiWire:
     def __init__(self, settings: ProviderSettings, describe: Callable[[str], ModelFacts]) -> None:
         self._settings = settings
         self._describe = describe
+        self._histories = EncodedHistories()
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
@@ -29,7 +31,12 @@ class GeminiWire:
             self._settings.name,
             endpoint(self._settings, f"models/{model}:streamGenerateContent?alt=sse"),
             {"content-type": "application/json", "accept": "text/event-stream", **gemini_headers(self._settings)},
-            encode_body(request, self._describe(request.model), self._settings.name),
+            encode_body(
+                request,
+                self._describe(request.model),
+                self._settings.name,
+                self._histories.of(request.cache_key),
+            ),
         )
 
     def new_decoder(self, request: ProviderRequest) -> GeminiDecoder:

@@ -8,6 +8,7 @@ message rather than sent as its own: chat templates of many local models refuse 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from pattern_acp.config.settings import Quirks
@@ -22,21 +23,23 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
-from pattern_acp.providers.history import (
-    is_own_thinking,
-    pair_calls,
-    shown_parts,
-    unseen_image,
-)
+from pattern_acp.providers.encoded_history import EncodedHistory
+from pattern_acp.providers.history import is_own_thinking, shown_parts, unseen_image
 from pattern_acp.providers.wire_json import arguments_text, sorted_schema, to_bytes
 
 WireMessage: TypeAlias = dict[str, Json]
 
 
 def encode_body(
-    request: ProviderRequest, facts: ModelFacts, provider: str, *, is_openai: bool, quirks: Quirks | None = None
+    request: ProviderRequest,
+    facts: ModelFacts,
+    provider: str,
+    *,
+    is_openai: bool,
+    quirks: Quirks | None = None,
+    history: EncodedHistory | None = None,
 ) -> bytes:
-    """The body, always the same bytes for the same request."""
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
     quirks = quirks or Quirks()
     effort = _effort(request, facts)
     traits = facts.traits
@@ -52,7 +55,7 @@ def encode_body(
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    body["messages"] = _messages(request, facts, provider)
+    body["messages"] = _messages(request, facts, provider, history or EncodedHistory())
     return to_bytes(body)
 
 
@@ -68,20 +71,26 @@ def _tool(tool: ToolSpec) -> Json:
     return {"type": "function", "function": function}
 
 
-def _messages(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
+def _messages(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> list[Json]:
+    system: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    encode = partial(_encoded, model=request.model, facts=facts, provider=provider)
+    encoded = history.of(request.messages, ("openai", request.model, facts, provider), encode)
+    last = encoded.last
+    if request.volatile.strip():
+        _append_volatile(last, request.volatile)
+    return [*system, *encoded.settled, *last]
+
+
+def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[WireMessage]:
     encoded: list[WireMessage] = []
-    if request.system.strip():
-        encoded.append({"role": "system", "content": request.system})
-    for message in pair_calls(request.messages):
+    for message in messages:
         if message.role is Role.ASSISTANT:
-            encoded += _assistant(message, request.model, facts, provider)
+            encoded += _assistant(message, model, facts, provider)
         elif message.role is Role.TOOL:
             encoded += _results(message, facts)
         else:
             _append_user(encoded, shown_parts(message.parts, facts.info, _text, _image))
-    if request.volatile.strip():
-        _append_volatile(encoded, request.volatile)
-    return [*encoded]
+    return encoded
 
 
 def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -> Iterator[WireMessage]:

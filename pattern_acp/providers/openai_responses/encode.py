@@ -8,6 +8,7 @@ grows at its end only; `volatile` is its last item, so the body up to there is a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -24,13 +25,8 @@ from pattern_acp.domain.messages import (
 from pattern_acp.providers.answer_limit import answer_limit
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import ModelFacts
-from pattern_acp.providers.history import (
-    is_blank,
-    is_own_thinking,
-    pair_calls,
-    shown_parts,
-    unseen_image,
-)
+from pattern_acp.providers.encoded_history import EncodedHistory, WireItem
+from pattern_acp.providers.history import is_blank, is_own_thinking, shown_parts, unseen_image
 from pattern_acp.providers.wire_json import arguments_object, arguments_text, sorted_schema, to_bytes
 
 WIRE = "responses"
@@ -49,8 +45,10 @@ class MessagePhase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: str
 
 
-def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> bytes:
-    """The body, always the same bytes for the same request."""
+def encode_body(
+    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+) -> bytes:
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
     reasoning = _reasoning(request, facts)
     body: dict[str, Json] = {
         "model": request.model,
@@ -67,7 +65,7 @@ def encode_body(request: ProviderRequest, facts: ModelFacts, provider: str) -> b
     }
     if request.tools:
         body["tools"] = [_tool(tool, facts) for tool in request.tools]
-    body["input"] = _input(request, facts, provider)
+    body["input"] = _input(request, facts, provider, history or EncodedHistory())
     return to_bytes(body)
 
 
@@ -108,28 +106,38 @@ def _about_text(tool: ToolSpec) -> str:
     return about if isinstance(about, str) else ""
 
 
-def _input(request: ProviderRequest, facts: ModelFacts, provider: str) -> list[Json]:
+def _input(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> list[Json]:
     free_form = free_form_arguments(request.tools, facts)
-    items: list[Json] = []
+    encode = partial(_items, model=request.model, facts=facts, provider=provider, free_form=free_form)
+    encoded = history.of(request.messages, (WIRE, request.model, facts, provider, free_form), encode)
+    last = encoded.last
+    if request.volatile.strip():
+        last.append({"type": "message", "role": "user", "content": [_text(request.volatile)]})
+    return [*encoded.settled, *last]
+
+
+def _items(
+    messages: Sequence[Message], model: str, facts: ModelFacts, provider: str, free_form: Mapping[str, str]
+) -> list[WireItem]:
+    items: list[WireItem] = []
     written: set[str] = set()
-    for message in pair_calls(request.messages):
+    for message in messages:
         if message.role is Role.ASSISTANT:
-            items += _assistant(message, request.model, provider, free_form, written)
+            items += _assistant(message, model, provider, free_form, written)
         elif message.role is Role.TOOL:
             items += [_result(part, facts, written) for part in message.parts if isinstance(part, ToolResultPart)]
         else:
             content = shown_parts(message.parts, facts.info, _text, _image)
-            items += [{"type": "message", "role": "user", "content": content}] if content else []
-    if request.volatile.strip():
-        items.append({"type": "message", "role": "user", "content": [_text(request.volatile)]})
+            if content:
+                items.append({"type": "message", "role": "user", "content": content})
     return items
 
 
 def _assistant(
     message: Message, model: str, provider: str, free_form: Mapping[str, str], written: set[str]
-) -> Iterator[Json]:
+) -> Iterator[WireItem]:
     """The items of one answer in their order. Calls that were written as plain text are added to `written`."""
-    waiting: list[Json] = []
+    waiting: list[WireItem] = []
     phase = ""
     for part in message.parts:
         match part:
@@ -161,7 +169,7 @@ def _phase(part: ThinkingPart) -> str:
         return ""
 
 
-def _reasoning_item(part: ThinkingPart) -> list[Json]:
+def _reasoning_item(part: ThinkingPart) -> list[WireItem]:
     try:
         item = msgspec.json.decode(part.signature, type=ReasoningItem)
     except msgspec.MsgspecError:
@@ -172,7 +180,7 @@ def _reasoning_item(part: ThinkingPart) -> list[Json]:
     return [{"type": "reasoning", "id": item.id, "summary": summary, "encrypted_content": item.encrypted_content}]
 
 
-def _call(part: ToolCallPart, free_form: Mapping[str, str], written: set[str]) -> Json:
+def _call(part: ToolCallPart, free_form: Mapping[str, str], written: set[str]) -> WireItem:
     name = free_form.get(part.name, "")
     arguments = arguments_object(part.arguments)
     text = arguments.get(name)
@@ -187,7 +195,7 @@ def _call(part: ToolCallPart, free_form: Mapping[str, str], written: set[str]) -
     }
 
 
-def _result(part: ToolResultPart, facts: ModelFacts, written: set[str]) -> Json:
+def _result(part: ToolResultPart, facts: ModelFacts, written: set[str]) -> WireItem:
     text = f"Error: {part.text}" if part.is_error else part.text
     unseen = [] if facts.info.sees_images else [unseen_image(image) for image in part.images]
     text = "\n".join([text, *unseen])

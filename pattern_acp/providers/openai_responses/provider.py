@@ -9,6 +9,7 @@ from functools import partial
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
+from pattern_acp.providers.encoded_history import EncodedHistories
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
 from pattern_acp.providers.openai_responses.decode import ResponsesDecoder
 from pattern_acp.providers.openai_responses.encode import encode_body, free_form_arguments
@@ -20,6 +21,7 @@ class ResponsesWire:
     def __init__(self, settings: ProviderSettings, describe: Callable[[str], ModelFacts]) -> None:
         self._settings = settings
         self._describe = describe
+        self._histories = EncodedHistories()
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
@@ -27,7 +29,12 @@ class ResponsesWire:
             self._settings.name,
             endpoint(self._settings, "responses"),
             {"content-type": "application/json", "accept": "text/event-stream", **openai_headers(self._settings)},
-            encode_body(request, self._describe(request.model), self._settings.name),
+            encode_body(
+                request,
+                self._describe(request.model),
+                self._settings.name,
+                self._histories.of(request.cache_key),
+            ),
         )
 
     def new_decoder(self, request: ProviderRequest) -> ResponsesDecoder:

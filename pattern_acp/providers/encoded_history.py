@@ -1,0 +1,111 @@
+"""Conversations as a wire has them, of which only what is new is encoded for the next request.
+
+Owns: how far a conversation is settled, and what it was encoded to. Must not know: any wire's format. In memory only,
+and nothing depends on it but time: the body of a request is the same bytes with it and without.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TypeAlias, cast
+
+import msgspec
+
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.messages import Message, Role, begins_with
+from pattern_acp.providers.history import pair_calls
+from pattern_acp.providers.wire_json import to_bytes
+
+CONVERSATIONS_KEPT = 8
+"""Conversations of one provider that are kept encoded, the last used ones: each takes as much memory as its text."""
+
+WireItem: TypeAlias = dict[str, Json]
+"""One message or item, as a wire has it."""
+
+EncodeMessages: TypeAlias = Callable[[Sequence[Message]], list[WireItem]]
+"""Encodes messages whose calls are paired. What comes of a message of the model must depend on it and on later ones
+alone, and so it does everywhere: no wire joins it to what was before."""
+
+IsEnough: TypeAlias = Callable[[list[WireItem]], bool]
+"""Whether these items, the last ones, hold all that a wire changes at the end of a history."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireHistory:
+    """A conversation as a wire has it: what is settled as JSON, and the last items, which may be changed."""
+
+    settled: tuple[Json, ...]
+    last: list[WireItem]
+
+
+class EncodedHistory:
+    """One conversation. Messages never change, so those that it began with before are known by their identity."""
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._settled: list[msgspec.Raw] = []
+        self._used: set[str] = set()
+        self._form: object = None
+
+    def of(
+        self, messages: tuple[Message, ...], form: object, encode: EncodeMessages, is_enough: IsEnough = bool
+    ) -> WireHistory:
+        """The conversation encoded. `form` is all that decides on the encoding besides the messages."""
+        if form != self._form or not begins_with(messages, self._messages):
+            self._messages, self._settled, self._used, self._form = (), [], set(), form
+        new = messages[len(self._messages) :]
+        cut = _second_last_answer(new)
+        last = self._settle(new[:cut], new[cut:], encode, is_enough) if cut else None
+        if last is None:
+            last = encode(pair_calls(new, set(self._used)))
+        else:
+            self._messages = messages[: len(self._messages) + cut]
+        return WireHistory(cast("tuple[Json, ...]", tuple(self._settled)), last)
+
+    def _settle(
+        self, first: Sequence[Message], rest: Sequence[Message], encode: EncodeMessages, is_enough: IsEnough
+    ) -> list[WireItem] | None:
+        """Settle `first`, when the rest alone is enough to stay open; the items of the rest then."""
+        used = set(self._used)
+        paired = pair_calls(first, used)
+        last = encode(pair_calls(rest, set(used)))
+        if not is_enough(last):
+            return None
+        self._settled += [msgspec.Raw(to_bytes(item)) for item in encode(paired)]
+        self._used = used
+        return last
+
+
+class EncodedHistories:
+    """Those of one provider, by the key that names a conversation."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, EncodedHistory] = {}
+
+    def of(self, key: str) -> EncodedHistory:
+        """The history of the conversation with this key; an empty one for one that has no key."""
+        if not key:
+            return EncodedHistory()
+        found = self._kept.pop(key, None) or EncodedHistory()
+        self._kept[key] = found
+        while len(self._kept) > CONVERSATIONS_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+def has_earlier_of_person(items: Sequence[WireItem]) -> bool:
+    """Whether an item of the person's side stands before the last one."""
+    return "user" in map(itemgetter("role"), items[:-1])
+
+
+def _second_last_answer(messages: Sequence[Message]) -> int:
+    """The place of the message of the model before its last one; 0 where there is none, or it is the first.
+
+    What stands before has all its results, and no wire joins the message of the model to it.
+    """
+    seen = 0
+    for place in range(len(messages) - 1, 0, -1):
+        seen += messages[place].role is Role.ASSISTANT
+        if seen == 2:
+            return place
+    return 0

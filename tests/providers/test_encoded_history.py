@@ -1,0 +1,124 @@
+"""A conversation that is encoded piece by piece gives the bytes of one that is encoded whole, on every wire."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.domain.messages import Message, ThinkingPart
+from pattern_acp.providers.anthropic import encode as anthropic_wire
+from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.providers.catalogue import describe
+from pattern_acp.providers.encoded_history import (
+    CONVERSATIONS_KEPT,
+    EncodedHistories,
+    EncodedHistory,
+    WireItem,
+    has_earlier_of_person,
+)
+from pattern_acp.providers.gemini import encode as gemini_wire
+from pattern_acp.providers.openai import encode as openai_wire
+from pattern_acp.providers.openai_responses import encode as responses_wire
+from pattern_acp.testing.conversations import PIXEL, assistant, call, everything, request, result, results, user
+
+Encode: TypeAlias = Callable[[ProviderRequest, EncodedHistory], bytes]
+
+
+def encode_anthropic(asked: ProviderRequest, history: EncodedHistory) -> bytes:
+    return anthropic_wire.encode_body(asked, describe("anthropic", "claude-sonnet-5-5"), "anthropic", history)
+
+
+def encode_openai(asked: ProviderRequest, history: EncodedHistory) -> bytes:
+    facts = describe("openai", "gpt-6.1-terra", is_openai=True)
+    return openai_wire.encode_body(asked, facts, "openai", is_openai=True, history=history)
+
+
+def encode_responses(asked: ProviderRequest, history: EncodedHistory) -> bytes:
+    facts = describe("openai", "gpt-6.1-terra", is_openai=True)
+    return responses_wire.encode_body(asked, facts, "openai", history)
+
+
+def encode_gemini(asked: ProviderRequest, history: EncodedHistory) -> bytes:
+    return gemini_wire.encode_body(asked, describe("gemini", "gemini-3-pro"), "gemini", history)
+
+
+WIRES: dict[str, Encode] = {
+    "anthropic": encode_anthropic,
+    "openai": encode_openai,
+    "responses": encode_responses,
+    "gemini": encode_gemini,
+}
+
+every_wire = pytest.mark.parametrize("encode", WIRES.values(), ids=WIRES.keys())
+
+STEPS: tuple[tuple[Message, ...], ...] = (
+    (user("Look."),),
+    (user(" "),),
+    (user(PIXEL),),
+    (assistant("Done."),),
+    (assistant("a\ud800"),),
+    (assistant(" "),),
+    (assistant(ThinkingPart("Hm.", provider="elsewhere")),),
+    (assistant(ThinkingPart("Hm.", signature="c2ln", provider="anthropic"), "Read.", call("a")), results(result("a"))),
+    (assistant(call("a"), call("b c")), results(result("b c", images=(PIXEL,)), result("a", is_error=True))),
+    (assistant(call("cut")),),
+    (results(result("stray")),),
+    everything("anthropic"),
+)
+
+
+@every_wire
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(STEPS), st.sampled_from(["", "now"]), st.sampled_from(["goes on", "again", "cut"])),
+        max_size=14,
+    )
+)
+def test_every_request_of_a_conversation_has_the_bytes_of_one_encoded_whole(
+    encode: Encode, steps: Sequence[tuple[tuple[Message, ...], str, str]]
+):
+    history, messages = EncodedHistory(), tuple[Message, ...]()
+    for added, volatile, change in steps:
+        # Also what makes a conversation another: compaction, and another model.
+        messages = messages[len(messages) // 2 :] if change == "cut" else messages
+        messages = (*messages, *(replace(message) for message in added))
+        asked = request(*messages, volatile=volatile, model="other" if change == "again" else "m")
+        assert encode(asked, history) == encode(asked, EncodedHistory())
+
+
+def conversation(steps: int) -> tuple[Message, ...]:
+    one = (user("Read it."), assistant("Yes.", call("a")), results(result("a")), assistant("It says nothing."))
+    return tuple(replace(message) for _ in range(steps) for message in one)
+
+
+def encode_roles(messages: Sequence[Message], *, encoded: list[int]) -> list[WireItem]:
+    encoded.append(len(messages))
+    return [{"role": "user" if message.role.value != "assistant" else "assistant"} for message in messages]
+
+
+def test_what_is_settled_is_not_encoded_again():
+    history, encoded, messages = EncodedHistory(), list[int](), conversation(50)
+    encode = partial(encode_roles, encoded=encoded)
+    before = history.of(messages, "m", encode, has_earlier_of_person)
+    encoded.clear()
+    longer = (*messages, *conversation(1))
+    after = history.of(longer, "m", encode, has_earlier_of_person)
+    assert sum(encoded) < 12
+    assert len(after.settled) + len(after.last) == len(longer)
+    assert after.settled[: len(before.settled)] == before.settled
+
+
+def test_the_last_conversations_are_kept_and_one_without_a_key_is_not():
+    histories = EncodedHistories()
+    first, second = histories.of("0"), histories.of("1")
+    for number in range(2, CONVERSATIONS_KEPT):
+        histories.of(str(number))
+    assert histories.of("0") is first
+    histories.of("one more")
+    assert histories.of("0") is first
+    assert histories.of("1") is not second
+    assert histories.of("") is not histories.of("")
