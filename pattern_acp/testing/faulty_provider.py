@@ -1,14 +1,15 @@
-"""A provider of each wire before a server that answers wrong.
+"""Providers that go wrong: one of each wire before a server that answers wrong, and one that raises.
 
-Owns: building both. Waits between attempts only move a clock. Must not know: what the server answers.
+Owns: building them. Waits between attempts only move a clock. Must not know: what the server answers.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, TextDelta
 from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.http import Deadlines, HttpClient
@@ -54,3 +55,18 @@ async def faulty_line(
             )
         finally:
             await http.aclose()
+
+
+class RaisingProvider:
+    """Raises what no provider should, after the beginning of an answer: the number of messages that it was given."""
+
+    name = "faulty"
+
+    @asynccontextmanager
+    async def stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        """See `Provider.stream`."""
+        yield self._events(request)
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        yield TextDelta(f"{len(request.messages)} ")
+        raise ZeroDivisionError

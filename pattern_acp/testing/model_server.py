@@ -26,6 +26,8 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.scripted import Pause, ScriptStep
 from pattern_acp.testing.model_streams import CallIds, Frame, anthropic_frames, openai_frames
 from pattern_acp.testing.newer_model_streams import gemini_frames, responses_frames
@@ -284,6 +286,16 @@ def main() -> None:
         anyio.run(_serve_for_ever, load_server_script(options.script), options.port, options.record)
     except KeyboardInterrupt:
         return
+
+
+@asynccontextmanager
+async def real_http() -> AsyncGenerator[HttpClient, None]:
+    """The client that the agent has, with the limits and the clock that it has."""
+    http = HttpClient(Deadlines(), SystemClock())
+    try:
+        yield http
+    finally:
+        await http.aclose()
 
 
 if __name__ == "__main__":

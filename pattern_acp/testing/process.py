@@ -44,6 +44,9 @@ measure."""
 EXIT_SECONDS = 2.0
 """Invariant 9: longest between the end of input and the exit."""
 
+COMMAND_SECONDS = 30.0
+"""Longest that a command of ours may take in a test."""
+
 SLACK_SECONDS = 2.0
 """What a loaded test machine may add to a limit."""
 
@@ -53,6 +56,23 @@ def agent_environment(home: Path | None = None, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in process_environment().items() if name in INHERITED}
     located = {} if home is None else {"PATTERN_ACP_HOME": str(home)}
     return {**kept, **located, "PATTERN_ACP_MODEL": "offline/offline", **more}
+
+
+def run_command_line(home: Path, *arguments: str, seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours to its end, as a person does in a terminal; `home` is PATTERN_ACP_HOME.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    return subprocess.run(  # noqa: S603  # our own program
+        [*COMMAND, *arguments],
+        env=agent_environment(home),
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
 
 
 def judge_conversation(written: Sequence[bytes], answered: bytes) -> list[JsonDict]:

@@ -1,31 +1,17 @@
 """A constellation that is gone altogether, through the real process: what is there again after a rebuild."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import COMMAND, AgentProcess, Launch, agent_environment, running_process, write_script
+from pattern_acp.testing.process import AgentProcess, Launch, run_command_line, running_process, write_script
 
 pytestmark = pytest.mark.e2e
 
-SECONDS = 30
 CONSTELLATION = Path("constellations", "default", "constellation.db")
 WRITES: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}}
-
-
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=agent_environment(home),
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
 
 
 def launch(tmp_path: Path) -> Launch:
@@ -57,7 +43,7 @@ def shown(home: Path) -> dict[str, str]:
         "verify": ("journal", "verify"),
         "usage": ("usage", "--json"),
     }
-    return {name: run(home, *arguments).stdout for name, arguments in ask.items()}
+    return {name: run_command_line(home, *arguments).stdout for name, arguments in ask.items()}
 
 
 async def loaded(agent: AgentProcess, session: str, folder: Path) -> str:
@@ -90,11 +76,11 @@ async def test_a_constellation_that_was_deleted_is_there_again_with_all_that_a_p
         loads = [await loaded(agent, each, folder) for each in (session, fork)]
         await agent.close_input()
         await agent.wait()
-    before["verify"] = run(home, "journal", "verify").stdout
+    before["verify"] = run_command_line(home, "journal", "verify").stdout
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
 
-    rebuilt = run(home, "journal", "rebuild", "--replace", "--json")
+    rebuilt = run_command_line(home, "journal", "rebuild", "--replace", "--json")
     assert (rebuilt.returncode, rebuilt.stderr) == (0, "")
     report = json.loads(rebuilt.stdout)
     assert (report["torn"], report["damaged"], report["problems"], report["replaced"]) == (0, [], [], True)
@@ -107,7 +93,7 @@ async def test_a_constellation_that_was_deleted_is_there_again_with_all_that_a_p
         assert (folder / "a.txt").read_text(encoding="utf-8") == "first\n" * 20_000
         await agent.close_input()
         await agent.wait()
-    assert run(home, "doctor", "--verify").returncode == 0
+    assert run_command_line(home, "doctor", "--verify").returncode == 0
     assert len(list((path.parent / "segments").glob("0*"))) == 1
 
 
@@ -120,18 +106,18 @@ async def test_a_rebuild_beside_the_constellation_changes_nothing_and_one_in_its
         await agent.wait()
     path = home / CONSTELLATION
     content = path.read_bytes()
-    beside = run(home, "journal", "rebuild", "--into", str(tmp_path / "again.db"))
+    beside = run_command_line(home, "journal", "rebuild", "--into", str(tmp_path / "again.db"))
     assert (beside.returncode, beside.stderr) == (0, "")
     assert "is sound" in beside.stdout
     assert (tmp_path / "again.db").stat().st_size > 0
-    asked = run(home, "journal", "rebuild")
+    asked = run_command_line(home, "journal", "rebuild")
     assert asked.returncode == 1
     assert "say --replace" in asked.stderr
     assert path.read_bytes() == content
     path.write_bytes(b"no database at all, but long enough to be looked at " * 100)
-    replaced = run(home, "journal", "rebuild", "--replace")
+    replaced = run_command_line(home, "journal", "rebuild", "--replace")
     assert replaced.returncode == 0
-    assert session in run(home, "sessions", "--all").stdout
+    assert session in run_command_line(home, "sessions", "--all").stdout
     [kept] = path.parent.glob("backups/before-rebuild-*/constellation.db")
     assert kept.read_bytes().startswith(b"no database at all")
 
@@ -146,7 +132,7 @@ async def test_what_commands_of_the_terminal_wrote_is_in_segments_when_they_end(
     folder.mkdir()
     session, fork = await work(tmp_path, folder)
     path = home / CONSTELLATION
-    assert run(home, "backup").returncode == 0
+    assert run_command_line(home, "backup").returncode == 0
     for arguments in (
         ("sessions", "rename", session, "Named on the command line"),
         ("sessions", "delete", fork),
@@ -154,15 +140,15 @@ async def test_what_commands_of_the_terminal_wrote_is_in_segments_when_they_end(
         ("memory", "forget", "human", "ducks", "--yes"),
         ("journal", "redact", session, "--match", "Long words.", "--yes"),
     ):
-        done = run(home, *arguments)
+        done = run_command_line(home, *arguments)
         assert (done.returncode, done.stderr) == (0, ""), done.args
     assert f"{path.parent / 'backups'} was made before" in done.stdout
     asked = (("sessions", "--all"), ("memory", "list"), ("memory", "show", "human"), ("journal", "verify"))
-    before = [run(home, *arguments).stdout for arguments in asked]
+    before = [run_command_line(home, *arguments).stdout for arguments in asked]
     lose(path)
 
-    assert run(home, "journal", "rebuild", "--replace").returncode == 0
-    assert [run(home, *arguments).stdout for arguments in asked] == before
+    assert run_command_line(home, "journal", "rebuild", "--replace").returncode == 0
+    assert [run_command_line(home, *arguments).stdout for arguments in asked] == before
     assert "Named on the command line" in before[0]
     assert fork not in before[0]
     assert "notes" in before[1]
@@ -178,9 +164,9 @@ async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(t
         await agent.wait()
     lose(home / CONSTELLATION)
     for arguments in (("sessions",), ("sessions", "search", "hello"), ("memory", "list"), ("journal", "verify")):
-        told = run(home, *arguments)
+        told = run_command_line(home, *arguments)
         assert "is missing, and with it your sessions and memory" in told.stderr
         assert "pattern-acp journal rebuild" in told.stderr
         assert "there is no session ;" not in told.stderr
     # This one makes a new constellation, so nobody would say it afterwards.
-    assert "is missing" in run(home, "trust", "list").stderr
+    assert "is missing" in run_command_line(home, "trust", "list").stderr

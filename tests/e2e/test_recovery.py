@@ -1,32 +1,18 @@
 """A constellation that was damaged, through the real process: what is said, what is left alone, and the ways back."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pattern_acp.db.connection import change_file
 from pattern_acp.jsonrpc.errors import RemoteError
-from pattern_acp.testing.process import COMMAND, Launch, agent_environment, running_process
+from pattern_acp.testing.process import Launch, run_command_line, running_process
 
 pytestmark = pytest.mark.e2e
 
-SECONDS = 20
 PAGE = 4096
 CONSTELLATION = Path("constellations", "default", "constellation.db")
-
-
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=agent_environment(home),
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
 
 
 async def first_session(home: Path) -> str:
@@ -41,7 +27,7 @@ async def first_session(home: Path) -> str:
 async def test_a_damaged_file_is_named_with_the_way_back_and_the_way_back_works(tmp_path: Path):
     path = tmp_path / CONSTELLATION
     session = await first_session(tmp_path)
-    assert run(tmp_path, "backup").returncode == 0
+    assert run_command_line(tmp_path, "backup").returncode == 0
     content = path.read_bytes()
     damaged = bytes(100) + content[100:]
     path.write_bytes(damaged)
@@ -49,19 +35,19 @@ async def test_a_damaged_file_is_named_with_the_way_back_and_the_way_back_works(
         with pytest.raises(RemoteError, match=r"is damaged.*nothing was changed.*pattern-acp restore --latest"):
             await agent.editor.open_session(str(tmp_path))
     assert path.read_bytes() == damaged
-    restored = run(tmp_path, "restore", "--latest")
+    restored = run_command_line(tmp_path, "restore", "--latest")
     assert (restored.returncode, restored.stderr) == (0, "")
     [safety] = path.parent.glob("backups/before-restore-*/constellation.db")
     assert safety.read_bytes() == damaged
-    assert session in run(tmp_path, "sessions", "--all").stdout
+    assert session in run_command_line(tmp_path, "sessions", "--all").stdout
 
 
 async def test_nothing_is_restored_under_a_running_agent_and_a_backup_can_be_made(tmp_path: Path):
     async with running_process(Launch(tmp_path)) as agent:
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "hello")
-        assert run(tmp_path, "backup").returncode == 0
-        refused = run(tmp_path, "restore", "--latest")
+        assert run_command_line(tmp_path, "backup").returncode == 0
+        refused = run_command_line(tmp_path, "restore", "--latest")
         assert refused.returncode == 1
         assert "open in another process" in refused.stderr
         await agent.editor.prompt(session, "still there?")
@@ -70,7 +56,7 @@ async def test_nothing_is_restored_under_a_running_agent_and_a_backup_can_be_mad
 async def test_an_empty_file_in_the_place_of_a_constellation_with_backups_is_told(tmp_path: Path):
     path = tmp_path / CONSTELLATION
     await first_session(tmp_path)
-    assert run(tmp_path, "backup").returncode == 0
+    assert run_command_line(tmp_path, "backup").returncode == 0
     path.write_bytes(b"")
     async with running_process(Launch(tmp_path)) as agent:
         session = await agent.editor.open_session(str(tmp_path))
@@ -83,24 +69,24 @@ async def test_gc_takes_the_words_of_a_session_that_was_deleted_long_ago_and_not
     (tmp_path / "config.toml").write_text("[retention]\ndeleted_days = 7\n", encoding="utf-8")
     kept = await first_session(tmp_path)
     old = await first_session(tmp_path)
-    assert run(tmp_path, "sessions", "delete", old).returncode == 0
-    assert run(tmp_path, "gc", "--dry-run").stdout == "There is nothing to take away.\n"
+    assert run_command_line(tmp_path, "sessions", "delete", old).returncode == 0
+    assert run_command_line(tmp_path, "gc", "--dry-run").stdout == "There is nothing to take away.\n"
     change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = 5 WHERE deleted = 1"))
-    shown = run(tmp_path, "gc", "--dry-run")
+    shown = run_command_line(tmp_path, "gc", "--dry-run")
     assert "deleted more than 7 days ago" in shown.stdout
     assert "would be taken away" in shown.stdout
     assert old in shown.stdout
     before = path.stat().st_size
-    swept = run(tmp_path, "gc", "--json")
+    swept = run_command_line(tmp_path, "gc", "--json")
     assert (swept.returncode, '"smaller":true' in swept.stdout) == (0, True)
     assert path.stat().st_size <= before
-    assert run(tmp_path, "journal", "verify").returncode == 0
-    verified = run(tmp_path, "doctor", "--verify", "--json")
+    assert run_command_line(tmp_path, "journal", "verify").returncode == 0
+    verified = run_command_line(tmp_path, "doctor", "--verify", "--json")
     assert not [each for each in json.loads(verified.stdout)["findings"] if each["health"] == "broken"]
     change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = updated_ms WHERE deleted = 1"))
-    back = run(tmp_path, "sessions", "undelete", old)
+    back = run_command_line(tmp_path, "sessions", "undelete", old)
     assert (back.returncode, "took its words" in back.stderr) == (1, True)
-    assert run(tmp_path, "sessions", "show", kept).stdout.count("hello") >= 1
+    assert run_command_line(tmp_path, "sessions", "show", kept).stdout.count("hello") >= 1
 
 
 def damage_page_of(path: Path, said: str) -> None:
@@ -142,8 +128,8 @@ async def test_a_session_with_damage_in_its_middle_is_shown_as_far_as_it_can_be_
         assert path.stat().st_size == size
         await agent.close_input()
         await agent.wait()
-    partly = run(tmp_path, "sessions", "show", session)
+    partly = run_command_line(tmp_path, "sessions", "show", session)
     assert ("plum 2" in partly.stdout, "plum 3" in partly.stdout, "only a part" in partly.stderr) == (True, False, True)
-    rebuilt = run(tmp_path, "journal", "rebuild", "--replace")
+    rebuilt = run_command_line(tmp_path, "journal", "rebuild", "--replace")
     assert rebuilt.returncode == 0
-    assert "plum 3" in run(tmp_path, "sessions", "show", session).stdout
+    assert "plum 3" in run_command_line(tmp_path, "sessions", "show", session).stdout

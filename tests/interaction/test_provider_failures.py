@@ -1,18 +1,16 @@
 """What the person sees when the model fails, and that the session goes on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, TurnEnded
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers import errors
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, ProviderStop, TextDelta
+from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.faulty_provider import RaisingProvider
 from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import calls, gate, says, stops, thinks
 from pattern_acp.testing.turns import events_of, of_type, prompting, unpaired_calls
@@ -161,23 +159,9 @@ async def test_an_answer_that_is_all_cut_off_calls_leaves_nothing_behind():
         await session_goes_on_after_blank(agent, session)
 
 
-class FaultyProvider:
-    """Raises what no provider should."""
-
-    name = "faulty"
-
-    @asynccontextmanager
-    async def stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-        yield self._events(request)
-
-    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
-        yield TextDelta(f"{len(request.messages)} ")
-        raise ZeroDivisionError
-
-
 async def test_a_fault_of_ours_is_a_visible_message_and_the_session_goes_on():
     model = ScriptedProvider([says("Here again.")])
-    async with running_agent(model, others={"faulty": FaultyProvider()}) as agent:
+    async with running_agent(model, others={"faulty": RaisingProvider()}) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         choice: JsonDict = {"sessionId": session, "configId": "model", "value": "faulty/test"}
         await agent.editor.request("session/set_config_option", choice)

@@ -1,8 +1,8 @@
 """A turn that failed has exactly one failure in the journal, directly in front of its end; no other turn has any."""
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -22,10 +22,11 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers import errors
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, ProviderStop, TextDelta
+from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
+from pattern_acp.testing.faulty_provider import RaisingProvider
 from pattern_acp.testing.requests import begin_prompt
 from pattern_acp.testing.scripts import Turn, calls, gate, says, stops
 from pattern_acp.testing.turns import events_of, of_type, prompting
@@ -58,20 +59,6 @@ async def codes(agent: RunningAgent, session: str) -> list[str]:
 
 
 FAILED, WELL = (1, 1, 1), (1, 0, 0)
-
-
-class FaultyProvider:
-    """Raises what no provider should."""
-
-    name = "faulty"
-
-    @asynccontextmanager
-    async def stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-        yield self._events(request)
-
-    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
-        yield TextDelta(f"{len(request.messages)} ")
-        raise ZeroDivisionError
 
 
 @dataclass(frozen=True)
@@ -146,7 +133,7 @@ async def test_what_does_not_fit_after_the_provider_said_so_is_one_failure():
 
 
 async def test_a_fault_of_ours_is_one_failure_too():
-    async with running_agent(ScriptedProvider([]), others={"faulty": FaultyProvider()}) as agent:
+    async with running_agent(ScriptedProvider([]), others={"faulty": RaisingProvider()}) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         choice = {"sessionId": session, "configId": "model", "value": "faulty/test"}
         await agent.editor.request("session/set_config_option", choice)

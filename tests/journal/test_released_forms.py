@@ -8,7 +8,6 @@ import dataclasses
 import enum
 import gzip
 import json
-import subprocess
 import types
 import typing
 from pathlib import Path
@@ -19,12 +18,11 @@ import pytest
 from pattern_acp.bootstrap.recovery import list_backups
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.journal.codec import _KINDS, _TYPES  # pyright: ignore[reportPrivateUsage]  the list of kinds
-from pattern_acp.testing.process import COMMAND, Launch, agent_environment, running_process
+from pattern_acp.testing.process import Launch, run_command_line, running_process
 
 GOLDEN = Path(__file__).parent / "golden" / "payload_forms.json"
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.db.gz"))
 CONSTELLATION = Path("constellations", "default", "constellation.db")
-SECONDS = 30
 
 Forms = dict[str, dict[str, Any]]
 
@@ -122,18 +120,6 @@ def test_what_a_form_may_not_lose_is_named(change: dict[str, str], problem: str)
     assert problems(before, {"k": {"version": 2, "fields": change}}) == []
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=agent_environment(home),
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
-
-
 def unpack(fixture: Path, home: Path) -> Path:
     path = home / CONSTELLATION
     path.parent.mkdir(parents=True)
@@ -164,10 +150,10 @@ async def test_a_constellation_of_a_released_version_lists_loads_goes_on_replays
     schema = int(fixture.name.partition("-schema-")[2].partition(".")[0])
     backups = [each for each in list_backups(path) if each.kind == "migration"]
     assert len(backups) == (0 if schema == load_migrations()[-1].version else 1)
-    assert run(tmp_path, "journal", "verify").returncode == 0
+    assert run_command_line(tmp_path, "journal", "verify").returncode == 0
     for one in listed:
-        assert run(tmp_path, "journal", "replay", one["sessionId"]).returncode == 0
-    verified = json.loads(run(tmp_path, "doctor", "--verify", "--json").stdout)
+        assert run_command_line(tmp_path, "journal", "replay", one["sessionId"]).returncode == 0
+    verified = json.loads(run_command_line(tmp_path, "doctor", "--verify", "--json").stdout)
     assert not [each for each in verified["findings"] if each["health"] == "broken"]
 
 

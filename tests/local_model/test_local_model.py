@@ -32,7 +32,7 @@ from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.discovery import fetch_models
 from pattern_acp.providers.errors import ContextTooLongError
-from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
@@ -47,6 +47,7 @@ from pattern_acp.testing.local_model import (
     model_path,
     serve_local_model,
 )
+from pattern_acp.testing.model_server import real_http
 from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process
 from pattern_acp.testing.turns import of_type
 
@@ -92,15 +93,6 @@ class Answer:
         return [(e.name, "".join(piece.text for piece in pieces if piece.index == e.index)) for e in begun]
 
 
-@asynccontextmanager
-async def client() -> AsyncGenerator[HttpClient, None]:
-    http = HttpClient(Deadlines(), SystemClock())
-    try:
-        yield http
-    finally:
-        await http.aclose()
-
-
 def settings_for(url: str) -> ProviderSettings:
     return ProviderSettings("mine", "openai", f"{url}/v1", configured=True)
 
@@ -111,7 +103,7 @@ def asked(*messages: Message, limit: int = 60) -> ProviderRequest:
 
 async def ask(url: str, request: ProviderRequest) -> Answer:
     settings = settings_for(url)
-    async with client() as http:
+    async with real_http() as http:
 
         async def the_client() -> HttpClient:
             return http
@@ -173,7 +165,7 @@ async def test_a_conversation_that_is_too_long_is_known_as_such(server: str):
 
 
 async def test_the_list_tells_the_window_and_whether_tools_reach_the_model(server: str):
-    async with client() as http, serve_local_model(tools=False) as bare:
+    async with real_http() as http, serve_local_model(tools=False) as bare:
         (listed,) = await fetch_models(http, settings_for(server))
         assert (listed.name, listed.context_window, listed.calls_tools) == (MODEL_NAME, WINDOW, True)
         (listed,) = await fetch_models(http, settings_for(bare))

@@ -1,6 +1,5 @@
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
 import anyio
@@ -8,7 +7,6 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.catalogue import ListedModel
 from pattern_acp.providers.discovery import (
     fetch_models,
@@ -18,19 +16,9 @@ from pattern_acp.providers.discovery import (
     parse_models,
 )
 from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
-from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
-from pattern_acp.testing.model_server import serve_models
+from pattern_acp.testing.model_server import real_http, serve_models
 from pattern_acp.testing.web_server import Answer, web_server
-
-
-@asynccontextmanager
-async def client() -> AsyncGenerator[HttpClient, None]:
-    http = HttpClient(Deadlines(), SystemClock())
-    try:
-        yield http
-    finally:
-        await http.aclose()
 
 
 def listing(*models: Mapping[str, object]) -> bytes:
@@ -91,7 +79,7 @@ async def test_llama_server_tells_beside_its_list_whether_tools_reach_the_model(
     """It leaves tools out of the prompt of a model without a place for them, and says so nowhere else."""
     models = Answer(listing({"id": "a", "owned_by": "llamacpp"}))
     with anyio.fail_after(5):
-        async with client() as http, web_server({"/v1/models": models, "/props": props}) as server:
+        async with real_http() as http, web_server({"/v1/models": models, "/props": props}) as server:
             settings = replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))
             assert await fetch_models(http, settings) == (listed,)
             (found,) = await find_local_servers(http, [settings], seconds=3)
@@ -101,7 +89,7 @@ async def test_llama_server_tells_beside_its_list_whether_tools_reach_the_model(
 async def test_a_llama_server_that_is_slow_to_tell_more_is_found_all_the_same():
     answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "llamacpp"})), "/props": Answer(hangs=True)}
     with anyio.fail_after(5):
-        async with client() as http, web_server(answers) as server:
+        async with real_http() as http, web_server(answers) as server:
             (found,) = await find_local_servers(
                 http, [replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))], seconds=0.5
             )
@@ -111,7 +99,7 @@ async def test_a_llama_server_that_is_slow_to_tell_more_is_found_all_the_same():
 async def test_other_servers_are_asked_for_nothing_beside_their_list():
     answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "vllm"}))}
     with anyio.fail_after(5):
-        async with client() as http, web_server(answers) as server:
+        async with real_http() as http, web_server(answers) as server:
             assert await fetch_models(http, replace(LOCAL_SERVERS[2], base_url=server.url("/v1")))
             assert len(server.asked) == 1
 
@@ -124,21 +112,21 @@ def test_what_is_no_list_is_a_protocol_error(body: bytes):
 
 async def test_a_list_is_fetched():
     with anyio.fail_after(5):
-        async with client() as http, serve_models([], models=("a", "b")) as server:
+        async with real_http() as http, serve_models([], models=("a", "b")) as server:
             found = await fetch_models(http, ProviderSettings("x", "openai", f"{server.url}/v1"))
     assert [model.name for model in found] == ["a", "b"]
 
 
 async def test_a_list_that_is_not_there_is_an_error():
     with anyio.fail_after(5):
-        async with client() as http, serve_models([]) as server:
+        async with real_http() as http, serve_models([]) as server:
             with pytest.raises(ProviderError):
                 await fetch_models(http, ProviderSettings("x", "openai", f"{server.url}/elsewhere/x?"))
 
 
 async def test_servers_that_answer_are_found_in_the_order_of_preference():
     with anyio.fail_after(5):
-        async with client() as http, serve_models([], models=("a",)) as one, serve_models([], models=("b",)) as two:
+        async with real_http() as http, serve_models([], models=("a",)) as one, serve_models([], models=("b",)) as two:
             candidates = [
                 replace(LOCAL_SERVERS[0], base_url=f"{one.url}/v1"),
                 replace(LOCAL_SERVERS[1], base_url="http://127.0.0.1:1/v1"),
@@ -159,7 +147,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time():
     with anyio.fail_after(5):
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         port = listener.extra_attributes[SocketAttribute.local_port]()
-        async with client() as http, listener, anyio.create_task_group() as tasks:
+        async with real_http() as http, listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, silent)
             candidate = replace(LOCAL_SERVERS[1], base_url=f"http://127.0.0.1:{port}/v1")
             assert await find_local_servers(http, [candidate], seconds=0.05) == ()
@@ -189,6 +177,6 @@ async def test_googles_list_is_read_without_what_answers_no_prompts():
 
 async def test_googles_list_comes_from_googles_address():
     with anyio.fail_after(5):
-        async with serve_models([], models=["a"]) as server, client() as http:
+        async with serve_models([], models=["a"]) as server, real_http() as http:
             found = await fetch_models(http, ProviderSettings("gemini", "gemini", server.url))
     assert found == (ListedModel("a", 1000),)
