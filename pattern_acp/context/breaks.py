@@ -7,7 +7,7 @@ from dataclasses import field
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, begins_with
-from pattern_acp.providers.base import ProviderRequest, ToolSpec
+from pattern_acp.providers.base import ProviderRequest, ToolForm, ToolSpec
 
 
 @dataclass(slots=True)
@@ -29,12 +29,15 @@ class BreakDetector:
         """Say why the history of the next request will not go on from the one before."""
         self._expected = reason
 
-    def saw(self, request: ProviderRequest) -> str:
-        """Take in a request that is sent; what changed at its beginning, or nothing."""
+    def saw(self, request: ProviderRequest, *, calls_tools: bool = True) -> str:
+        """Take in a request that is sent; what changed at its beginning, or nothing.
+
+        `calls_tools` says of its model whether it has native calls, so what a form of tools left to it comes to.
+        """
         before, self._before = self._before, request
         reason, self._expected = self._expected, ""
         self.requests += 1
-        changed = changes(before, request) if before is not None else ()
+        changed = changes(before, request, calls_tools=calls_tools) if before is not None else ()
         if not changed:
             self.since += 1
             return ""
@@ -49,22 +52,28 @@ class BreakDetector:
         if not self.breaks:
             return f"every one of {self.requests:,} requests began with the one before"
         times = "once" if self.breaks == 1 else f"{self.breaks:,} times"
-        ago = "in the last one" if not self.since else f"{self.since:,} requests ago"
+        ago = {0: "in the last one", 1: "one request ago"}.get(self.since, f"{self.since:,} requests ago")
         return f"broken {times} in {self.requests:,} requests, {ago}: {self.last}"
 
 
-def changes(before: ProviderRequest, now: ProviderRequest) -> tuple[str, ...]:
+def changes(before: ProviderRequest, now: ProviderRequest, *, calls_tools: bool = True) -> tuple[str, ...]:
     """What of the cached prefix is another: `model`, `tools`, `system`, `history`, in the order caches are built in."""
     changed: list[str] = []
     if now.model != before.model:
         changed.append("model")
     if now.tools != before.tools:
         changed.append(f"tools ({_tool_changes(before.tools, now.tools)})")
+    elif (as_text := _as_text(now, calls_tools)) is not _as_text(before, calls_tools):
+        changed.append("tools (now as text)" if as_text else "tools (now native)")
     if now.system != before.system:
         changed.append("system")
     if not _begins_with(now.messages, before.messages):
         changed.append("history")
     return tuple(changed)
+
+
+def _as_text(request: ProviderRequest, calls_tools: bool) -> bool:  # noqa: FBT001 - what is known, not a switch
+    return request.tool_form is ToolForm.TEXT or (request.tool_form is ToolForm.AUTO and not calls_tools)
 
 
 def _begins_with(now: tuple[Message, ...], before: tuple[Message, ...]) -> bool:

@@ -188,7 +188,7 @@ class SessionWindow:
 
     def sending(self, request: ProviderRequest) -> int:
         """See `TurnWindow.sending`."""
-        changed = self._state.breaks.saw(request)
+        changed = self._state.breaks.saw(request, calls_tools=self._model.info.calls_tools)
         if changed:
             logger.info("The cached prefix of a session is broken by: %s.", changed)
         self._sent, self._estimate = request, request_tokens(request, self._state.messages)
