@@ -25,7 +25,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.sharing import VisibleBlock, visible_blocks
+from pattern_acp.memory.sharing import VisibleBlock, sound_blocks
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -131,12 +131,13 @@ class Known:
 def news(tx: Transaction, watch: Watch, known: Mapping[str, Known]) -> tuple[tuple[FeedEvent, ...], dict[str, Known]]:
     """What a subscriber that knows `known` has to be told, and what it knows then.
 
-    Raises:
-        BlockCorruptError: a block cannot be read.
+    Of a block that is damaged nothing is told, not even that it is gone.
     """
     events: list[FeedEvent] = []
-    now: dict[str, Known] = {}
-    for visible in visible_blocks(tx, watch.owners, isolation=watch.isolation):
+    sound, damaged = sound_blocks(tx, watch.owners, isolation=watch.isolation)
+    there = {one.visible.block.id for one in damaged}
+    now = {block_id: was for block_id, was in known.items() if block_id in there}
+    for visible in sound:
         info = _info(visible)
         before = known.get(info.block_id)
         events += _news_of(tx, visible, info, before, watch)
@@ -262,7 +263,6 @@ class MemoryFeed:
         """Begin to look on. What is there comes first; of blocks that `since` names, the writes after that version.
 
         Raises:
-            BlockCorruptError: a block cannot be read.
             DatabaseError: the constellation cannot be read.
         """
         subscription = Subscription(watch)
@@ -300,7 +300,6 @@ class MemoryFeed:
         """Look once, and let every subscriber know what it does not.
 
         Raises:
-            BlockCorruptError: a block cannot be read.
             DatabaseError: the constellation cannot be read.
         """
         subscriptions = tuple(self._subscriptions)

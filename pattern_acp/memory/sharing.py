@@ -40,6 +40,14 @@ class VisibleBlock:
     shared_from: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedBlock:
+    """A block in someone's sight that cannot be read: what its row says, unchecked, and a sentence about it."""
+
+    visible: VisibleBlock
+    sentence: str
+
+
 def attach(tx: Transaction, block_id: BlockId, attachment: Attachment, *, at_ms: int, seq: int) -> None:
     """Share a block, or change what the other may do with it."""
     tx.execute(_QUERIES["attach_block"], {**_row(block_id, attachment), "at_ms": at_ms, "seq": seq})
@@ -59,42 +67,35 @@ def attachments(tx: Transaction, block_id: BlockId) -> tuple[Attachment, ...]:
     )
 
 
-def visible_blocks(
+def sound_blocks(
     tx: Transaction, owners: Sequence[tuple[Scope, str]], *, isolation: Isolation = Isolation.NONE
-) -> tuple[VisibleBlock, ...]:
+) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...]]:
     """The blocks that these owners see: their own in the order of the owners, then those attached to them.
 
     A label that is taken already is told apart by its scope, or by the owner that it is shared from. What is attached
     to the persona is under the project's isolation like the persona's own: hidden, or core blocks to read. Of two
-    attachments of one block the wider permission counts.
-
-    Raises:
-        BlockCorruptError: the text of one cannot be read or rebuilt.
+    attachments of one block the wider permission counts. Blocks whose text cannot be read or rebuilt stand before no
+    other: they are given apart.
     """
-    return _visible(tx, owners, isolation, decode_block)
-
-
-def sound_blocks(
-    tx: Transaction, owners: Sequence[tuple[Scope, str]]
-) -> tuple[tuple[VisibleBlock, ...], tuple[BlockCorruptError, ...]]:
-    """`visible_blocks` without those whose text cannot be read or rebuilt, and what is wrong with these."""
-    damaged: dict[str, BlockCorruptError] = {}
+    errors: dict[str, BlockCorruptError] = {}
 
     def decode(tx: Transaction, row: Row) -> Block:
         try:
             return decode_block(tx, row)
         except BlockCorruptError as error:
-            damaged[columns.text(row[0])] = error
-            return read_row(row)[0]
+            block = read_row(row)[0]
+            errors[block.id] = error
+            return block
 
-    seen = _visible(tx, owners, Isolation.NONE, decode)
-    return tuple(one for one in seen if one.block.id not in damaged), tuple(damaged.values())
+    seen = _visible(tx, owners, isolation, decode)
+    damaged = (DamagedBlock(one, errors[one.block.id].sentence) for one in seen if one.block.id in errors)
+    return tuple(one for one in seen if one.block.id not in errors), tuple(damaged)
 
 
 def visible_rows(
     tx: Transaction, owners: Sequence[tuple[Scope, str]], *, isolation: Isolation = Isolation.NONE
 ) -> tuple[VisibleBlock, ...]:
-    """`visible_blocks` without a look at the texts, so that a damaged block is in nobody's way."""
+    """All blocks of `sound_blocks`, the damaged ones too, without a look at the texts."""
     return _visible(tx, owners, isolation, lambda _tx, row: read_row(row)[0])
 
 

@@ -22,7 +22,7 @@ from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.merging import decode_conflicts
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, decode_schema, unfolded
+from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, TextSchema, decode_schema, unfolded
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def decode_block(tx: Transaction, row: Row) -> Block:
     Raises:
         BlockCorruptError: the text is wrong and no sound document is left to read it from.
     """
-    stored = _decode(row)
+    stored = _decode(row, _schema(row))
     if text_hash(stored.block.text) == stored.text_hash:
         return stored.block
     return _open(tx, stored, _READING_PEER).block
@@ -77,7 +77,7 @@ def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:
     Raises:
         BlockCorruptError: nothing that is stored gives the document.
     """
-    return _open(tx, _decode(row), peer)
+    return _open(tx, _decode(row, _schema(row)), peer)
 
 
 def whole_block(tx: Transaction, key_row: Row) -> Block:
@@ -109,7 +109,10 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
 
 def read_row(row: Row) -> tuple[Block, bytes]:
     """The block of a `find_block` row as it is stored, unchecked, and its frontiers: enough to delete a damaged one."""
-    stored = _decode(row)
+    try:
+        stored = _decode(row, _schema(row))
+    except BlockCorruptError:
+        stored = _decode(row, TextSchema())
     return stored.block, stored.frontiers
 
 
@@ -119,7 +122,7 @@ def archived_number(tx: Transaction, block: Block) -> int:
     return 0 if row is None else columns.integer(row[0])
 
 
-def _decode(row: Row) -> _Stored:
+def _decode(row: Row, schema: BlockSchema) -> _Stored:
     block = Block(
         id=BlockId(columns.text(row[0])),
         key=BlockKey(Scope(columns.text(row[1])), columns.text(row[2]), columns.text(row[3])),
@@ -129,7 +132,7 @@ def _decode(row: Row) -> _Stored:
         updated_ms=columns.integer(row[8]),
         head_update=columns.integer(row[9]),
         history_from=columns.integer(row[11]),
-        schema=_schema(row),
+        schema=schema,
         permission=Permission(columns.text(row[13])),
         pinned=columns.integer(row[14]) == 1,
         tier=Tier(columns.text(row[15])),

@@ -5,13 +5,11 @@ Owns: the verbs and what they take. Must not know: how anything is stored, or re
 
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
-from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
@@ -60,9 +58,8 @@ async def run_memory(session: "Session", argument: str) -> str:
         InvalidRequestError: an argument is missing or wrong.
         BlockError: nothing was changed, and why.
     """
-    # The default blocks are made when memory is first looked at. A damaged one must not stand before what mends it.
-    with suppress(BlockCorruptError):
-        await session.memory.blocks()
+    # The default blocks are made when memory is first looked at.
+    await session.memory.blocks()
     word, rest = take_word(argument)
     if not word:
         return await _list(session, "")

@@ -22,11 +22,16 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryShown
 from pattern_acp.memory.cursors import LaterWrite, writes_since
+from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+
+DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The person was told.)"
+"""What the model reads in the place of a text that is lost."""
 
 _AUTHORS = {
     Actor.HUMAN: "the person",
@@ -51,6 +56,20 @@ def memory_view(block: MemoryBlockView) -> MemoryView:
         block.in_context,
         block.block_id,
         block.version,
+    )
+
+
+def damaged_view(damaged: DamagedBlock) -> MemoryView:
+    """A block that cannot be read, as requests show it: never as an empty one, nor as one that is gone."""
+    block = damaged.visible.block
+    return MemoryView(
+        damaged.visible.label,
+        block.description,
+        DAMAGED,
+        block.limit,
+        permission=Permission.READ_ONLY.value,
+        block_id=block.id,
+        version=block.head_update,
     )
 
 

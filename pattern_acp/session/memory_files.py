@@ -7,7 +7,7 @@ commit, and read at the next turn. An edit is the person's, merged with what oth
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,9 @@ from pattern_acp.memory.projection import (
     text_in_file,
 )
 from pattern_acp.memory.schemas.types import BlockSchema
-from pattern_acp.memory.sharing import visible_blocks
+from pattern_acp.memory.sharing import sound_blocks
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit
+from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def write_files(session: "Session") -> None:
     await _guarded(session, takes_in=False)
 
 
-async def renew_files(database: Database, root: str, views: Sequence[MemoryBlockView]) -> tuple[str, ...]:
+async def renew_files(database: Database, root: str, memory: ConstellationMemory) -> tuple[str, ...]:
     """Bring the files of the project at `root` up to date after a write outside any session; what is to be told.
 
     Only a session begins to keep files: where none did, nothing is written.
@@ -80,7 +81,8 @@ async def renew_files(database: Database, root: str, views: Sequence[MemoryBlock
     try:
         if await anyio.to_thread.run_sync(_leads_elsewhere, folder, root):
             return ()
-        return tuple(sentence for _, sentence in await _bring_up_to_date(database, folder, views))
+        views = await memory.blocks()
+        return tuple(sentence for _, sentence in await _bring_up_to_date(database, folder, views, _kept(memory)))
     except OSError as error:
         return (_not_kept(folder, error),)
 
@@ -94,7 +96,8 @@ async def _guarded(session: "Session", *, takes_in: bool) -> None:
         views = await session.memory.blocks()
         if takes_in and await _take_in(session, folder, views):
             views = await session.memory.blocks()
-        for name, sentence in await _bring_up_to_date(session.constellation.database, folder, views):
+        database, kept = session.constellation.database, _kept(session.memory)
+        for name, sentence in await _bring_up_to_date(database, folder, views, kept):
             _report(session, name, sentence)
     except PatternError as error:
         logger.warning("memory was not kept as files: %s", type(error).__name__)
@@ -138,7 +141,7 @@ async def _merge(session: "Session", folder: Path, one: MemoryFile, content: byt
 def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> tuple[BlockSchema, str]:
     """The block's schema, and its text as the file was made of it."""
     owners = (Scope.PERSONA, session.constellation.persona.name), (Scope.PROJECT, session.state.project_key)
-    block = next(seen.block for seen in visible_blocks(tx, owners) if seen.block.id == one.block_id)
+    block = next(seen.block for seen in sound_blocks(tx, owners)[0] if seen.block.id == one.block_id)
     if block.head_update == one.version:
         return block.schema, block.text
     return block.schema, text_of_version(read_history(tx, block), one.version)
@@ -151,9 +154,12 @@ async def _note(session: "Session", folder: Path, one: MemoryFile, content: byte
 
 
 async def _bring_up_to_date(
-    database: Database, folder: Path, views: Sequence[MemoryBlockView]
+    database: Database, folder: Path, views: Sequence[MemoryBlockView], kept: Set[str]
 ) -> list[tuple[str, str]]:
-    """Write what changed; the files that are in the way, each with a sentence."""
+    """Write what changed; the files that are in the way, each with a sentence.
+
+    Files of the blocks `kept` stay as they are.
+    """
     written = await database.read(lambda tx: files_in(tx, str(folder)))
     reported: list[tuple[str, str]] = []
     names = _names(views, written)
@@ -173,7 +179,7 @@ async def _bring_up_to_date(
         row = MemoryFile(view.block_id, name, view.version, content_hash(content))
         if there != content or known != row:
             new.append((row, content))
-    gone = [one for block_id, one in written.items() if block_id not in names]
+    gone = [one for block_id, one in written.items() if block_id not in names and block_id not in kept]
     unedited = [one.file for one in gone if content_hash(disk.contents.get(one.file, b"")) == one.file_hash]
     if not (new or gone):
         return reported
@@ -191,13 +197,19 @@ async def _bring_up_to_date(
     return reported
 
 
+def _kept(memory: ConstellationMemory) -> Set[str]:
+    """The ids of blocks that cannot be read: their files may be all that is left of them."""
+    return {one.visible.block.id for one in memory.damaged}
+
+
 def _names(views: Sequence[MemoryBlockView], written: dict[str, MemoryFile]) -> dict[str, str]:
     """The file of each own block: the one it has, or a free name."""
     own = [view for view in views if not view.shared_from]
     names = {view.block_id: written[view.block_id].file for view in own if view.block_id in written}
+    there = [one.file for one in written.values()]
     for view in own:
         if view.block_id not in names:
-            taken = frozenset(name.lower() for name in names.values())
+            taken = frozenset(name.lower() for name in (*there, *names.values()))
             names[view.block_id] = file_name(view.label, taken, _editable(view).suffix)
     return names
 

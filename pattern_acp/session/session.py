@@ -134,8 +134,8 @@ class SessionState:
     """What is known of the model's window: token counts, and how well caches hold."""
     budgets: BudgetState = field(default_factory=BudgetState)
     """What may be spent, beside the settings."""
-    told_of_memory: bool = False
-    """Whether the person was told that memory cannot be read."""
+    told_of_memory: set[str] = field(default_factory=set[str])
+    """Sentences on what of memory cannot be read that the person was told."""
     is_read: bool = False
     """Whether it is only shown, since another window has it."""
 

@@ -19,7 +19,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.recalls import count_recalls
 from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
-from pattern_acp.memory.sharing import VisibleBlock, touched_by, visible_blocks, visible_rows
+from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
@@ -65,6 +65,8 @@ class ConstellationMemory:
         self.turn_id: TurnId | None = None
         self.after_commit: Callable[[], Awaitable[None]] | None = None
         """What has to follow a write before it is answered, such as writing files."""
+        self.damaged: tuple[DamagedBlock, ...] = ()
+        """The blocks that could not be read when `blocks` was asked last."""
         self._database = database
         self._owner = owner
         self._rules = rules_for(writer, rules or MemoryRules())
@@ -85,8 +87,9 @@ class ConstellationMemory:
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
 
+        Blocks of which nothing sound is left are in `damaged` instead.
+
         Raises:
-            BlockCorruptError: a block's text is damaged and nothing is left to rebuild it from.
             DatabaseError: the constellation cannot be read or written.
         """
         return (await self.blocks_beside(lambda _: None))[1]
@@ -95,20 +98,21 @@ class ConstellationMemory:
         """What `look` reads, and what `blocks` gives, of the same moment: a request costs one read and not two.
 
         Raises:
-            BlockCorruptError: as `blocks`; what `look` found is lost then.
             DatabaseError: the constellation cannot be read or written.
         """
-        found, (seen, touched) = await self._database.read(
-            lambda tx: (look(tx), _visible(tx, self._owner, self._rules.isolation))
+        isolation = self._rules.isolation
+        found, (seen, damaged, touched) = await self._database.read(
+            lambda tx: (look(tx), _visible(tx, self._owner, isolation))
         )
-        if not {spec.key for spec in self._rules.defaults(self._owner)} <= {one.block.key for one in seen}:
+        there = {one.block.key for one in (*seen, *(one.visible for one in damaged))}
+        if not {spec.key for spec in self._rules.defaults(self._owner)} <= there:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
-            seen, touched = await self._database.read(lambda tx: _visible(tx, self._owner, self._rules.isolation))
+            seen, damaged, touched = await self._database.read(lambda tx: _visible(tx, self._owner, isolation))
+        self.damaged = damaged
         touched |= {one.block.id for one in seen if one.label in self._touched}
         self._seen = {one.label: one.block.text for one in seen}
         now_ms = self._clock.now_ms()
-        isolation = self._rules.isolation
         return found, tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
 
     def touch(self, label: str) -> None:
@@ -260,6 +264,8 @@ class _DoneError(Exception):
         self.applied = applied
 
 
-def _visible(tx: Transaction, owner: MemoryOwner, isolation: Isolation) -> tuple[tuple[VisibleBlock, ...], set[str]]:
-    seen = visible_blocks(tx, owner.owners, isolation=isolation)
-    return seen, touched_by(tx, owner.session_id, [one.block for one in seen])
+def _visible(
+    tx: Transaction, owner: MemoryOwner, isolation: Isolation
+) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...], set[str]]:
+    seen, damaged = sound_blocks(tx, owner.owners, isolation=isolation)
+    return seen, damaged, touched_by(tx, owner.session_id, [one.block for one in seen])

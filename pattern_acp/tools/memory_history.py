@@ -23,7 +23,7 @@ from pattern_acp.memory.history import (
 )
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.recalls import times_recalled
-from pattern_acp.memory.sharing import sound_blocks, unattached, visible_blocks, visible_rows
+from pattern_acp.memory.sharing import sound_blocks, unattached, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
 from pattern_acp.memory.verifying import problems_of
 
@@ -142,8 +142,8 @@ class MemoryHistory:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        errors = await self._database.read(lambda tx: sound_blocks(tx, self._owners)[1])
-        return tuple(error.sentence for error in errors)
+        damaged = await self._database.read(lambda tx: sound_blocks(tx, self._owners)[1])
+        return tuple(one.sentence for one in damaged)
 
     async def deleted(self) -> tuple[Block, ...]:
         """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when.
@@ -275,7 +275,7 @@ def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -
     for key in keys_of(owners, label):
         if block_exists(tx, key):
             return key
-    seen = visible_blocks(tx, owners)
+    seen = visible_rows(tx, owners)
     shared = next((one for one in seen if one.label == label), None)
     if shared is None:
         raise BlockMissingError(label, tuple(one.label for one in seen))

@@ -302,6 +302,33 @@ async def test_a_damaged_block_hides_no_other_and_can_be_deleted():
         assert await answer(agent, session, "Hi") == "one"
 
 
+async def test_a_damaged_block_takes_no_other_out_of_the_context_and_is_named_to_both():
+    model = ScriptedProvider([says("one"), says("two")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember project: Tabs, never blanks.")
+        await answer(agent, session, "/remember Something secret.")
+        await agent.database.write(damage_human)
+        said = await answer(agent, session, "Hi")
+        assert said.startswith("> This session goes on without one block of memory: What is stored of the memory block")
+        assert await answer(agent, session, "Hi again") == "two"
+        for request in agent.model.requests:
+            assert "Tabs, never blanks." in str(request)
+            assert "Something secret." not in str(request)
+            assert "What is stored of this block is damaged" in str(request)
+
+
+async def test_a_block_whose_form_cannot_be_read_stands_before_no_other():
+    model = ScriptedProvider([says("one")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await answer(agent, session, "/remember project: Tabs, never blanks.")
+        await agent.database.write(lambda tx: tx.execute("UPDATE blocks SET schema = '{' WHERE label = 'human'"))
+        assert "'human' is damaged" in await answer(agent, session, "Hi")
+        assert "Tabs, never blanks." in str(agent.model.requests[0])
+        assert "`human` is deleted" in await answer(agent, session, "/memory delete human")
+
+
 def damage_human(tx: Transaction) -> None:
     of_human = "(SELECT id FROM blocks WHERE label = 'human')"
     tx.execute("UPDATE blocks SET text = text || 'tampered', base = x'00' WHERE label = 'human'")

@@ -22,9 +22,9 @@ from pattern_acp.memory.sharing import (
     attach,
     attachments,
     detach,
+    sound_blocks,
     touched_by,
     unattached,
-    visible_blocks,
     visible_rows,
 )
 from pattern_acp.memory.store import WriteRecord, list_blocks, load_block, propose_creation, store_change
@@ -50,7 +50,7 @@ def create(tx: Transaction, scope: Scope, owner: str, label: str, *, tier: Tier 
 
 
 def labels(tx: Transaction, owners: tuple[tuple[Scope, str], ...], isolation: Isolation = Isolation.NONE) -> list[str]:
-    return [visible.label for visible in visible_blocks(tx, owners, isolation=isolation)]
+    return [visible.label for visible in sound_blocks(tx, owners, isolation=isolation)[0]]
 
 
 async def test_a_block_is_seen_by_those_it_is_attached_to_and_by_nobody_else(constellation: Constellation):
@@ -59,7 +59,7 @@ async def test_a_block_is_seen_by_those_it_is_attached_to_and_by_nobody_else(con
         create(tx, Scope.PERSONA, "eve", "own")
         assert labels(tx, EVE) == ["own"]
         attach(tx, block.id, Attachment(Scope.PROJECT, "/other", Permission.APPEND), at_ms=2, seq=seq)
-        own, shared = visible_blocks(tx, EVE)
+        own, shared = sound_blocks(tx, EVE)[0]
         assert (own.label, own.shared_from, own.permission) == ("own", "", Permission.READ_WRITE)
         assert (shared.label, shared.shared_from, shared.permission) == ("policy", "ada", Permission.APPEND)
         assert labels(tx, ((Scope.PERSONA, "zoe"),)) == []
@@ -84,7 +84,7 @@ async def test_the_owner_has_the_block_s_own_permission_even_when_it_is_attached
     def work(tx: Transaction) -> None:
         block, seq = create(tx, Scope.PERSONA, "ada", "policy")
         attach(tx, block.id, Attachment(Scope.PROJECT, "/repo", Permission.READ_ONLY), at_ms=2, seq=seq)
-        (visible,) = visible_blocks(tx, ADA)
+        (visible,) = sound_blocks(tx, ADA)[0]
         assert (visible.permission, visible.shared_from) == (Permission.READ_WRITE, "")
 
     await constellation.database.write(work)
@@ -132,7 +132,7 @@ async def test_what_is_attached_to_the_persona_is_as_isolated_as_the_persona_s_o
     def work(tx: Transaction) -> list[str]:
         block, seq = create(tx, Scope.SHARED, SHARED_OWNER, "rules")
         attach(tx, block.id, Attachment(Scope.PERSONA, "ada", Permission.APPEND), at_ms=1, seq=seq)
-        return [one.permission.value for one in visible_blocks(tx, ADA, isolation=isolation)]
+        return [one.permission.value for one in sound_blocks(tx, ADA, isolation=isolation)[0]]
 
     assert await constellation.database.write(work) == ([permission] if permission else [])
 
@@ -142,7 +142,7 @@ async def test_of_two_attachments_the_wider_permission_counts(constellation: Con
         block, seq = create(tx, Scope.SHARED, SHARED_OWNER, "rules")
         for (scope, owner), permission in zip(ADA, (Permission.READ_ONLY, Permission.READ_WRITE), strict=True):
             attach(tx, block.id, Attachment(scope, owner, permission), at_ms=1, seq=seq)
-        return [(one.label, one.permission) for one in visible_blocks(tx, ADA)]
+        return [(one.label, one.permission) for one in sound_blocks(tx, ADA)[0]]
 
     assert await constellation.database.write(work) == [("rules", Permission.READ_WRITE)]
 

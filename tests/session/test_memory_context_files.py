@@ -106,6 +106,27 @@ async def test_a_file_that_cannot_be_used_is_left_alone_and_named_once(old: str,
         assert "Likes tea." in await shown(agent, session, "/memory human")
 
 
+async def test_the_file_of_a_block_that_is_damaged_stays_as_it_is():
+    async with keeping_files(ScriptedProvider([says("ok"), says("ok")])) as (agent, session, folder):
+        before = (folder / "human.md").read_bytes()
+        await agent.database.write(ruin_human)
+        await agent.editor.prompt(session, "/remember project: Tabs, never blanks.")
+        await agent.editor.prompt(session, "Hi")
+        assert (folder / "human.md").read_bytes() == before
+        assert "Tabs, never blanks." in (folder / "project.md").read_text(encoding="utf-8")
+        edit(folder / "project.md", "Tabs", "Blanks")
+        await agent.editor.prompt(session, "Hi again")
+        assert "Blanks, never" in await shown(agent, session, "/memory project")
+        await agent.editor.prompt(session, "/memory delete human")
+        assert not (folder / "human.md").exists()
+
+
+def ruin_human(tx: Transaction) -> None:
+    tx.execute("UPDATE blocks SET text = 'x', base = x'00' WHERE label = 'human'")
+    tx.execute("UPDATE block_updates SET data = x'00'")
+    tx.execute("DELETE FROM block_archives")
+
+
 async def test_a_file_that_is_missing_is_made_anew():
     async with keeping_files() as (agent, session, folder):
         (folder / "human.md").unlink()

@@ -195,8 +195,12 @@ async def test_a_damaged_block_is_named_and_leaves_the_others_writable(constella
         tx.execute("UPDATE blocks SET base = x'00', text = '' WHERE label = 'persona'")
 
     await constellation.database.write(ruin)
+    assert [one.label for one in await memory.blocks()] == ["human", "project"]
+    (damaged,) = memory.damaged
+    assert damaged.visible.label == "persona"
+    assert "'persona' is damaged" in damaged.sentence
     with pytest.raises(BlockCorruptError, match="'persona'"):
-        await memory.blocks()
+        await memory.commit(MemoryEdit("persona", "append", "is kind"), CALL)
     assert (await memory.commit(MemoryEdit("human", "append", "likes tea"), CALL)).after == "likes tea"
 
 

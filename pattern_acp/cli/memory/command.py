@@ -121,7 +121,7 @@ async def _answer(arguments: Memory, process: Process) -> Answer:
 async def _renew_files(desk: Desk, database: Database) -> None:
     """Bring memory that is kept as files up to date; what is in the way never undoes what was done."""
     try:
-        told = await renew_files(database, desk.place.cwd, await desk.memory.blocks())
+        told = await renew_files(database, desk.place.cwd, desk.memory)
     except PatternError as error:
         told = (error.sentence,)
     for sentence in told:

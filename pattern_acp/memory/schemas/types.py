@@ -152,7 +152,7 @@ def decode_schema(stored: str) -> BlockSchema:
         return TEXT
     try:
         return msgspec.json.decode(stored, type=BlockSchema)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise SchemaError(f"it is no schema that this version knows ({error})") from error
 
 
