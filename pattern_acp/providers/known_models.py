@@ -57,6 +57,8 @@ class KnownModels:
         self._sign = sign
         self.local: tuple[LocalServer, ...] = ()
         """The servers found on this machine so far."""
+        self._asked: dict[str, anyio.Event] = {}
+        """Providers whose list was asked for, each with what is set once that has an end."""
 
     def _facts(self, settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
         facts = _describe(settings, model, listed)
@@ -93,22 +95,39 @@ class KnownModels:
             name: tuple(model.name for model in self._listed(settings)) for name, settings in self._configured.items()
         }
 
+    async def first_list(self, provider: str) -> None:
+        """Fetch the list of one provider that nobody has asked for its list yet, or wait for whoever does."""
+        asked = self._asked.get(provider)
+        if asked is not None:
+            await asked.wait()
+        else:
+            await self.refresh_lists(only_unknown=True, only_of=provider)
+
     async def refresh_lists(self, *, only_unknown: bool = False, only_of: str = "") -> None:
-        """Fetch the lists, of one provider or all, that are older than a day or that are not known at all."""
+        """Fetch the lists, of one provider or all, that are older than a day or that are not known at all.
+
+        Of a provider whose models the person names, the list is fetched only when it is the one: it tells more than
+        names.
+        """
         wanted = [
             provider
             for provider in usable_providers(self._settings())
             if provider.wire in HTTP_WIRES
             and only_of in {"", provider.name}
-            and not provider.models
+            and (only_of or not provider.models)
             and not self._lists.is_fresh(provider)
             and not (only_unknown and self._listed(provider))
         ]
         if not wanted:
             return
-        async with anyio.create_task_group() as tasks:
-            for provider in wanted:
-                tasks.start_soon(self._refresh_list, provider)
+        asked = [self._asked.setdefault(provider.name, anyio.Event()) for provider in wanted]
+        try:
+            async with anyio.create_task_group() as tasks:
+                for provider in wanted:
+                    tasks.start_soon(self._refresh_list, provider)
+        finally:
+            for each in asked:
+                each.set()
         await anyio.to_thread.run_sync(self._lists.save)
 
     async def find_local(self) -> None:

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.providers.base import ModelInfo, Provider
+from pattern_acp.providers.base import Figure, ModelInfo, Provider
 from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
@@ -25,6 +25,7 @@ from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
 from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
+from pattern_acp.providers.model_figures import Source, source_of
 from pattern_acp.providers.model_lists import ModelLists
 from pattern_acp.providers.retry import RetryPolicy
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
 
 FIRST_LIST_SECONDS = 3.0
-"""How long `choose` waits for the list of a provider whose models nobody knows yet."""
+"""How long `choose` and `learn` wait for the list of a provider whose models nobody knows yet."""
 
 OFFLINE = ProviderSettings("offline", "offline")
 
@@ -161,6 +162,20 @@ class Providers:
             tasks.start_soon(self._models.refresh_lists)
             if not any(usable_providers(self._held())):
                 tasks.start_soon(self._models.find_local)
+
+    async def learn(self, qualified: str) -> None:
+        """Wait for the list of a model's provider where nothing else says how large its window is.
+
+        Once for each provider, and at most `FIRST_LIST_SECONDS`: a request made for the window that is assumed would be
+        refused by a small one. Never raises.
+        """
+        name, _, model = qualified.partition("/")
+        settings = self._configured.get(name)
+        if settings is None or settings.wire not in HTTP_WIRES:
+            return
+        if source_of(self._models.describe(settings, model).info, Figure.WINDOW) == Source.ASSUMED:
+            with anyio.move_on_after(FIRST_LIST_SECONDS):
+                await self._models.first_list(name)
 
     def warm(self, qualified: str) -> None:
         """Get ready for the first request to a model: httpx and its client, where the model is behind HTTP.

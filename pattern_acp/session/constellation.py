@@ -61,6 +61,10 @@ class Models(Protocol):
         """Where the key of the model's provider comes from, with its last four characters; empty without one."""
         ...
 
+    async def learn(self, qualified: str) -> None:
+        """Wait a moment for what the model's provider says of it, where its window is not known. Never raises."""
+        ...
+
     def key_warning(self, qualified: str) -> str:
         """A sentence when the key of the model's provider goes to it unencrypted; else empty."""
         ...

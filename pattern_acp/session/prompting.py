@@ -95,6 +95,7 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
     fix_skills(session)
     session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs), *_key_warnings(session)]
     await show_notices(session, turn_id)
+    await session.constellation.models.learn(session.state.model.qualified)
     refused = await before_prompt(session, turn_id)
     if refused is not None:
         return refused

@@ -93,6 +93,10 @@ class ModelServer:
     repeat: bool = False
     models: Sequence[str] = ("test-model",)
     record: Path | None = None
+    window: int | None = None
+    """Tokens of every model, as vLLM lists them; None: the list says nothing of it."""
+    lists: int = 0
+    """How often the models were listed."""
     requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
     port: int = 0
     connections: int = 0
@@ -150,9 +154,11 @@ class ModelServer:
     def _list(self, path: str) -> tuple[int, bytes]:
         plain = path.partition("?")[0]
         if plain.endswith("/models"):
+            self.lists += 1
             if plain.startswith("/v1beta/"):
                 return 200, json.dumps({"models": [_gemini_model(name) for name in self.models]}).encode()
-            models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self.models]
+            more = {} if self.window is None else {"max_model_len": self.window}
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} | more for name in self.models]
             return 200, json.dumps({"object": "list", "data": models}).encode()
         if plain == "/api/tags":
             return 200, json.dumps({"models": [{"name": name} for name in self.models]}).encode()
@@ -184,10 +190,11 @@ async def serve_models(
     models: Sequence[str] = ("test-model",),
     port: int = 0,
     record: Path | None = None,
+    window: int | None = None,
 ) -> AsyncGenerator[ModelServer, None]:
     """A server on loopback for as long as the context is open."""
     whole = [reply if isinstance(reply, Reply) else Reply(list(reply)) for reply in replies]
-    server = ModelServer(whole, repeat, models, record)
+    server = ModelServer(whole, repeat, models, record, window)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     server.port = listener.extra_attributes[SocketAttribute.local_port]()
     async with listener, anyio.create_task_group() as tasks:

@@ -22,6 +22,8 @@ class FakeModels:
         """What `key_warning` says, by provider."""
         self.infos = {name: fake_model(name) for name in providers}
         """What is known of each provider's model."""
+        self.unlearned: dict[str, ModelInfo] = {}
+        """What `learn` finds out, by provider."""
 
     def available(self) -> Sequence[ModelInfo]:
         """See `Models.available`."""
@@ -46,6 +48,11 @@ class FakeModels:
     def key_in_use(self, qualified: str) -> str:
         """See `Models.key_in_use`."""
         return self.keys.get(qualified.partition("/")[0], "")
+
+    async def learn(self, qualified: str) -> None:
+        """See `Models.learn`."""
+        name = qualified.partition("/")[0]
+        self.infos[name] = self.unlearned.pop(name, self.infos[name])
 
     def key_warning(self, qualified: str) -> str:
         """See `Models.key_warning`."""

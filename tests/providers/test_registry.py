@@ -144,6 +144,33 @@ async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(
             assert providers.available()[0].name == "a"
 
 
+async def test_a_model_that_nobody_knows_is_learned_of_its_providers_list_before_the_first_request():
+    with anyio.fail_after(10):
+        async with serve_models([], models=("m",), window=4_096) as server:
+            for named in ((), ("m",)):
+                providers = Providers(settings(mine(server.url, *named)))
+                assert providers.resolve("mine/m")[1].context_window > 4_096
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(3):
+                        tasks.start_soon(providers.learn, "mine/m")
+                await providers.learn("nobody/m")
+                await providers.aclose()
+                assert providers.resolve("mine/m")[1].context_window == 4_096
+            assert server.lists == 2
+
+
+async def test_a_list_that_cannot_be_had_is_waited_for_once():
+    with anyio.fail_after(10):
+        async with serve_models([], window=4_096) as server:
+            address = server.url
+        providers = Providers(settings(mine(address)))
+        await providers.learn("mine/m")
+        async with serve_models([], port=server.port) as again:
+            await providers.learn("mine/m")
+            assert again.lists == 0
+        await providers.aclose()
+
+
 async def test_an_unreachable_provider_keeps_its_old_list(tmp_path: Path):
     with anyio.fail_after(10):
         lists = ModelLists(tmp_path, FakeClock(0))

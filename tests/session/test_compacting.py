@@ -379,6 +379,17 @@ async def test_a_window_of_four_thousand_tokens_works_with_fewer_tools():
         assert "read_file" in {tool.name for tool in model.requests[-1].tools}
 
 
+async def test_a_small_window_that_the_provider_tells_is_known_before_the_first_request():
+    model = WindowModel(4_096, talks)
+    async with agent_with(model) as (agent, session):
+        known = agent.models.infos["scripted"]
+        agent.models.infos["scripted"] = replace(known, context_window=128_000)
+        agent.models.unlearned["scripted"] = known
+        await agent.editor.prompt(session, "Hello?")
+        assert model.refused == 0
+        assert "delegate" not in {tool.name for tool in model.requests[0].tools}
+
+
 async def test_a_window_smaller_than_the_system_prompt_is_one_clear_sentence():
     model = WindowModel(600, talks)
     async with agent_with(model) as (agent, session):
