@@ -3,9 +3,10 @@
 Owns: reading it in one transaction. Must not know: checkpoints.
 """
 
+import json
 from collections.abc import Sequence
 
-from pattern_acp.db.columns import data
+from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -27,9 +28,9 @@ class BlockPoint:
 
 def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BlockPoint, ...]:
     """Where every block stands that these owners see; texts are not looked at, so damage is in nobody's way."""
-    points: list[BlockPoint] = []
-    for seen in visible_rows(tx, owners):
-        row = tx.one(_QUERIES["block_frontiers"], {"id": seen.block.id})
-        frontiers = b"" if row is None else data(row[0])
-        points.append(BlockPoint(seen.block.id, seen.label, seen.block.head_update, frontiers))
-    return tuple(points)
+    seen = visible_rows(tx, owners)
+    rows = tx.all(_QUERIES["blocks_frontiers"], {"ids": json.dumps([one.block.id for one in seen])})
+    frontiers = {text(row[0]): data(row[1]) for row in rows}
+    return tuple(
+        BlockPoint(one.block.id, one.label, one.block.head_update, frontiers.get(one.block.id, b"")) for one in seen
+    )

@@ -784,9 +784,9 @@ LIMIT :limit;
 -- The model was told of a pair.
 UPDATE repeats SET told = 1, last_seq = :seq WHERE entry = :entry AND other = :other;
 
--- name: block_frontiers
--- Loro's frontiers of a block's newest state.
-SELECT frontiers FROM blocks WHERE id = :id;
+-- name: blocks_frontiers
+-- Loro's frontiers of the newest state of blocks.
+SELECT id, frontiers FROM blocks WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: seq_of_block
 -- The event that changed a block last.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -75,7 +76,8 @@ async def run_turn(session: "Session", turn: Turn) -> TurnEnd:
         except CredentialsError as error:
             refused, end = error, prompting.failed_end(error)
         turn.ended = True
-        await session.sink.record(*end_facts(turn.turn_id, end.stop_reason, end.sentence, end.failure))
+        ended = end_facts(turn.turn_id, end.stop_reason, end.sentence, end.failure)
+        await session.sink.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
         logger.exception("a turn could not be recorded (%s)", error.failure_code)
@@ -104,7 +106,8 @@ async def end_cancelled(session: "Session", turn: Turn, seconds: float) -> None:
                 await _record_start(session, turn)
             if not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
-                await session.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON))
+                behind = session.checkpoints.at_end(turn.turn_id)
+                await session.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
             await session.reload_history()
             session.state.unfinished = before
         except PatternError as error:
@@ -206,10 +209,13 @@ async def _close_unfinished(session: "Session") -> None:
     now = session.constellation.clock.now_ms()
     # Without an end that could not be recorded, it was a cancellation.
     end = session.state.unrecorded or TurnEnd(StopReason.CANCELLED)
-    await session.constellation.database.write(
-        lambda tx: close_interrupted(
-            tx, session.session_id, at_ms=now, how=InterruptedEnd(end.stop_reason, end.sentence, end.failure)
-        )
-    )
+    how = InterruptedEnd(end.stop_reason, end.sentence, end.failure)
+
+    def close(tx: Transaction) -> None:
+        for entry in close_interrupted(tx, session.session_id, at_ms=now, how=how):
+            if isinstance(entry.event, TurnEnded):
+                session.checkpoints.at_end(entry.event.turn_id)(tx)
+
+    await session.constellation.database.write(close)
     session.state.unfinished, session.state.unrecorded = False, None
     await session.reload_history()

@@ -4,12 +4,12 @@ Owns: keeping the state of a file before the session changes it, what the sessio
 an interval. Must not know: how going back works (`session/rewind.py`).
 
 A state is kept before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
-files that were saved and never checkpointed (`take_recovered`). A turn that changes no file costs nothing; its own
-events are then its checkpoint.
+files that were saved and never checkpointed (`recover`). Every turn ends with a checkpoint: in the transaction of its
+end when it changed no file, else right behind it, once the files are read.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -78,11 +78,13 @@ class CheckpointFacts:
 
 
 def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFacts, *, at_ms: int) -> int:
-    """Append the event of a checkpoint, with where the journal and memory are now; the number of the event."""
+    """Append the event of a checkpoint, with where the journal and memory are now; the number of the event.
+
+    Whoever writes the transaction makes sure that the session is this process's.
+    """
     from pattern_acp.memory.points import block_points
     from pattern_acp.session.history_scope import history_scope
 
-    leases.require(tx, session.session_id, session.constellation.holder)
     where = stream_position(tx, session.session_id)
     points = tuple(
         MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
@@ -220,8 +222,20 @@ class Checkpoints:
                 change.after = self._kept(await _capture(change.path))
         return await self._record(cause, name, closing)
 
+    def at_end(self, turn_id: TurnId) -> Callable[[Transaction], object]:
+        """What appends the checkpoint after a turn in the transaction of its end.
+
+        Nothing while files were changed: reading them may take long, and `close_turn` does it behind the end.
+        """
+        if not self.is_clean:
+            return lambda _: None
+        session, shared = self._session, self._session.constellation
+        facts = CheckpointFacts(shared.ids.new("chk"), turn_id, "turn")
+        now = shared.clock.now_ms()
+        return lambda tx: append_checkpoint(tx, session, facts, at_ms=now)
+
     async def close_turn(self) -> None:
-        """The checkpoint after a turn, if it changed a file; otherwise the turn's own events are enough."""
+        """The checkpoint of files that a turn changed and that have none yet."""
         if not self.is_clean:
             await self.take("turn")
 
@@ -246,6 +260,7 @@ class Checkpoints:
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
+            leases.require(tx, session.session_id, shared.holder)
             facts = CheckpointFacts(checkpoint_id, turn_id, cause, name, changes, left_out)
             seq = append_checkpoint(tx, session, facts, at_ms=now)
             for digest, content in contents.items():

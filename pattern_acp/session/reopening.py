@@ -103,7 +103,7 @@ async def reopen_session(
     found = await shared.database.read(lambda tx: _get(tx, known))
     # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
     model_of(shared, found.model)
-    lost = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
+    lost, interrupted = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
     if begin is not None:
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
@@ -111,7 +111,7 @@ async def reopen_session(
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
     from pattern_acp.session.rewind import finish_cut_off
 
-    if await finish_cut_off(session):
+    if await finish_cut_off(session, interrupted=interrupted):
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in kept_events(again)]
     return session, kept
@@ -197,19 +197,19 @@ def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
 
 def _take(
     tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: Reopening
-) -> frozenset[str]:
-    """Take the lease and close what was left open; the ids of background commands that are lost."""
+) -> tuple[frozenset[str], bool]:
+    """Take the lease and close what was left open; ids of background commands that are lost, whether a turn was cut."""
     _get(tx, session_id)
     now = shared.clock.now_ms()
     leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over)
-    close_interrupted(tx, session_id, at_ms=now, how=TAKEN_OVER if how.take_over else PROCESS_ENDED)
+    closed = close_interrupted(tx, session_id, at_ms=now, how=TAKEN_OVER if how.take_over else PROCESS_ENDED)
     opened = SessionOpened(how.how, place.cwd, place.additional_directories)
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
     sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
     recorded = read_jobs(tx, session_id)
     lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
     close_lost_jobs(tx, session_id, recorded, at_ms=now)
-    return lost
+    return lost, bool(closed)
 
 
 def _read(tx: Transaction, session_id: SessionId, lost: frozenset[str]) -> _Found:

@@ -131,6 +131,7 @@ async def end_rewind(session: "Session", started: RewindStarted, done: Rewound, 
     now_ms = shared.clock.now_ms()
 
     def write(tx: Transaction) -> None:
+        leases.require(tx, session.session_id, shared.holder)
         append_checkpoint(tx, session, facts, at_ms=now_ms)
         append(tx, session.session_id, rewound, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now_ms)
         if note:
@@ -182,8 +183,10 @@ async def finish_left_over(session: "Session") -> None:
         session.checkpoints.rewinding = False
 
 
-async def finish_cut_off(session: "Session") -> bool:
+async def finish_cut_off(session: "Session", *, interrupted: bool = False) -> bool:
     """Finish a rewind, and checkpoint a turn, that an end of the process cut off; whether there was a rewind.
+
+    `interrupted` says that a turn was only now ended, which has no checkpoint therefore.
 
     Raises:
         DatabaseError: the constellation cannot be read or written.
@@ -192,7 +195,7 @@ async def finish_cut_off(session: "Session") -> bool:
     entries = await database.read(lambda tx: read_item(tx, stream, CHECKPOINTS))
     saved = _not_checkpointed(entries)
     started = _not_ended(entries)
-    if saved:
+    if saved or interrupted:
         session.checkpoints.recover(saved)
         await session.checkpoints.take("recovered")
     if started is None:

@@ -127,9 +127,9 @@ class JournalSink:
         """See `TurnSink.follows_text`."""
         return bool(self._text) and not self._text.endswith("\n\n")
 
-    async def record(self, *facts: Fact) -> None:
-        """See `TurnSink.record`."""
-        await self._record(self._check, facts)
+    async def record(self, *facts: Fact, behind: Callable[[Transaction], object] = lambda _: None) -> None:
+        """See `TurnSink.record`; `behind` may append, in the same transaction, what is recorded of the facts."""
+        await self._record(self._check, facts, behind)
 
     async def record_late(self, fact: Fact) -> None:
         """Record what ended by itself, also when the process already gave the session up because it ends.
@@ -138,9 +138,11 @@ class JournalSink:
             DatabaseError: nothing was saved and nothing was shown.
             LeaseHeldError: nor here, since another window has the session now.
         """
-        await self._record(self._late_check, (fact,))
+        await self._record(self._late_check, (fact,), lambda _: None)
 
-    async def _record(self, check: Callable[[Transaction], None], facts: Sequence[Fact]) -> None:
+    async def _record(
+        self, check: Callable[[Transaction], None], facts: Sequence[Fact], behind: Callable[[Transaction], object]
+    ) -> None:
         now = self._clock.now_ms()
 
         def commit(tx: Transaction) -> None:
@@ -149,6 +151,7 @@ class JournalSink:
                 appended = append(tx, self._session_id, fact.event, actor=fact.actor, origin=fact.origin, at_ms=now)
                 for project in self._projections:
                     project(tx, fact, appended.seq)
+            behind(tx)
 
         await self._database.write(commit)
         if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in facts):

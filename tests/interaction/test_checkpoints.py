@@ -6,16 +6,22 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.file_states import MISSING
 from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.file_contents import read_content
 from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.rewind_points import list_points
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, of_type
+from pattern_acp.testing.scripts import calls, gate, says
+from pattern_acp.testing.turns import events_of, of_type, prompting
+from pattern_acp.turn.sink import Fact
 
 AUTO = Settings(editor_deadline_seconds=5, mode="auto")
 
@@ -26,7 +32,7 @@ async def content(agent: RunningAgent, digest: str) -> bytes | None:
     return await agent.database.read(lambda tx: read_content(tx, digest))
 
 
-async def test_a_turn_that_changes_files_ends_with_a_checkpoint_of_both_sides_and_another_turn_costs_nothing():
+async def test_a_turn_that_changes_files_ends_with_a_checkpoint_of_both_sides_and_another_turn_with_one_of_none():
     edit = calls("edit_file", path="a.txt", edits=[{"old_text": "one", "new_text": "two"}])
     model = ScriptedProvider(
         [
@@ -56,7 +62,10 @@ async def test_a_turn_that_changes_files_ends_with_a_checkpoint_of_both_sides_an
         kinds = [type(event) for event in events]
         assert kinds.index(FilesSaved) < kinds.index(TurnEnded) < kinds.index(CheckpointTaken)
         await agent.editor.prompt(session, "And now?")
-        assert len(of_type(await events_of(agent, session), CheckpointTaken)) == 1
+        events = await events_of(agent, session)
+        _, nothing = of_type(events, CheckpointTaken)
+        assert (nothing.cause, nothing.changes, nothing.turn_id) == ("turn", (), of_type(events, TurnEnded)[-1].turn_id)
+        assert isinstance(events[nothing.position - 1], TurnEnded)
 
 
 async def test_what_a_command_changes_is_found_and_a_command_that_reads_is_not_looked_at():
@@ -84,7 +93,40 @@ async def test_what_a_command_changes_is_found_and_a_command_that_reads_is_not_l
         assert (changes["kept.txt"].before.mode, changes["kept.txt"].after.mode) == (0o644, 0o600)
         assert changes["made.txt"].before == changes["old.txt"].after == MISSING
         await agent.editor.prompt(session, "Look.")
-        assert len(of_type(await events_of(agent, session), CheckpointTaken)) == 2
+        *_, third = of_type(await events_of(agent, session), CheckpointTaken)
+        assert (third.cause, third.changes) == ("turn", ())
+
+
+async def test_commands_and_cancelled_turns_end_with_a_checkpoint_and_moments_are_listed_as_before():
+    waits = gate()
+    async with running_agent(ScriptedProvider([[waits], says("Done.")]), settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        async with prompting(agent.editor, session) as flight:
+            await waits.reached.wait()
+            await agent.editor.cancel(session)
+            assert await flight.stop_reason() == "cancelled"
+        await agent.editor.prompt(session, "/usage")
+        await agent.editor.prompt(session, "Go on.")
+        events = await events_of(agent, session)
+        ended, taken = of_type(events, TurnEnded), of_type(events, CheckpointTaken)
+        assert [checkpoint.turn_id for checkpoint in taken] == [end.turn_id for end in ended]
+        assert len(taken) == 3
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert [point.kind for point in list_points(recorded)] == ["turn", "turn"]
+
+
+async def test_the_end_of_a_turn_and_its_checkpoint_are_one_transaction():
+    async with running_agent(ScriptedProvider([says("Done.")]), settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+
+        def fail(tx: Transaction) -> None:
+            raise DatabaseError("no")
+
+        sink = agent.sessions.get(session).sink
+        before = await events_of(agent, session)
+        with pytest.raises(DatabaseError):
+            await sink.record(Fact(TurnEnded(TurnId("turn_1"), StopReason.END_TURN)), behind=fail)
+        assert await events_of(agent, session) == before
 
 
 async def test_credentials_and_files_outside_are_named_and_not_kept():
