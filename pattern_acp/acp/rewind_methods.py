@@ -55,13 +55,12 @@ class RewindMethods:
             files=tuple([await _file(session, file, texts=at < MOST_TEXTS) for at, file in enumerate(plan.files)]),
             blocks=tuple(wire.RewindBlock(label=block.label, text=block.sentence) for block in plan.blocks),
             not_kept=plan.left_out,
+            fork_behind=plan.target.fork_behind,
         )
 
     async def restore(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/checkpoint/restore`: everything, unless parts are named."""
-        from pattern_acp.session.rewind_points import PARTS
-
-        return await self._go(request, PARTS)
+        return await self._go(request, ())
 
     async def rewind(self, request: wire.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/session/rewind`: the conversation, unless parts are named."""
@@ -74,7 +73,7 @@ class RewindMethods:
 
         session = self._sessions.get(request.session_id)
         wanted = request.parts or (() if request.to == "undo" else parts)
-        plan, done = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
+        plan, done, fork = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
         has_files = "files" in (wanted or plan.target.parts)
         return wire.RewindResponse(
             words=plan.target.words,
@@ -84,6 +83,7 @@ class RewindMethods:
             kept=tuple(file.path for file in plan.conflicts) if has_files and not request.overwrite else (),
             blocks=done.blocks,
             problems=done.problems,
+            fork_session_id=fork.session_id if fork is not None else None,
         )
 
 

@@ -67,7 +67,11 @@ class RewindBlock(Wire, frozen=True, kw_only=True):
 
 
 class PreviewResponse(Wire, frozen=True, kw_only=True):
-    """What would change. Turns are named by their numbers and prompts."""
+    """What would change. Turns are named by their numbers and prompts.
+
+    With `fork_behind`, the moment is one that the session shares with what it was forked from: its conversation would
+    be that of another session, which begins behind that turn; behind turn 0 there is none.
+    """
 
     words: str
     lost: tuple[str, ...]
@@ -75,10 +79,14 @@ class PreviewResponse(Wire, frozen=True, kw_only=True):
     files: tuple[RewindFile, ...]
     blocks: tuple[RewindBlock, ...]
     not_kept: tuple[str, ...] = ()
+    fork_behind: int | None = None
 
 
 class RewindResponse(Wire, frozen=True, kw_only=True):
-    """What was done: paths put back, paths left since others changed them, memory blocks, and what did not work."""
+    """What was done: paths put back, paths left since others changed them, memory blocks, and what did not work.
+
+    `fork_session_id` is the session in which the conversation goes on, where it could not go back in this one.
+    """
 
     words: str
     lost: tuple[str, ...]
@@ -87,3 +95,4 @@ class RewindResponse(Wire, frozen=True, kw_only=True):
     kept: tuple[str, ...]
     blocks: tuple[str, ...]
     problems: tuple[str, ...]
+    fork_session_id: str | None = None

@@ -116,6 +116,7 @@ def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Se
     rows = [
         *(("conversation", "loses", text) for text in preview.lost),
         *(("conversation", "gains", text) for text in preview.regained),
+        *(("conversation", "goes on in another session", text) for text in _fork(preview)),
         *(("file", _what(file), file.path) for file in preview.files),
         *(("memory", block.text, block.label) for block in preview.blocks),
         *(("not kept", "stays as it is", text) for text in preview.not_kept),
@@ -126,6 +127,11 @@ def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Se
         write_table(("PART", "WHAT", "WHERE"), wanted)
     else:
         write_line("Nothing has changed since.")
+
+
+def _fork(preview: wire.PreviewResponse) -> list[str]:
+    turn = preview.fork_behind
+    return [f"which begins behind turn {turn}, since that is shared"] if turn else []
 
 
 def _part(shown: str) -> str:
@@ -151,11 +157,14 @@ def _show_done(raw: msgspec.Raw, arguments: Sessions) -> int:
     write_line(
         printable(f"The session is at {done.words}: {', '.join(filter(None, counts)) or 'nothing else changed'}.")
     )
+    if done.fork_session_id:
+        write_line(printable(f"The conversation goes on in another session: {done.fork_session_id}"))
     for path in done.kept:
         write_line(printable(f"{path} was changed by others and stays; --overwrite puts it back too."))
     for problem in done.problems:
         write_line(printable(problem))
-    write_line(f"'pattern-acp sessions rewind {arguments.session} undo' takes it back.")
+    if not done.fork_session_id or done.files or done.blocks:
+        write_line(f"'pattern-acp sessions rewind {arguments.session} undo' takes it back.")
     return EXIT_OK
 
 

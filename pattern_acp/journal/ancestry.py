@@ -12,11 +12,15 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.journal.events import CheckpointTaken, Event, TurnEnded
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
 from pattern_acp.journal.redact import newest_redaction
 
 QUERIES = load_queries("pattern_acp.journal")
+
+_NEAR = 20
+"""Events behind a turn's end among which its checkpoint is looked for; commands in the background may end between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,30 @@ def read_history(tx: Transaction, session_id: str, *, after: int = 0) -> list[Re
     """
     own = read_stream(tx, session_id, after=after)
     return own if after else [*_shared(tx, ancestors(tx, session_id)), *own]
+
+
+def read_lineage(tx: Transaction, session_id: str) -> list[Recorded]:
+    """All events of the session, behind those of what it was forked from as far as it goes, also of dropped turns.
+
+    In the order of `seq`; `session_seq` is the place in the stream of each one's own. The checkpoint of the turn behind
+    which a fork began belongs to that turn, although it stands behind the turn's end.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    found: list[Recorded] = []
+    for ancestor in reversed(ancestors(tx, session_id)):
+        entries = read_stream(tx, ancestor.session_id, upto=ancestor.session_seq + _NEAR)
+        shared = [entry for entry in entries if entry.session_seq <= ancestor.session_seq]
+        ended = next((e.event.turn_id for e in reversed(shared) if isinstance(e.event, TurnEnded)), None)
+        found += shared
+        found += [e for e in entries[len(shared) :] if _closes(e.event, ended)]
+    return [*found, *read_stream(tx, session_id)]
+
+
+def _closes(event: Event, turn_id: str | None) -> bool:
+    return isinstance(event, CheckpointTaken) and event.cause == "turn" and event.turn_id == turn_id
 
 
 @dataclass(frozen=True, slots=True)

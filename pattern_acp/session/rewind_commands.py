@@ -30,8 +30,9 @@ from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
+from pattern_acp.session.rewind_forks import NothingInFrontError, fork_for, parts_here
 from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
-from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, SharedPointError, find_target, list_points
+from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
 from pattern_acp.turn.sink import Fact
 
@@ -79,26 +80,12 @@ async def run_rewind(session: "Session", argument: str) -> str:
     asked = parse_rewind(argument)
     await session.checkpoints.close_turn()
     recorded = await recorded_of(session)
-    try:
-        target = find_target(recorded, asked.named)
-    except SharedPointError as error:
-        return await _fork_before(session, error, asked)
+    target = find_target(recorded, asked.named)
     plan = await plan_rewind(session, recorded, target)
-    if not (plan.lost or plan.regained or plan.files or plan.blocks):
+    forks = "conversation" in (asked.parts or target.parts) and target.fork_behind is not None
+    if not (plan.lost or plan.regained or plan.files or plan.blocks or forks):
         return f"Nothing has changed since {plan.target.words}."
     return await _ask_and_go(session, recorded, plan, asked)
-
-
-async def _fork_before(session: "Session", error: SharedPointError, asked: Asked) -> str:
-    """Another session that begins in front of a shared turn: what is shared stays as it is."""
-    if error.number < 2 or "conversation" not in (asked.parts or PARTS):
-        raise error
-    from pattern_acp.session.session_commands import run_fork
-
-    made = await run_fork(session, str(error.number - 1))
-    return (
-        f"Turn {error.number} is shared with the session that this one was forked from. {made} Files and memory stay."
-    )
 
 
 def parse_rewind(argument: str) -> Asked:
@@ -128,15 +115,24 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
         await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
         return "Nothing was changed."
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
+    try:
+        fork = await fork_for(session, plan.target, parts)
+    except NothingInFrontError as error:
+        await _finish(session, view, error.sentence, ToolCallStatus.FAILED)
+        raise
 
     def told(done: Rewound) -> str:
-        text = answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd)
+        text = answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd, fork=fork)
         return text + (running_warnings(session.jobs) if "files" in parts else "")
 
     async def after_files(done: Rewound) -> None:
         await _finish(session, view, told(done), ToolCallStatus.COMPLETED, done)
 
-    done = await carry_out(session, plan, parts, overwrite=asked.overwrite, before=before, after_files=after_files)
+    here = parts_here(plan.target, parts)
+    if not here:
+        await after_files(Rewound())
+        return told(Rewound())
+    done = await carry_out(session, plan, here, overwrite=asked.overwrite, before=before, after_files=after_files)
     return told(done)
 
 

@@ -4,13 +4,15 @@ Owns: which writes that are, and how each block is put back: to its version then
 write by write, so that what others wrote stays. Must not know: conversations, files. Doing it twice is as once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.errors import BlockError
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
+from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.history import Write, list_writes
 from pattern_acp.memory.undo import plan_rollback, plan_undo
@@ -96,16 +98,24 @@ async def _carry_out(session: "Session", plan: BlockPlan) -> None:
                 await reverts.change(plan.label, partial(plan_undo, number=number), REASON)
 
 
+async def _own_writes(session: "Session") -> Callable[[Write], bool]:
+    """Whether a write is the session's, or one of those that it shares with what it was forked from."""
+    found = await session.constellation.database.read(lambda tx: ancestors(tx, session.session_id))
+    shared = {one.session_id: one.seq for one in found}
+    return lambda write: write.stream == session.session_id or write.seq <= shared.get(SessionId(write.stream), 0)
+
+
 async def _plan_block(session: "Session", label: str, memory_from: int) -> BlockPlan | None:
+    ours = await _own_writes(session)
     history = MemoryHistory(session.constellation.database, history_scope(session).owners)
     try:
         writes = await history.log(label, limit=MOST_WRITES)
     except BlockMissingError:
-        return await _plan_missing(session, history, label, memory_from)
+        return await _plan_missing(session, history, label, memory_from, ours)
     except BlockError:
         return None
     since = [write for write in writes if write.seq > memory_from]
-    own = [write for write in since if write.stream == session.session_id]
+    own = [write for write in since if ours(write)]
     if not own:
         return None
     if len(own) != len(since):
@@ -123,13 +133,15 @@ async def _unless_same(history: MemoryHistory, label: str, number: int) -> Block
     return None if now.text == then.text else BlockPlan(label, "rollback", (number,))
 
 
-async def _plan_missing(session: "Session", history: MemoryHistory, label: str, memory_from: int) -> BlockPlan | None:
+async def _plan_missing(
+    session: "Session", history: MemoryHistory, label: str, memory_from: int, ours: Callable[[Write], bool]
+) -> BlockPlan | None:
     gone = next((block for block in await history.deleted() if block.key.label == label), None)
     if gone is None:
         return None
     writes = await session.constellation.database.read(lambda tx: list_writes(tx, gone, limit=MOST_WRITES))
     was_there = any(write.seq <= memory_from for write in writes)
-    deleted_here = writes[0].stream == session.session_id and writes[0].seq > memory_from
+    deleted_here = ours(writes[0]) and writes[0].seq > memory_from
     return BlockPlan(label, "restore") if was_there and deleted_here else None
 
 

@@ -20,7 +20,7 @@ from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
-from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.ancestry import read_history, read_lineage
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken
 from pattern_acp.journal.file_contents import read_content
 from pattern_acp.journal.reader import Recorded
@@ -98,7 +98,11 @@ async def plan_rewind(session: "Session", recorded: Sequence[Recorded], target: 
         DatabaseError: the constellation cannot be read.
     """
     lost, regained = turns_between(recorded, target.position)
-    behind = [e.event for e in recorded if e.session_seq > target.files_from]
+    if target.fork_behind is not None:
+        lost, regained = [], []
+        database = session.constellation.database
+        recorded = await database.read(lambda tx: read_lineage(tx, session.session_id))
+    behind = [e.event for e in recorded if e.seq > target.files_from]
     taken = [event for event in behind if isinstance(event, CheckpointTaken)]
     files = await anyio.to_thread.run_sync(_plan_files, taken, session.state.policy.roots)
     left_out = {left.path: left.why for event in taken for left in event.left_out}

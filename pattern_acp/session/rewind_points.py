@@ -2,11 +2,12 @@
 
 Owns: numbering turns, finding the moment that a number, name or id means. Must not know: what going back does. Every
 turn is such a moment, by its number, and means the state before its prompt; numbers count all prompts of the session,
-so that those of dropped turns stay theirs. Checkpoints have a name or an id. In a fork the turns that it shares are
-counted, too, but it cannot go back to one: their files and memory are another session's.
+so that those of dropped turns stay theirs. Checkpoints have a name or an id. In a fork the turns and checkpoints that
+it shares are counted and listed, too: files and memory go back to them, the conversation of another fork begins there.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -33,25 +34,12 @@ class UnknownPointError(PatternError):
     failure_code = "rewind.point-unknown"
 
 
-class SharedPointError(UnknownPointError):
-    """The turn is one that the session shares with what it was forked from; `number` is the turn's."""
-
-    failure_code = "rewind.point-unknown"
-
-    def __init__(self, number: int, shared: int) -> None:
-        behind = f"/fork {number - 1} begins a session in front of it" if number > 1 else "a new session begins there"
-        super().__init__(
-            f"Turn {number} belongs to the {shared} that this session shares with the one it was forked from; {behind}."
-        )
-        self.number = number
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """A moment, and what to look at to have it again.
 
     The conversation is that behind the session's event `position`; files are as they were before what checkpoints
-    behind the session's event `files_from` hold; memory as before writes behind the event `memory_from` of all streams.
+    behind the event `files_from` of all streams hold; memory as before writes behind the event `memory_from`.
     `words` name the moment in a sentence.
     """
 
@@ -61,6 +49,9 @@ class Target:
     words: str
     parts: tuple[str, ...] = PARTS
     """What is put back unless the person says otherwise."""
+    fork_behind: int | None = None
+    """For a moment that the session shares with what it was forked from: behind which turn another fork has its
+    conversation, 0 for the one that nothing is in front of. The session's own conversation stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +76,15 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
 
     `recorded` is the session's whole stream, behind what it shares (`session_seq` 0).
     """
-    numbers = turn_numbers(recorded)
+    numbers = _numbers(recorded)
     ids = _checkpoint_ids(recorded)
     points: list[Point] = []
     changed: dict[int, set[str]] = {}
-    for entry in _with_named(_own(recorded)):
+    for entry in [*_shared(recorded), *_with_named(_own(recorded))]:
         match entry.event:
             case TurnStarted(command="", message=message):
                 text = short(message.text)
-                key = str(numbers[entry.session_seq])
+                key = str(numbers[entry.seq])
                 points.append(Point(key, "turn", text, entry.at_ms, 0, message_id=message.message_id))
             case CheckpointTaken() as taken:
                 changed.setdefault(len(points), set()).update(change.path for change in taken.changes)
@@ -139,33 +130,40 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
     """
     if named == UNDO:
         return _before_last_rewind(_own(recorded))
-    numbers = turn_numbers(recorded)
+    numbers = _numbers(recorded)
     if named == LAST:
-        kept = {entry.session_seq for entry in kept_events(recorded)}
-        named = str(max((number for place, number in numbers.items() if place in kept), default=""))
+        kept = {entry.seq for entry in kept_events(recorded)}
+        named = str(max((number for seq, number in numbers.items() if seq in kept), default=""))
         if not named:
             raise UnknownPointError("There is no turn to go back behind.")
     checkpoint: Target | None = None
     ids = _checkpoint_ids(recorded)
     wanted = _id_or_name(recorded, named, ids)
-    for entry in _own(recorded):
+    begun = 0
+    for entry in recorded:
         match entry.event:
             case TurnStarted(command="", message=message):
-                number = str(numbers[entry.session_seq])
-                if named in {number, message.message_id}:
-                    words = f"before turn {number} (“{short(message.text)}”)"
-                    return Target(entry.session_seq - 1, entry.session_seq - 1, entry.seq - 1, words)
+                begun = numbers[entry.seq]
+                if named in {str(begun), message.message_id}:
+                    words = f"before turn {begun} (“{short(message.text)}”)"
+                    target = Target(entry.session_seq - 1, entry.seq - 1, entry.seq - 1, words)
+                    return target if entry.session_seq else _in_shared(target, begun - 1)
             case CheckpointTaken() as taken if wanted and wanted in {taken.checkpoint_id, taken.name}:
                 words = f"the checkpoint {taken.name or short_id(taken.checkpoint_id, ids)}"
-                checkpoint = Target(taken.position, entry.session_seq, entry.seq, words)
+                checkpoint = Target(taken.position, entry.seq, entry.seq, words)
+                if not entry.session_seq:
+                    # No fork begins within a turn.
+                    checkpoint = _in_shared(checkpoint, begun - 1 if taken.cause == "tool" else begun)
             case _:
                 pass
-    shared = _prompts(recorded) - len(numbers)
-    if checkpoint is None and named.isdecimal() and 0 < int(named[:9]) <= shared:
-        raise SharedPointError(int(named), shared)
     if checkpoint is None:
         raise UnknownPointError(f"There is no turn or checkpoint {named!r}; /rewind lists them.")
     return checkpoint
+
+
+def _in_shared(target: Target, fork_behind: int) -> Target:
+    parts = PARTS if fork_behind else PARTS[1:]
+    return replace(target, position=0, parts=parts, fork_behind=fork_behind)
 
 
 def short_id(checkpoint_id: str, ids: Sequence[str]) -> str:
@@ -177,12 +175,12 @@ def short_id(checkpoint_id: str, ids: Sequence[str]) -> str:
 
 
 def _checkpoint_ids(recorded: Sequence[Recorded]) -> list[str]:
-    return [entry.event.checkpoint_id for entry in _own(recorded) if isinstance(entry.event, CheckpointTaken)]
+    return [entry.event.checkpoint_id for entry in recorded if isinstance(entry.event, CheckpointTaken)]
 
 
 def _id_or_name(recorded: Sequence[Recorded], named: str, ids: Sequence[str]) -> str:
     """`named`, or the whole id where it is the beginning of one and neither an id nor a name itself."""
-    is_name = any(isinstance(entry.event, CheckpointTaken) and entry.event.name == named for entry in _own(recorded))
+    is_name = any(isinstance(entry.event, CheckpointTaken) and entry.event.name == named for entry in recorded)
     if is_name or named in ids or not named.startswith(_ID_PREFIX) or named == _ID_PREFIX:
         return named
     fitting = [each for each in ids if each.startswith(named)]
@@ -193,12 +191,18 @@ def _id_or_name(recorded: Sequence[Recorded], named: str, ids: Sequence[str]) ->
 
 def turn_numbers(recorded: Sequence[Recorded]) -> dict[int, int]:
     """The number of each prompt of the session's own, by the place of its event in the stream."""
-    places = [e.session_seq for e in recorded if isinstance(e.event, TurnStarted) and not e.event.command]
-    return {place: number for number, place in enumerate(places, 1) if place}
+    numbers = _numbers(recorded)
+    return {e.session_seq: numbers[e.seq] for e in recorded if e.session_seq and e.seq in numbers}
 
 
-def _prompts(recorded: Sequence[Recorded]) -> int:
-    return sum(isinstance(e.event, TurnStarted) and not e.event.command for e in recorded)
+def _numbers(recorded: Sequence[Recorded]) -> dict[int, int]:
+    """The number of each prompt, also of those that the session shares, by the number of its event."""
+    prompts = (e.seq for e in recorded if isinstance(e.event, TurnStarted) and not e.event.command)
+    return {seq: number for number, seq in enumerate(prompts, 1)}
+
+
+def _shared(recorded: Sequence[Recorded]) -> list[Recorded]:
+    return [entry for entry in recorded if not entry.session_seq]
 
 
 def _own(recorded: Sequence[Recorded]) -> list[Recorded]:
@@ -232,5 +236,5 @@ def _before_last_rewind(recorded: Sequence[Recorded]) -> Target:
             for earlier in reversed(recorded):
                 if isinstance(earlier.event, RewindStarted) and earlier.event.rewind_id == rewound.rewind_id:
                     words = "before the last rewind"
-                    return Target(rewound.before, earlier.session_seq, earlier.seq, words, rewound.parts)
+                    return Target(rewound.before, earlier.seq, earlier.seq, words, rewound.parts)
     raise UnknownPointError("There is no rewind to undo.")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.journal import leases
 from pattern_acp.session.errors import InvalidRequestError, SessionBusyError
+from pattern_acp.session.forking import Fork
 from pattern_acp.session.rewind import Rewound, carry_out, finish_left_over
+from pattern_acp.session.rewind_forks import fork_for, parts_here
 from pattern_acp.session.rewind_plan import RewindPlan, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import PARTS, Point, UnknownPointError, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text
@@ -38,8 +40,8 @@ async def preview_rewind(session: "Session", named: str) -> RewindPlan:
 
 async def rewind_for_client(
     session: "Session", named: str, parts: Sequence[str], *, overwrite: bool
-) -> tuple[RewindPlan, Rewound]:
-    """Go back to `named`; what was planned, and what was done.
+) -> tuple[RewindPlan, Rewound, Fork | None]:
+    """Go back to `named`; what was planned, what was done, and the session that has the conversation, if another.
 
     Raises:
         InvalidRequestError: there is no such moment or part.
@@ -53,11 +55,18 @@ async def rewind_for_client(
         recorded = await recorded_of(session)
         wanted = tuple(part for part in PARTS if part in (parts or plan.target.parts))
 
-        def note(done: Rewound) -> str:
-            return answer_text(plan, wanted, done, overwrite=overwrite, cwd=session.state.cwd)
+        try:
+            fork = await fork_for(session, plan.target, wanted)
+        except UnknownPointError as error:
+            raise InvalidRequestError(error.sentence, failure_code=error.failure_code) from error
 
-        before = recorded[-1].session_seq
-        return plan, await carry_out(session, plan, wanted, overwrite=overwrite, before=before, note=note)
+        def note(done: Rewound) -> str:
+            return answer_text(plan, wanted, done, overwrite=overwrite, cwd=session.state.cwd, fork=fork)
+
+        here, before = parts_here(plan.target, wanted), recorded[-1].session_seq
+        if not here:
+            return plan, Rewound(), fork
+        return plan, await carry_out(session, plan, here, overwrite=overwrite, before=before, note=note), fork
 
 
 async def _plan(session: "Session", named: str) -> RewindPlan:

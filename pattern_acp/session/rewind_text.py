@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from pattern_acp.session.forking import Fork
 from pattern_acp.session.rewind import Rewound
+from pattern_acp.session.rewind_forks import parts_here
 from pattern_acp.session.rewind_plan import PlannedFile, RewindPlan
 from pattern_acp.session.rewind_points import Point
 from pattern_acp.tools.text_limits import plural
@@ -32,7 +34,10 @@ def points_table(points: Sequence[Point]) -> str:
 def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
     """What going back would change, below a title that says where to."""
     sections: list[str] = []
-    if "conversation" in parts:
+    behind = plan.target.fork_behind
+    if "conversation" in parts and behind:
+        sections.append(f"Another session begins behind turn {behind}, which is shared; this one's conversation stays.")
+    elif "conversation" in parts:
         sections += _turns("The conversation loses", plan.lost) + _turns("The conversation regains", plan.regained)
     if "files" in parts and plan.files:
         sections.append(
@@ -45,10 +50,14 @@ def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
     return "\n\n".join(sections) or "None of these would change."
 
 
-def answer_text(plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwrite: bool, cwd: str) -> str:
-    """What was done."""
+def answer_text(
+    plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwrite: bool, cwd: str, fork: Fork | None = None
+) -> str:
+    """What was done; `fork` is the session that has the conversation now."""
     lines = [f"---\n\n**Back to {plan.target.words}.**"]
-    if "conversation" in parts:
+    if fork is not None:
+        lines.append(f"The conversation goes on in another session, since it is shared. {fork_sentence(fork)}")
+    elif "conversation" in parts:
         if plan.lost:
             lines.append(f"The model no longer knows {plural(len(plan.lost), 'turn')}; they stay in the journal.")
         if plan.regained:
@@ -61,8 +70,18 @@ def answer_text(plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwr
     if done.blocks:
         lines.append(f"Memory put back: {', '.join(f'`{label}`' for label in done.blocks)}.")
     lines += [f"> {problem}" for problem in (*done.problems, *_refused(plan, parts))]
-    lines.append("`/rewind undo` takes this back.")
+    if parts_here(plan.target, parts):
+        lines.append("`/rewind undo` takes this back.")
     return "\n\n".join(lines)
+
+
+def fork_sentence(fork: Fork) -> str:
+    """How far a fork goes, and how it is opened."""
+    return (
+        f"“{fork.title}” begins with {plural(fork.turns, 'turn')} of this session: `{fork.session_id}`. "
+        f"Open it from the list of sessions, or in a terminal: `pattern-acp chat --session {fork.session_id}`. "
+        "This one goes on as it is."
+    )
 
 
 def _left(plan: RewindPlan, cwd: str) -> str:

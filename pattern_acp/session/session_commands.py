@@ -15,7 +15,6 @@ from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session
 from pattern_acp.tools.session_access import SessionHit
-from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
@@ -46,11 +45,9 @@ async def run_fork(session: "Session", argument: str) -> str:
     """Begin another session with this one's history."""
     shared = session.constellation
     fork = await fork_session(shared.database, session.session_id, argument, clock=shared.clock, ids=shared.ids)
-    return (
-        f"“{fork.title}” begins with {plural(fork.turns, 'turn')} of this session: `{fork.session_id}`. "
-        f"Open it from the list of sessions, or in a terminal: `pattern-acp chat --session {fork.session_id}`. "
-        "This one goes on as it is."
-    )
+    from pattern_acp.session.rewind_text import fork_sentence
+
+    return fork_sentence(fork)
 
 
 async def run_search(session: "Session", argument: str) -> str:

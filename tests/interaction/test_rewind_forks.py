@@ -1,5 +1,7 @@
 """Going back in a session that was forked from another, and loading and searching where the person went back."""
 
+import pytest
+
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -7,7 +9,7 @@ from pattern_acp.session.reopening import first_turns
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import says
+from pattern_acp.testing.scripts import Turn, calls, says
 
 AUTO = Settings(editor_deadline_seconds=5, mode="auto")
 
@@ -43,8 +45,8 @@ async def test_turns_of_a_fork_are_counted_with_those_that_it_shares():
         listed = await answer(agent, fork, "/rewind")
         assert "`/rewind 3`" in listed
         assert "`/rewind 4`" in listed
-        assert "First" not in listed
-        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 1 yes")
+        assert "`/rewind 1` | before “First”" in listed
+        assert "A new session begins there" in await answer(agent, fork, "/rewind 1 conversation yes")
         assert "before turn 4" in await answer(agent, fork, "/rewind 4 yes")
         await answer(agent, fork, "Fourth anew")
         said = [message.text for message in conversation(model.requests[-1])]
@@ -58,12 +60,77 @@ async def test_going_back_to_a_shared_turn_begins_a_fork_in_front_of_it():
         _, fork = await forked(agent, "First", "Second")
         await answer(agent, fork, "Third")
         told = await answer(agent, fork, "/rewind 2 yes")
-        assert "is shared" in told
+        assert "since it is shared" in told
         again = told.partition("of this session: `")[2].partition("`")[0]
         await agent.editor.request("session/load", {**opening(agent, fork), "sessionId": again})
         await answer(agent, again, "Second anew")
         assert [m.text for m in conversation(model.requests[-1])] == ["First", "One.", "Second anew"]
-        assert "shares with the one it was forked from" in await answer(agent, fork, "/rewind 2 files yes")
+        assert "Nothing has changed" in await answer(agent, fork, "/rewind 2 files yes")
+
+
+def writing(text: str, memory: str) -> list[Turn]:
+    remember = calls("memory_write", label="human", operation="append", text=memory)
+    return [calls("write_file", path="a.txt", content=text), remember, says("Done.")]
+
+
+async def memory_of(agent: RunningAgent, session: str) -> str:
+    return await answer(agent, session, "/memory show human")
+
+
+@pytest.mark.parametrize("parts", ["files", "memory", "files memory", "conversation files memory"])
+async def test_files_and_memory_of_a_fork_go_back_to_a_turn_that_it_shares(parts: str):
+    turns = [
+        *writing("one", "Fact one."),
+        *writing("two", "Fact two."),
+        calls("read_file", path="a.txt"),
+        *writing("three", "Fact three."),
+    ]
+    async with running_agent(ScriptedProvider(turns), settings=AUTO, permission=choose("allow_once")) as agent:
+        _, fork = await forked(agent, "First", "Second")
+        await answer(agent, fork, "Third")
+        written = agent.folder / "a.txt"
+        assert written.read_text() == "three"
+        told = await answer(agent, fork, f"/rewind 2 {parts} yes")
+        assert ("another session" in told) is ("conversation" in parts)
+        assert written.read_text() == ("one" if "files" in parts else "three")
+        memory = await memory_of(agent, fork)
+        assert "Fact one." in memory
+        assert ("Fact two." in memory) is ("Fact three." in memory) is ("memory" not in parts)
+        await answer(agent, fork, "/rewind undo yes")
+        assert written.read_text() == "three"
+        assert "Fact three." in await memory_of(agent, fork)
+
+
+async def test_what_the_parent_changed_behind_the_fork_is_in_conflict_and_stays():
+    turns = [*writing("one", "Fact one."), *writing("two", "Fact two."), *writing("parent", "Of the parent.")]
+    async with running_agent(ScriptedProvider(turns), settings=AUTO, permission=choose("allow_once")) as agent:
+        parent, fork = await forked(agent, "First", "Second")
+        await answer(agent, parent, "Third")
+        told = await answer(agent, fork, "/rewind 2 files memory yes")
+        assert "Left as they are, since others changed them: `a.txt`" in told
+        assert (agent.folder / "a.txt").read_text() == "parent"
+        memory = await memory_of(agent, fork)
+        assert "Of the parent." in memory
+        assert "Fact two." not in memory
+        assert "a.txt" in await answer(agent, fork, "/rewind 2 files overwrite yes")
+        assert (agent.folder / "a.txt").read_text() == "one"
+
+
+async def test_the_files_of_the_turn_behind_which_a_fork_begins_go_back_and_editors_are_told_of_the_other_session():
+    turns = [*writing("one", "Fact one."), *writing("two", "Fact two."), *writing("parent", "Of the parent.")]
+    async with running_agent(ScriptedProvider(turns), settings=AUTO, permission=choose("allow_once")) as agent:
+        session, _ = await forked(agent, "First", "Second")
+        fork = (await agent.editor.request("session/fork", opening(agent, session, turn=2)))["sessionId"]
+        asked: JsonDict = {"sessionId": fork, "to": "2"}
+        await agent.editor.request("session/load", opening(agent, fork))
+        preview = await agent.editor.request("_pattern/checkpoint/preview", asked)
+        assert (preview["forkBehind"], preview["files"][0]["kind"]) == (1, "modify")
+        moved = await agent.editor.request("_pattern/session/rewind", asked)
+        assert moved["forkSessionId"].startswith("ses_")
+        assert (agent.folder / "a.txt").read_text() == "two"
+        done = await agent.editor.request("_pattern/checkpoint/restore", asked)
+        assert done["forkSessionId"] != moved["forkSessionId"]
+        assert (agent.folder / "a.txt").read_text() == "one"
 
 
 async def test_the_first_part_of_a_rewound_session_is_what_counts_for_certain():
