@@ -24,6 +24,7 @@ from pattern_acp.journal.interrupted import InterruptedEnd, close_interrupted
 from pattern_acp.journal.turn_ends import failure_of
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.session import prompting
+from pattern_acp.session.checkpoints import checkpoint_at_end
 from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.given import given_files, with_files
@@ -77,7 +78,7 @@ async def run_turn(session: "Session", turn: Turn) -> TurnEnd:
             refused, end = error, prompting.failed_end(error)
         turn.ended = True
         ended = end_facts(turn.turn_id, end.stop_reason, end.sentence, end.failure)
-        await session.sink.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
+        await session.sink.record(*ended, behind=checkpoint_at_end(session, turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
         logger.exception("a turn could not be recorded (%s)", error.failure_code)
@@ -106,7 +107,7 @@ async def end_cancelled(session: "Session", turn: Turn, seconds: float) -> None:
                 await _record_start(session, turn)
             if not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
-                behind = session.checkpoints.at_end(turn.turn_id)
+                behind = checkpoint_at_end(session, turn.turn_id)
                 await session.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
             await session.reload_history()
             session.state.unfinished = before
@@ -214,7 +215,7 @@ async def _close_unfinished(session: "Session") -> None:
     def close(tx: Transaction) -> None:
         for entry in close_interrupted(tx, session.session_id, at_ms=now, how=how):
             if isinstance(entry.event, TurnEnded):
-                session.checkpoints.at_end(entry.event.turn_id)(tx)
+                checkpoint_at_end(session, entry.event.turn_id)(tx)
 
     await session.constellation.database.write(close)
     session.state.unfinished, session.state.unrecorded = False, None

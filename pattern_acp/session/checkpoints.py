@@ -105,6 +105,18 @@ def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFact
     return append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms).seq
 
 
+def checkpoint_at_end(session: "Session", turn_id: TurnId) -> Callable[[Transaction], object]:
+    """What appends the checkpoint after a turn in the transaction of its end.
+
+    Nothing while files were changed: reading them may take long, and `close_turn` does it behind the end.
+    """
+    if not session.checkpoints.is_clean:
+        return lambda _: None
+    facts = CheckpointFacts(session.constellation.ids.new("chk"), turn_id, "turn")
+    now = session.constellation.clock.now_ms()
+    return lambda tx: append_checkpoint(tx, session, facts, at_ms=now)
+
+
 class Checkpoints:
     """What one session changed since its last checkpoint, and the taking of the next."""
 
@@ -221,18 +233,6 @@ class Checkpoints:
             if change.after is None:
                 change.after = self._kept(await _capture(change.path))
         return await self._record(cause, name, closing)
-
-    def at_end(self, turn_id: TurnId) -> Callable[[Transaction], object]:
-        """What appends the checkpoint after a turn in the transaction of its end.
-
-        Nothing while files were changed: reading them may take long, and `close_turn` does it behind the end.
-        """
-        if not self.is_clean:
-            return lambda _: None
-        session, shared = self._session, self._session.constellation
-        facts = CheckpointFacts(shared.ids.new("chk"), turn_id, "turn")
-        now = shared.clock.now_ms()
-        return lambda tx: append_checkpoint(tx, session, facts, at_ms=now)
 
     async def close_turn(self) -> None:
         """The checkpoint of files that a turn changed and that have none yet."""
