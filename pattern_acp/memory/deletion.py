@@ -6,6 +6,7 @@ the journal. Damaged blocks can be deleted too, so the text is not looked at bef
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
@@ -17,7 +18,7 @@ from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockMissingError, LabelTakenError, NothingDeletedError, StaleProposalError
 from pattern_acp.memory.history import read_write
 from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write
-from pattern_acp.memory.stored import read_row
+from pattern_acp.memory.stored import newest_number, read_row
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -42,7 +43,7 @@ def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
     row = tx.one(_QUERIES["find_block"], _named(key))
     if row is None:
         raise BlockMissingError(key.label)
-    return _mark(row, Operation.DELETE)
+    return _mark(tx, row, Operation.DELETE)
 
 
 def propose_restoration(tx: Transaction, key: BlockKey) -> ProposedMark:
@@ -54,7 +55,7 @@ def propose_restoration(tx: Transaction, key: BlockKey) -> ProposedMark:
     row = tx.one(_QUERIES["find_deleted_block"], _named(key))
     if row is None:
         raise NothingDeletedError(key.label)
-    return _mark(row, Operation.RESTORE)
+    return _mark(tx, row, Operation.RESTORE)
 
 
 def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
@@ -104,9 +105,10 @@ def list_deleted(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[
     return tuple(read_row(row)[0] for row in rows)
 
 
-def _mark(row: Row, operation: Operation) -> ProposedMark:
+def _mark(tx: Transaction, row: Row, operation: Operation) -> ProposedMark:
     block, frontiers = read_row(row)
-    return ProposedMark(block, operation, frontiers)
+    number = newest_number(tx, block) or block.head_update
+    return ProposedMark(replace(block, head_update=number), operation, frontiers)
 
 
 def _named(key: BlockKey) -> dict[str, str]:

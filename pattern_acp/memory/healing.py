@@ -55,6 +55,7 @@ def heal(tx: Transaction, damage: Damage, *, seq: int) -> None:
             "text_hash": text_hash(block.text),
             "base": opened.document.shallow_snapshot(),
             "frontiers": opened.document.frontiers,
+            "number": block.head_update,
             "seq": seq,
         },
     )

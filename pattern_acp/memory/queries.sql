@@ -134,6 +134,10 @@ SELECT base, base_update
 FROM blocks
 WHERE id = :block_id;
 
+-- name: newest_update
+-- The number of the newest update of a block; NULL without any.
+SELECT max(number) FROM block_updates WHERE block_id = :block_id;
+
 -- name: read_updates
 -- The updates of a block after a number, in order.
 SELECT number, data
@@ -170,7 +174,8 @@ UPDATE blocks
 SET text = :text, text_hash = :text_hash, head_update = :number, frontiers = :frontiers, updated_ms = :at_ms,
     conflicts = :conflicts, last_seq = :seq, base = coalesce(:base, base),
     base_update = iif(:base IS NULL, base_update, :number)
-WHERE id = :block_id AND head_update = :number - 1;
+WHERE id = :block_id
+    AND NOT EXISTS (SELECT 1 FROM block_updates WHERE block_id = :block_id AND number >= :number);
 
 -- name: insert_update
 -- One write: its update, its versions, and who did it, from what, and why.
@@ -187,13 +192,14 @@ VALUES (
 -- A block that was deleted (1), discarded (2) or restored (0), as its newest write.
 UPDATE blocks
 SET deleted = :deleted, head_update = :number, updated_ms = :at_ms, last_seq = :seq
-WHERE id = :block_id AND head_update = :number - 1;
+WHERE id = :block_id
+    AND NOT EXISTS (SELECT 1 FROM block_updates WHERE block_id = :block_id AND number >= :number);
 
 -- name: heal_block
 -- A block whose stored parts were damaged, from its sound ones; nothing is written to it.
 UPDATE blocks
-SET text = :text, text_hash = :text_hash, base = :base, base_update = head_update, frontiers = :frontiers,
-    last_seq = :seq
+SET text = :text, text_hash = :text_hash, base = :base, base_update = :number, head_update = :number,
+    frontiers = :frontiers, last_seq = :seq
 WHERE id = :block_id;
 
 -- name: read_reasons
@@ -214,7 +220,8 @@ UPDATE blocks
 SET text = :text, text_hash = :text_hash, base = :base, base_update = :number, head_update = :number,
     frontiers = :frontiers, updated_ms = :at_ms, last_seq = :seq, history_from = :number, conflicts = '',
     deleted = CASE WHEN :forgotten THEN 2 ELSE deleted END
-WHERE id = :block_id AND head_update = :number - 1;
+WHERE id = :block_id
+    AND NOT EXISTS (SELECT 1 FROM block_updates WHERE block_id = :block_id AND number >= :number);
 
 -- name: find_indexed_item
 -- Whose and what kind of passages are indexed of a message, and when it was written.

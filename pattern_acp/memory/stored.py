@@ -4,7 +4,8 @@ Owns: which stored parts make a document, and when one counts as sound. Must not
 
 Three sources hold every block: its base with the updates since, its archive with the updates since, and the log of all
 updates. They are tried in this order, so that one damaged row costs nothing; a document is only taken when its version
-or the hash of its text is the stored one.
+or the hash of its text is the stored one. The number of the newest update is in the log, too: where the block's row has
+another, that of the log is tried.
 """
 
 import logging
@@ -116,6 +117,12 @@ def read_row(row: Row) -> tuple[Block, bytes]:
     return stored.block, stored.frontiers
 
 
+def newest_number(tx: Transaction, block: Block) -> int:
+    """The number of the last update in the log, 0 without one; `head_update` says the same unless one is damaged."""
+    row = tx.one(_QUERIES["newest_update"], {"block_id": block.id})
+    return 0 if row is None or row[0] is None else columns.integer(row[0])
+
+
 def archived_number(tx: Transaction, block: Block) -> int:
     """The number of the last update in the archive, 0 without one."""
     row = tx.one(_QUERIES["read_archived_number"], {"block_id": block.id})
@@ -149,6 +156,20 @@ def _schema(row: Row) -> BlockSchema:
 
 
 def _open(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
+    logged = newest_number(tx, stored.block)
+    renumbered = replace(stored, block=replace(stored.block, head_update=logged))
+    if logged > stored.block.head_update:
+        return replace(_open_numbered(tx, renumbered, peer), mended=True)
+    try:
+        return _open_numbered(tx, stored, peer)
+    except BlockCorruptError:
+        # The row may count too many; the end of the log may as well be lost, and then this finds no document either.
+        if not 0 < logged < stored.block.head_update:
+            raise
+    return replace(_open_numbered(tx, renumbered, peer), mended=True)
+
+
+def _open_numbered(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
     first: BlockCorruptError | None = None
     for parts_of in (_base_parts, _archive_parts, _log_parts):
         try:

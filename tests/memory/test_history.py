@@ -257,9 +257,10 @@ async def test_a_label_can_be_made_again_and_then_the_older_block_waits(constell
     assert await text_of(constellation) == "anew"
 
 
-async def test_a_damaged_block_can_be_deleted(constellation: Constellation):
+@pytest.mark.parametrize("head", [0, 1, 9])
+async def test_a_damaged_block_can_be_deleted(constellation: Constellation, head: int):
     def damage(tx: Transaction) -> None:
-        tx.execute("UPDATE blocks SET base = x'00', text_hash = 'x'")
+        tx.execute("UPDATE blocks SET base = x'00', text_hash = 'x', head_update = ?", (head,))
         tx.execute("UPDATE block_updates SET data = x'00'")
         tx.execute("DELETE FROM block_archives")
 
@@ -277,6 +278,8 @@ async def test_a_damaged_block_can_be_deleted(constellation: Constellation):
         "UPDATE blocks SET base = x'0102'",
         "UPDATE blocks SET text_hash = 'x'",
         "UPDATE blocks SET base = x'0102', text = 'x'",
+        "UPDATE blocks SET head_update = 1",
+        "UPDATE blocks SET head_update = 12",
     ],
 )
 async def test_a_block_with_sound_parts_is_mended_and_that_is_recorded(

@@ -231,6 +231,10 @@ async def test_a_wrong_text_is_read_from_the_document_and_mended_by_the_next_wri
         ["UPDATE blocks SET frontiers = x'00'"],
         ["UPDATE blocks SET base = x'00'", "DELETE FROM block_archives"],
         ["UPDATE block_archives SET snapshot = x'00'"],
+        ["UPDATE blocks SET head_update = 1"],
+        ["UPDATE blocks SET head_update = 0", "DELETE FROM block_archives"],
+        ["UPDATE blocks SET head_update = 9"],
+        ["UPDATE blocks SET head_update = 2", "UPDATE blocks SET base = x'00'"],
     ],
 )
 async def test_one_damaged_part_costs_nothing(constellation: Constellation, damage: list[LiteralString]):
