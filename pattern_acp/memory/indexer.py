@@ -99,18 +99,22 @@ class Indexer:
         done = 0
         table = await self._open()
         async with self._one_at_a_time:
+            is_behind = False
             while done < at_most:
-                batch = await self._database.read(lambda tx: vectors.waiting(tx, table, BATCH))
+                batch, is_behind = await self._database.read(
+                    lambda tx: (vectors.waiting(tx, table, BATCH), vectors.needs_mending(tx, table))
+                )
                 if not batch:
                     break
                 made = await self._embedder.embed([one.text for one in batch], TextUse.STORED)
-                stored = await self._database.write(_storing(table, batch, made))
+                stored, is_behind = await self._database.write(_storing(table, batch, made))
                 await self._note_repeats(table, batch, made)
                 done += len(batch)
-                if not stored:
-                    # Every one of them changed meanwhile; whoever changed them has queued them anew.
+                # Where every one of them changed meanwhile, whoever changed them has queued them anew.
+                if not stored or len(batch) < BATCH:
                     break
-            await self._mend(table)
+            if is_behind:
+                await self._mend(table)
         return done
 
     async def run(self) -> None:
@@ -160,7 +164,6 @@ class Indexer:
         return self._table
 
     async def _mend(self, table: VectorTable) -> None:
-        # Asked first, so that a search which finds nothing to do takes no write lock.
         while await self._database.read(lambda tx: vectors.needs_mending(tx, table)):
             await self._database.write(lambda tx: vectors.mend_index(tx, table, MEND_STEPS))
 
@@ -173,11 +176,13 @@ class Indexer:
         self._problem, self._failed_at = problem, self._clock.monotonic()
 
 
-def _storing(table: VectorTable, batch: tuple[Waiting, ...], made: tuple[Vector, ...]) -> Callable[[Transaction], int]:
-    def store(tx: Transaction) -> int:
+def _storing(
+    table: VectorTable, batch: tuple[Waiting, ...], made: tuple[Vector, ...]
+) -> Callable[[Transaction], tuple[int, bool]]:
+    def store(tx: Transaction) -> tuple[int, bool]:
         stored = vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))
         # In the same commit, since a search may be waiting for both.
         vectors.mend_index(tx, table, MEND_STEPS)
-        return stored
+        return stored, vectors.needs_mending(tx, table)
 
     return store

@@ -142,7 +142,9 @@ async def _shown_answer(session: "Session", turn: Turn) -> TurnEnd:
 
 async def _answer(session: "Session", turn: Turn) -> TurnEnd:
     await _close_unfinished(session)
-    await drop_forgotten(session)
+    if turn.command is not None:
+        # The requests of a turn of the model see to it themselves.
+        await drop_forgotten(session)
     # What a turn changed that was cut off belongs to it and not to this one.
     if session.checkpoints.rewinding:
         from pattern_acp.session.rewind import finish_left_over

@@ -37,7 +37,7 @@ from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_exchange import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
-from pattern_acp.session.request_memory import current_memory, memory_of_request
+from pattern_acp.session.request_memory import memory_of_request
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
@@ -156,14 +156,19 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
     recalled = await _before_turn(session, turn_id)
     memory: Sequence[MemoryView] = ()
+    # `offline` shows nothing of it to a model; all others are told with the first request of a turn.
+    asks_repeats = session.state.model.provider != "offline"
     gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
 
     async def build(window: SessionWindow, _history: Sequence[Message]) -> ProviderRequest:
-        nonlocal memory, recalled
-        forgotten, memory = await memory_of_request(session, turn_id)
-        if forgotten:
+        nonlocal memory, recalled, asks_repeats
+        read = await memory_of_request(session, turn_id, asks_repeats=asks_repeats)
+        memory, asks_repeats = read.views, False
+        if read.was_forgotten:
             # It was found before the words were forgotten, and may hold them.
             recalled = ()
+        if read.repeats:
+            recalled = (*recalled, await tell_repeats(session, turn_id, read.repeats))
         await add_waiting(session, turn_id)
         return await window.fitted()
 
@@ -258,7 +263,6 @@ async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, 
 
 async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
     """Show the model its memory when that is due; what is told of memory with every request of this turn."""
-    is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
     told: list[str] = []
     git: list[str] = []
 
@@ -269,11 +273,11 @@ async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
         async with anyio.create_task_group() as tasks:
             # A process of its own, while memory is read.
             tasks.start_soon(ask_git)
-            views = await current_memory(session, turn_id)
+            views = (await memory_of_request(session, turn_id)).views
+            is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
             await show_memory(session, turn_id, views)
             told.append(await catch_up_at_start(session, turn_id, views) if is_first else "")
             told.append(await recall_for(session, turn_id, prompt, views))
-            told.append(await tell_repeats(session, turn_id))
     except BaseExceptionGroup as group_error:
         raise single_error(group_error) from group_error
     return tuple(text for text in (*git, *told) if text)

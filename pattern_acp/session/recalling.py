@@ -67,17 +67,12 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     return text
 
 
-async def tell_repeats(session: "Session", turn_id: TurnId) -> str:
-    """What the model is told of facts that say nearly the same, in sight of the person; empty when there is nothing.
+async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> str:
+    """What the model is told of facts that say nearly the same, in sight of the person.
 
     Raises:
-        DatabaseError: it could not be read or recorded; the turn stops.
+        DatabaseError: it could not be recorded; the turn stops.
     """
-    if session.state.model.provider == "offline":
-        return ""
-    sentences = await session.memory.repeats()
-    if not sentences:
-        return ""
     title = "Found memories that say nearly the same"
     await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
     return "\n".join(("<memory_repeats>", *sentences, "</memory_repeats>"))

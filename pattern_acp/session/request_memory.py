@@ -1,6 +1,6 @@
 """What is read of the constellation for a request: memory, and whether words were forgotten meanwhile.
 
-Owns: that a request never carries forgotten words, and that both are read at once. Must not know: how requests are
+Owns: that a request never carries forgotten words, and that all of it is read at once. Must not know: how requests are
 built.
 """
 
@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.ancestry import newest_redaction_of_history
+from pattern_acp.memory.repeats import Pair
 from pattern_acp.session.memory_context import damaged_view, memory_view
 from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.loop import show_sentence
@@ -22,42 +25,55 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def current_memory(session: "Session", turn_id: TurnId) -> list[MemoryView]:
-    """The memory that this request shows. Damaged memory never stops a turn: the person is told once a session."""
-    try:
-        return await _views(session, turn_id, await session.memory.blocks())
-    except BlockError as error:
-        return await _without_memory(session, turn_id, error)
+@dataclass(frozen=True, slots=True)
+class RequestMemory:
+    """What was read of the constellation at one moment."""
+
+    was_forgotten: bool
+    """Whether words of the conversation were, which is taken afresh then."""
+    views: tuple[MemoryView, ...] = ()
+    """The memory that this request shows."""
+    repeats: tuple[str, ...] = ()
+    """Facts that say nearly the same, a sentence each, where they were asked for."""
 
 
-async def memory_of_request(session: "Session", turn_id: TurnId) -> tuple[bool, list[MemoryView]]:
-    """Whether `drop_forgotten` dropped something, and the memory that this request shows; one read for both.
+async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats: bool = False) -> RequestMemory:
+    """Memory as it is now, with all that a request has to know of the constellation, in one read.
+
+    Damaged memory never stops a turn: the person is told once a session.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    known = session.state.redacted_seq
+    known, memory = session.state.redacted_seq, session.memory
+
+    def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...]]:
+        untold = memory.repeats.untold(tx) if asks_repeats else ()
+        return newest_redaction_of_history(tx, session.session_id, after=known), untold
+
     try:
-        newest, blocks = await session.memory.blocks_beside(
-            lambda tx: newest_redaction_of_history(tx, session.session_id, after=known)
-        )
+        (newest, untold), blocks = await memory.blocks_beside(look)
     except BlockError as error:
-        forgotten = await drop_forgotten(session)
-        return forgotten, await _without_memory(session, turn_id, error)
-    return await _drop(session, newest), await _views(session, turn_id, blocks)
+        was_forgotten = await drop_forgotten(session)
+        untold = await session.constellation.database.read(memory.repeats.untold) if asks_repeats else ()
+        repeats = memory.repeats.telling(untold) if asks_repeats else ()
+        return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), repeats)
+    repeats = memory.repeats.telling(untold) if asks_repeats else ()
+    was_forgotten = await _drop(session, newest)
+    return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), repeats)
 
 
-async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> list[MemoryView]:
+async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
     damaged = session.memory.damaged
     for one in damaged:
         await _tell(session, turn_id, f"This session goes on without one block of memory: {one.sentence}")
-    return [*(memory_view(block) for block in blocks), *(damaged_view(one) for one in damaged)]
+    return (*(memory_view(block) for block in blocks), *(damaged_view(one) for one in damaged))
 
 
-async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> list[MemoryView]:
+async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:
     logger.warning("memory could not be read: %s", type(error).__name__)
     await _tell(session, turn_id, f"This session goes on without memory: {error.sentence}")
-    return []
+    return ()
 
 
 async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:

@@ -18,8 +18,7 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.recalls import count_recalls
-from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
-from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
+from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
@@ -31,6 +30,7 @@ from pattern_acp.tools.base import (
     MemoryProposal,
 )
 from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults
+from pattern_acp.tools.memory_repeats import SessionRepeats
 from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.tools.memory_views import view_of
@@ -77,9 +77,9 @@ class ConstellationMemory:
         self._touched: set[str] = set()
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
-        self._told: tuple[Pair, ...] = ()
         self._seen: dict[str, str] = {}
         """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
+        self.repeats = SessionRepeats(owner, self._rules.isolation)
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
         self.searching = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
@@ -123,27 +123,9 @@ class ConstellationMemory:
         """See `MemoryAccess.recalled`."""
         self._recalled.update(entry for entry in entries if entry)
 
-    async def repeats(self) -> tuple[str, ...]:
-        """Facts that say nearly the same by their meaning, a sentence each; each pair is told in one turn.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
-        owners = [owner for _, owner in self._owner.owners]
-        searched = owners[1:] if self._rules.isolation is not Isolation.NONE else owners
-
-        def look(tx: Transaction) -> tuple[tuple[Pair, str], ...]:
-            seen = visible_rows(tx, self._owner.owners, isolation=self._rules.isolation)
-            return untold_repeats(tx, searched, [one.block.id for one in seen if one.shared_from])
-
-        found = await self._database.read(look)
-        self._told = tuple(pair for pair, _ in found)
-        return tuple(sentence for _, sentence in found)
-
     def store_recalls(self, tx: Transaction, *, at_ms: int, seq: int) -> None:
         """Count what was recalled and note what was told since the last time, with the event that ends the turn."""
-        told, self._told = self._told, ()
-        mark_told(tx, told, seq=seq)
+        self.repeats.store(tx, seq=seq)
         counted, self._recalled = self._recalled, Counter()
         count_recalls(tx, counted, at_ms=at_ms, seq=seq)
 
