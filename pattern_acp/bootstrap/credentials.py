@@ -14,8 +14,10 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.credentials.errors import SignInTransientError
+from pattern_acp.credentials.google_tokens import GoogleTokens
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.keys import StoredKeys, with_held_key
+from pattern_acp.credentials.model import Answer
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError
@@ -38,6 +40,7 @@ class KeysOfPerson:
         directory = process.loaded.paths.data
         self.store = CredentialStore(directory, SystemKeyring())
         self.stored = StoredKeys(self.store, directory, post_once, SystemClock())
+        self._google = GoogleTokens(exchange_once, SystemClock())
 
     def held(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
@@ -51,7 +54,11 @@ class KeysOfPerson:
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
         """See `KeySource.signed`."""
         try:
-            key = await self.stored.key(settings, refused.value if refused is not None else "")
+            value = refused.value if refused is not None else ""
+            key = await self.stored.key(settings, value)
+            if key is None and settings.host == "vertex" and not _names_its_own(settings):
+                token = await self._google.token(settings.name, value)
+                key, settings = token.secret, replace(settings, project=settings.project or token.project)
         except SignInTransientError as error:
             raise ProviderConnectionError(error.sentence) from error
         except SignInError as error:
@@ -72,6 +79,20 @@ class KeysOfPerson:
 
 def _with_key(settings: ProviderSettings, key: Secret | None) -> ProviderSettings:
     return settings if key is settings.api_key else replace(settings, api_key=key, configured=True)
+
+
+def _names_its_own(settings: ProviderSettings) -> bool:
+    return any(name.lower() == "authorization" for name in settings.headers)
+
+
+def exchange_once(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /) -> Answer:
+    """See `credentials.model.Exchange`."""
+    from pattern_acp.providers.http import exchange
+
+    try:
+        return Answer(*exchange(method, url, headers, body, seconds, "The cloud's sign-in"))
+    except ProviderError as error:
+        raise SignInTransientError(error.sentence) from error
 
 
 async def post_once(url: str, headers: Mapping[str, str], body: bytes, /) -> tuple[int, bytes]:

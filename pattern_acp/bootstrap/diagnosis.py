@@ -358,7 +358,11 @@ async def _reach(provider: ProviderSettings, settings: Settings, keys: KeysOfPer
     name = f"Provider {provider.name}"
     try:
         with anyio.fail_after(PROBE_SECONDS):
-            models = await fetch_models(http, await keys.signed(settings.providers[provider.name]))
+            signed = await keys.signed(settings.providers[provider.name])
+            if signed.host:
+                # The clouds list no models in the format of the wire.
+                return Finding(name, Health.OK, f"{signed.region}, with {keys.used(provider) or 'headers of its own'}")
+            models = await fetch_models(http, signed)
         return Finding(name, Health.OK, f"reachable, {len(models)} {'model' if len(models) == 1 else 'models'}")
     except ProviderError as error:
         return Finding(name, Health.BROKEN, error.sentence, "Correct the key or the address, or check the network.")

@@ -20,6 +20,7 @@ from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
 from pattern_acp.credentials.errors import SignInRefusedError
+from pattern_acp.credentials.google_tokens import ADVICE as GOOGLE_ADVICE
 from pattern_acp.credentials.model import Credential, KeySource
 from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
@@ -68,6 +69,9 @@ async def _run(arguments: Auth, process: Process) -> int:
     if provider is None:
         write_failure("cli.usage", f"pattern-acp: {_unknown(name, known)}")
         return EXIT_ERROR
+    if provider.host == "vertex":
+        write_failure("cli.usage", f"pattern-acp: {name} takes Google's own credentials; {GOOGLE_ADVICE}.")
+        return EXIT_ERROR
     shows = can_show_browser(process.environ, sys.platform)
     return await _login(replace(arguments, browser=arguments.browser and shows), provider, keys)
 
@@ -76,7 +80,7 @@ def _unknown(name: str, known: Mapping[str, ProviderSettings]) -> str:
     if not name:
         return f"name a provider: pattern-acp auth login PROVIDER, which is one of {', '.join(sorted(known))}."
     if name in PRESETS:
-        return f"{name} has another address for each customer; add [providers.{name}] with base_url to config.toml."
+        return f"{name} is another one for each customer; add [providers.{name}] to config.toml (docs/providers.md)."
     return (
         f"there is no provider {name!r}; providers are {', '.join(sorted(known))}. Add others as [providers.NAME] to "
         "config.toml."

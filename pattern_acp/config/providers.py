@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
+from pattern_acp.config.hosts import HOSTS, set_host, set_project, set_region, with_place
 from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
 from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
 from pattern_acp.config.oauth import read_oauth, wrong_oauth
@@ -107,6 +108,13 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
         if name in PRESETS:
             collected.providers.pop(name, None)
         return
+    if provider.host:
+        placed, why = _placed(provider, table, environ)
+        if why:
+            collected.problems.append(user.problem(key, f"{why}; the provider is left out."))
+            collected.providers.pop(name, None)
+            return
+        provider = placed
     if not provider.base_url:
         collected.problems.append(user.problem(key, "it needs a base_url, so the provider is left out."))
         return
@@ -114,6 +122,14 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
         # It is set up by this table, so it stands where the person wrote it among the others.
         collected.providers.pop(name, None)
     collected.providers[name] = _with_key(collected, provider, environ)
+
+
+def _placed(
+    provider: ProviderSettings, table: Mapping[str, object], environ: Mapping[str, str]
+) -> tuple[ProviderSettings, str]:
+    if table.get("wire", "anthropic") != "anthropic":
+        return provider, f"at the host {provider.host} the wire can only be anthropic"
+    return with_place(replace(provider, wire="anthropic"), environ)
 
 
 def _read_field(
@@ -339,5 +355,8 @@ _FIELDS: Mapping[str, _Field] = {
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),
+    "host": _Field(f"one of {', '.join(HOSTS)}", set_host),
+    "region": _Field("a region, such as europe-west1", set_region, instead="the usual one is taken"),
+    "project": _Field("the id of a project", set_project, instead="the one of the credentials is taken"),
     "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth, wrong_oauth),
 }

@@ -26,6 +26,9 @@ Wire = Literal["anthropic", "openai", "responses", "gemini", "offline", "scripte
 HTTP_WIRES: frozenset[Wire] = frozenset({"anthropic", "openai", "responses", "gemini"})
 """Those that go over the network."""
 
+Host = Literal["", "vertex"]
+"""Whose cloud serves the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
@@ -80,6 +83,11 @@ class ProviderSettings:
     quirks: Quirks = field(default_factory=Quirks)
     needs_key: bool = False
     """Whether a request without a key is of no use, although the server is not its wire's vendor."""
+    host: Host = ""
+    region: str = ""
+    """Of the cloud that `host` is, as that cloud names it."""
+    project: str = ""
+    """Whose models they are at Google; empty: the project that its credentials name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,12 @@ class SignInRevokedError(SignInError):
     failure_code = "auth.revoked"
 
 
+class CloudCredentialsError(SignInError):
+    """The credentials of a cloud are not there or are refused, or what reads them is not installed."""
+
+    failure_code = "auth.cloud-credentials"
+
+
 class SignInTransientError(SignInError):
     """The authorization server could not be reached or has a fault; trying again may help, and nothing is lost."""
 

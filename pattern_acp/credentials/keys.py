@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.config.settings import Host, ProviderSettings, Secret
 from pattern_acp.credentials.errors import CredentialFileError, SignInRevokedError, SignInTransientError
 from pattern_acp.credentials.model import Credential, Entry, KeySource, Post, Tier, last_four
 from pattern_acp.credentials.store import CredentialStore
@@ -27,6 +27,8 @@ REFRESH_LOCK_SECONDS = 45.0
 LOCK_POLL_SECONDS = 0.05
 
 _NAMES = {Tier.KEYRING: "the keyring", Tier.FILE: "the credentials file", Tier.OAUTH: "the sign-in (OAuth)"}
+
+_CLOUDS: Mapping[Host, str] = {"vertex": "Google's application default credentials"}
 
 
 class StoredKeys:
@@ -174,6 +176,8 @@ def key_sources(settings: ProviderSettings, entry: Entry | None) -> tuple[KeySou
     if entry is not None:
         kept = KeySource(entry.tier, _NAMES[entry.tier], entry.last_four, entry.expires_at_ms)
         found.insert(1 if settings.key_variable_named and found else 0, kept)
+    if settings.host and settings.configured:
+        found.append(KeySource(Tier.CLOUD, _CLOUDS[settings.host], ""))
     return tuple(found)
 
 

@@ -21,6 +21,8 @@ class Tier(StrEnum):
     FILE = "file"
     ENVIRONMENT = "environment"
     """The provider's usual variable."""
+    CLOUD = "cloud"
+    """What the cloud that serves the models has set up on this machine."""
 
 
 Kind = Literal["api_key", "oauth"]
@@ -76,6 +78,29 @@ class Post(Protocol):
     """One POST of a form or of JSON; gives status and body."""
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes, /) -> Awaitable[tuple[int, bytes]]:
+        """Send it.
+
+        Raises:
+            SignInTransientError: the server cannot be reached, or did not answer in time.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one `Exchange`; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+class Exchange(Protocol):
+    """One request, for a library that asks from a worker thread. Blocking."""
+
+    def __call__(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /
+    ) -> Answer:
         """Send it.
 
         Raises:

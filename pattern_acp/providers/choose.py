@@ -11,7 +11,7 @@ from dataclasses import replace
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
-from pattern_acp.providers.endpoints import is_official, is_openai
+from pattern_acp.providers.endpoints import has_vendor_names, is_official, is_openai
 from pattern_acp.providers.local_servers import LocalServer
 
 WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
@@ -127,7 +127,7 @@ def _default_model(provider: ProviderSettings, listed: Sequence[str]) -> str:
         return provider.models[0] if provider.models else provider.wire
     if provider.models:
         return provider.models[0]
-    usual = DEFAULT_MODELS[provider.wire] if is_official(provider) else ""
+    usual = DEFAULT_MODELS[provider.wire] if has_vendor_names(provider) else ""
     if usual and (not listed or _is_listed(usual, listed)):
         return usual
     return _first_chat_model(listed, is_openai=is_openai(provider)) or usual

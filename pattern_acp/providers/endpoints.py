@@ -60,6 +60,11 @@ def is_official(settings: ProviderSettings) -> bool:
     return urlsplit(base_url(settings)).hostname == urlsplit(_vendor_url(settings)).hostname
 
 
+def has_vendor_names(settings: ProviderSettings) -> bool:
+    """Whether the models bear the names that their vendor gives them; at Google those from 4.6 on do."""
+    return is_official(settings) or settings.host == "vertex"
+
+
 def is_openai(settings: ProviderSettings) -> bool:
     """Whether requests go to OpenAI itself."""
     return settings.wire in {"openai", "responses"} and is_official(settings)

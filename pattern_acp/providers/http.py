@@ -34,6 +34,9 @@ WRITE_SECONDS = 60.0
 ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
 
+EXCHANGE_BYTES = 1024 * 1024
+"""An answer that holds a token has some kilobytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
@@ -198,6 +201,29 @@ class HttpClient:
                 bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
                 self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
             return self._local
+
+
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, who: str
+) -> tuple[int, Mapping[str, str], bytes]:
+    """One request, for a library that asks from a worker thread: status, headers and at most `EXCHANGE_BYTES`.
+
+    Blocking. A plain address is one of this machine or of its network, which no proxy may see.
+
+    Raises:
+        ProviderError: as `HttpClient.post`.
+    """
+    with (
+        _translated(who),
+        httpx.Client(timeout=seconds, trust_env=url.startswith("https:")) as client,
+        client.stream(method, url, headers=dict(headers), content=body) as response,
+    ):
+        found = bytearray()
+        for chunk in response.iter_bytes():
+            found += chunk
+            if len(found) > EXCHANGE_BYTES:
+                raise ProviderProtocolError(f"{who} answered with more than {EXCHANGE_BYTES} bytes.")
+        return response.status_code, {name.lower(): text for name, text in response.headers.items()}, bytes(found)
 
 
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:

@@ -17,7 +17,7 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.base import Figure, ModelInfo
 from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, configure, describe, is_chat_model
 from pattern_acp.providers.choose import usable_providers
-from pattern_acp.providers.endpoints import base_url, is_official, is_openai
+from pattern_acp.providers.endpoints import base_url, has_vendor_names, is_openai
 from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
 from pattern_acp.providers.model_figures import Source, with_sources
@@ -115,6 +115,7 @@ class KnownModels:
             if provider.wire in HTTP_WIRES
             and only_of in {"", provider.name}
             and (only_of or not provider.models)
+            and not provider.host
             and not self._lists.is_fresh(provider)
             and not (only_unknown and self._listed(provider))
         ]
@@ -171,7 +172,7 @@ class KnownModels:
         listed = [model.name for model in self._listed(settings)]
         chat = tuple(name for name in listed if is_chat_model(name, is_openai=at_openai))
         own = [name.partition("/")[2] for name in self._own if name.startswith(f"{settings.name}/")]
-        offered = chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if is_official(settings) else ())
+        offered = chat[:MAX_OFFERED] or (WELL_KNOWN[settings.wire] if has_vendor_names(settings) else ())
         return tuple(dict.fromkeys((*offered, *own)))
 
 

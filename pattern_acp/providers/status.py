@@ -97,7 +97,7 @@ def error_of_status(
     """The error for a status that is not 200."""
     failure = parse_failure(body)
     if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.message)):
-        return auth_error(settings, status)
+        return _refused(settings, model, status, failure)
     text = f"{failure.kind} {failure.message}" if failure is not None else ""
     if failure is not None and (status < 500 or _TOO_LONG.search(text) or _NO_TOOLS.search(text)):
         special = _special(settings, model, failure)
@@ -154,6 +154,17 @@ def auth_error(settings: ProviderSettings, status: int | None) -> ProviderAuthEr
     source = settings.api_key.source or variable or "the configuration"
     answered = f" (status {status})" if status else ""
     return ProviderAuthError(f"{settings.name} refused the key from {source}{answered}; put a valid key there.")
+
+
+def _refused(settings: ProviderSettings, model: str, status: int, failure: Failure | None) -> ProviderError:
+    if status != 403 or not settings.host:
+        return auth_error(settings, status)
+    # A cloud knows who asks, and does not let them: another token would change nothing.
+    reason = _scrub(failure.message if failure is not None else "", settings)
+    return ProviderRequestError(
+        f"{settings.name} does not let this account use {model}: {reason} Enable the model for it, or choose another "
+        "model or region."
+    )
 
 
 def not_a_stream(settings: ProviderSettings, content_type: str) -> ProviderProtocolError:

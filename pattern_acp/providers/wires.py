@@ -36,6 +36,10 @@ class WireByModel:
 
 def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
     """The wire of a provider that is behind HTTP. `describe` says what is known of a model."""
+    if settings.host == "vertex":
+        from pattern_acp.providers.anthropic.vertex import VertexWire
+
+        return VertexWire(settings, describe)
     if settings.wire == "anthropic":
         from pattern_acp.providers.anthropic.provider import AnthropicWire
 

@@ -172,7 +172,7 @@ def _gemini_model(name: str) -> JsonObject:
 def _renderer(request: RecordedRequest) -> Callable[[Sequence[ScriptStep], str, CallIds, int], Iterator[Frame]] | None:
     """How the API that a request was sent to answers."""
     path = request.path.partition("?")[0]
-    if path.endswith(("/messages", "/messages/count_tokens")):
+    if path.endswith(("/messages", "/messages/count_tokens", ":streamRawPredict", "count-tokens:rawPredict")):
         return anthropic_frames
     if path.endswith("/chat/completions"):
         return openai_frames

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
@@ -46,19 +47,46 @@ _HOUR_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 Block: TypeAlias = dict[str, Json]
 
 
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """In what a body differs where another than Anthropic serves the models."""
+
+    version: str = ""
+    """`anthropic_version`, where it stands in the body."""
+    leaves_out: frozenset[str] = frozenset()
+    """Fields that are said elsewhere."""
+
+
+OWN = Envelope()
+
+
 def encode_body(
-    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+    request: ProviderRequest,
+    facts: ModelFacts,
+    provider: str,
+    history: EncodedHistory | None = None,
+    envelope: Envelope = OWN,
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
-    return to_bytes(_body(request, facts, provider, history or EncodedHistory()))
+    body = _body(request, facts, provider, history or EncodedHistory())
+    left = {key: value for key, value in body.items() if key not in envelope.leaves_out}
+    return to_bytes({**_version(envelope), **left})
 
 
 def encode_count_body(
-    request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
+    request: ProviderRequest,
+    facts: ModelFacts,
+    provider: str,
+    history: EncodedHistory | None = None,
+    envelope: Envelope = OWN,
 ) -> bytes:
     """The body that asks how many tokens the request has: all of it that is part of the prompt."""
     body = _body(request, facts, provider, history or EncodedHistory())
-    return to_bytes({key: value for key, value in body.items() if key in COUNTED})
+    return to_bytes({**_version(envelope), **{key: value for key, value in body.items() if key in COUNTED}})
+
+
+def _version(envelope: Envelope) -> Block:
+    return {"anthropic_version": envelope.version} if envelope.version else {}
 
 
 def _body(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> Block:

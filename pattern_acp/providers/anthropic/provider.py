@@ -11,7 +11,7 @@ import msgspec
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.anthropic.decode import AnthropicDecoder
-from pattern_acp.providers.anthropic.encode import encode_body, encode_count_body
+from pattern_acp.providers.anthropic.encode import OWN, Envelope, encode_body, encode_count_body
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts, cost_of
 from pattern_acp.providers.encoded_history import EncodedHistories
@@ -35,12 +35,7 @@ class AnthropicWire:
             self._settings.name,
             endpoint(self._settings, "messages"),
             {"content-type": "application/json", "accept": "text/event-stream", **anthropic_headers(self._settings)},
-            encode_body(
-                request,
-                self._describe(request.model),
-                self._settings.name,
-                self._histories.of(request.cache_key),
-            ),
+            self.body(request),
         )
 
     def encode_count(self, request: ProviderRequest) -> HttpRequest:
@@ -49,13 +44,18 @@ class AnthropicWire:
             self._settings.name,
             endpoint(self._settings, "messages/count_tokens"),
             {"content-type": "application/json", **anthropic_headers(self._settings)},
-            encode_count_body(
-                request,
-                self._describe(request.model),
-                self._settings.name,
-                self._histories.of(request.cache_key),
-            ),
+            self.count_body(request),
         )
+
+    def body(self, request: ProviderRequest, envelope: Envelope = OWN) -> bytes:
+        """The body of a request, in the envelope of whoever serves the models."""
+        history = self._histories.of(request.cache_key)
+        return encode_body(request, self._describe(request.model), self._settings.name, history, envelope)
+
+    def count_body(self, request: ProviderRequest, envelope: Envelope = OWN) -> bytes:
+        """The body of a question for the tokens of a request."""
+        history = self._histories.of(request.cache_key)
+        return encode_count_body(request, self._describe(request.model), self._settings.name, history, envelope)
 
     def read_count(self, body: bytes) -> int:
         """See `CountingWire.read_count`."""
