@@ -64,6 +64,9 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
         raise FileExistsError(errno.EEXIST, "it exists already", str(target))
     part = target.with_name(target.name + PART)
     with _written_by_us(part):
+        if target.exists():
+            # Another process has made it meanwhile.
+            raise FileExistsError(errno.EEXIST, "it exists already", str(target))
         try:
             copy_database(source, part, between=between)
             _without_log(part)
@@ -188,21 +191,29 @@ def _keep(target: Path, safety: Path) -> None:
 def _written_by_us(path: Path) -> Generator[None]:
     """Make the new private file `path`, and take it away again unless the block gave it another name.
 
+    As soon as it has another name, the next process may make a file of this one, which is not touched.
+
     Raises:
         FileExistsError: it is there already.
         DatabaseError: it cannot be made.
     """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except FileExistsError:
         raise
     except OSError as error:
         raise translate(apsw.CantOpenError(error.strerror or type(error).__name__), path) from error
     try:
-        yield
+        made = os.fstat(descriptor)
     finally:
-        for ending in ("", "-journal", *COMPANIONS):
-            path.with_name(path.name + ending).unlink(missing_ok=True)
+        os.close(descriptor)
+    try:
+        yield
+    except BaseException:
+        if path.exists() and os.path.samestat(made, path.stat()):
+            for ending in ("", "-journal", *COMPANIONS):
+                path.with_name(path.name + ending).unlink(missing_ok=True)
+        raise
 
 
 def _without_log(path: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from pattern_acp.db.backup import PART, alone, back_up, check_copy, copies_of, put_in_place
@@ -126,6 +128,23 @@ async def test_no_file_is_overwritten(constellation: Constellation, tmp_path: Pa
     assert (tmp_path / f"other.db{PART}").read_text(encoding="utf-8") == "another process"
     with pytest.raises(DatabaseUnreachableError):
         back_up(constellation.path, tmp_path / "no folder" / "copy.db")
+
+
+async def test_a_copy_that_is_whole_leaves_alone_what_another_process_begins_under_the_same_name(
+    constellation: Constellation, tmp_path: Path
+):
+    target = tmp_path / "copy.db"
+    part = target.with_name(target.name + PART)
+
+    def begin_the_next() -> None:
+        while not target.exists():
+            pass
+        part.touch(exist_ok=False)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, begin_the_next)
+        await anyio.to_thread.run_sync(back_up, constellation.database.path, target)
+    assert files(tmp_path) == ["copy.db", f"copy.db{PART}"]
 
 
 async def test_a_damaged_source_gives_no_copy(tmp_path: Path):
