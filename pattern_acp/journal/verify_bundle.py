@@ -24,6 +24,12 @@ EVENTS = "events.jsonl"
 BLOBS = "blobs/"
 FIRST_PREV_HASH = "0" * 64
 
+_NAMES = frozenset(
+    {"stream", "seq", "session_seq", "kind", "actor", "origin", "item", "at_ms", "version", "chain", "payload_hash"}
+    | {"prev_hash", "hash"}
+)
+"""What every event line says. One that is masked says what is left of its payload besides, others more."""
+
 MOST_BYTES = 4_000_000_000
 """Bytes of a bundle when it is unpacked; a file of more is refused unread."""
 
@@ -78,6 +84,8 @@ class _State:
     payloads: dict[int, Fields] = field(default_factory=dict[int, Fields])
     """Payloads that say something about other events: redactions, and where a session began."""
     redacted: dict[int, list[tuple[int, str]]] = field(default_factory=dict[int, list[tuple[int, str]]])
+    newest: int = 0
+    """The newest event of all streams at the last checkpoint that was read of this stream."""
     proven: int = 0
     masked: int = 0
     blobs: set[str] = field(default_factory=set[str])
@@ -239,14 +247,15 @@ def _check_events(bundle: zipfile.ZipFile, manifest: Fields, state: _State) -> N
 
 def _check_stream(bundle: zipfile.ZipFile, stream: Fields, lines: list[bytes], place: int, state: _State) -> int:
     name, count = str(stream["stream"]), int(stream["events"])
-    before, last_seq = FIRST_PREV_HASH, 0
+    before, last_seq, state.newest = FIRST_PREV_HASH, 0, 0
     for index in range(1, count + 1):
         if place >= len(lines):
             raise BundleError(f"the end was cut off: there are {index - 1} of {count} events", stream=name, index=index)
         try:
             event = cast("Fields", parse_json(lines[place]))
-            problem = _check_event(bundle, event, name, index, before, last_seq, state)
-        except (LookupError, TypeError, ValueError, RecursionError):
+            problem = _check_form(event, lines[place])
+            problem = problem or _check_event(bundle, event, name, index, before, last_seq, state)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
             raise BundleError("it cannot be read", stream=name, index=index) from None
         if problem:
             raise BundleError(problem, stream=name, index=index)
@@ -256,6 +265,19 @@ def _check_stream(bundle: zipfile.ZipFile, stream: Fields, lines: list[bytes], p
     return place
 
 
+def _check_form(event: Fields, line: bytes) -> str:
+    """Whether a line says nothing that no event says, and says it in the one way in which lines are written."""
+    masked = event.get("masked")
+    more = {"masked", "payload"} if masked else {"salt", "redacted", "blob" if "blob" in event else "payload"}
+    redacted = cast("Fields", event.get("redacted") or {})
+    unknown = sorted({*set(event) - _NAMES - more, *set(redacted) - {"payload_hash", "by"}})
+    if unknown:
+        return f"it says {str(unknown[0])[:40]!r}, which no such event does"
+    if masked not in {None, True} or canonical_json(event) != line:
+        return "it is not written as events are"
+    return ""
+
+
 def _check_event(
     bundle: zipfile.ZipFile, event: Fields, stream: str, index: int, before: str, last_seq: int, state: _State
 ) -> str:
@@ -263,7 +285,7 @@ def _check_event(
         return "it is missing, or not in its place"
     if int(event["seq"]) <= last_seq:
         return "the events are not in the order in which they were appended"
-    problem = _check_payload(bundle, event, state)
+    problem = _check_payload(bundle, event, state) or _check_number(event, last_seq, state)
     if problem:
         return problem
     if event["prev_hash"] != before:
@@ -300,8 +322,19 @@ def _check_payload(bundle: zipfile.ZipFile, event: Fields, state: _State) -> str
     if _sha256(str(event["salt"]).encode() + stored) != event["payload_hash"]:
         return "its payload was changed"
     state.proven += 1
-    if event["kind"] in {"events_redacted", "block_forgotten", "session_created"}:
+    if event["kind"] in {"events_redacted", "block_forgotten", "session_created", "checkpoint_taken"}:
         state.payloads[int(event["seq"])] = cast("Fields", parse_json(stored))
+    return ""
+
+
+def _check_number(event: Fields, last_seq: int, state: _State) -> str:
+    """The hash covers no number over all streams, but a checkpoint says which was the newest when it was taken."""
+    if int(event["seq"]) <= state.newest:
+        return "its number over all streams is below one that the checkpoint before it knew"
+    newest = int(state.payloads.get(int(event["seq"]), {}).get("global_seq", 0))
+    if newest and not last_seq <= newest < int(event["seq"]):
+        return "its number over all streams, or that of the event before it, is not what this checkpoint says"
+    state.newest = max(state.newest, newest)
     return ""
 
 

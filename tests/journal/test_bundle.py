@@ -178,6 +178,7 @@ def rechain_parent(forgery: Forgery) -> None:
 def mark_masked(forgery: Forgery) -> None:
     edit(forgery)
     forgery.lines[3]["masked"] = True
+    del forgery.lines[3]["salt"]
 
 
 def claim_redacted(forgery: Forgery) -> None:
@@ -212,6 +213,10 @@ def add_file(forgery: Forgery) -> None:
         (change("seq", 1), 2, "order"),
         (change("stream", "other"), 2, "missing, or not in its place"),
         (change("redacted", 5), 2, "cannot be read"),
+        (change("note", "more"), 2, "'note', which no such event does"),
+        (change("masked", False), 2, "'masked', which no such event does"),
+        (change("redacted", {"payload_hash": "", "by": 1, "note": 1}), 2, "'note', which no such event does"),
+        (change("blob", "0" * 64), 2, "'payload', which no such event does"),
         (drop_blob, 3, "payload is missing"),
         (drop_name, 2, "cannot be read"),
         (no_event, 2, "cannot be read"),
@@ -238,6 +243,52 @@ def test_a_bundle_as_it_was_made_is_sound(tmp_path: Path):
     report = verify_bundle.verify_bundle(bundle_at(tmp_path / "b.zip"))
     assert (report.ok, report.session, report.events, report.proven) == (True, SESSION, 7, 7)
     assert "cannot be told" in describe(report)
+
+
+def with_checkpoint(tx: Transaction) -> None:
+    created = events.SessionCreated("/w", (), "default", "id", "m", "ask")
+    first = append(tx, SESSION, created, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=1)
+    create_session(tx, NewSession(SESSION, "/w", (), "default", "id", "m", "ask"), seq=first.seq, at_ms=1)
+    for _ in range(5):
+        append(tx, PARENT, events.SessionTitled("of another"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=2)
+    for number in range(2):
+        told = append(tx, SESSION, events.SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=3)
+        taken = events.CheckpointTaken(f"chk_{number}", TURN, "turn", "", told.session_seq, told.hash, told.seq)
+        append(tx, SESSION, taken, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=4)
+
+
+@pytest.mark.parametrize(
+    ("place", "seq", "index"),
+    [(1, 8, 3), (2, 7, 3), (3, 8, 4), (3, 10, 5)],
+    ids=["event above its checkpoint", "checkpoint at its own event", "event below the one before", "event above"],
+)
+async def test_a_number_over_all_streams_that_no_checkpoint_allows_is_found(
+    tmp_path: Path, place: int, seq: int, index: int
+):
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(with_checkpoint)
+        streams = await constellation.database.read(lambda tx: bundled_streams(tx, SESSION, None))
+    path = tmp_path / "b.zip"
+    path.write_bytes(make_bundle(SESSION, streams, {}, redaction="none", program="0"))
+    forgery = Forgery(path)
+    assert [line["seq"] for line in forgery.lines] == [1, 7, 8, 9, 10]
+    forgery.lines[place]["seq"] = seq
+    forgery.write(tmp_path / "forged.zip")
+    report = verify_bundle.verify_bundle(tmp_path / "forged.zip")
+    assert (report.ok, report.index) == (False, index)
+
+
+async def test_a_number_over_all_streams_that_every_checkpoint_allows_is_not_found(tmp_path: Path):
+    async with temporary_constellation() as constellation:
+        await constellation.database.write(with_checkpoint)
+        streams = await constellation.database.read(lambda tx: bundled_streams(tx, SESSION, None))
+    path = tmp_path / "b.zip"
+    path.write_bytes(make_bundle(SESSION, streams, {}, redaction="none", program="0"))
+    forgery = Forgery(path)
+    # Those of another stream lay between.
+    forgery.lines[1]["seq"] = 4
+    forgery.write(tmp_path / "forged.zip")
+    assert verify_bundle.verify_bundle(tmp_path / "forged.zip").ok
 
 
 def cut_and_rechain(forgery: Forgery) -> None:
