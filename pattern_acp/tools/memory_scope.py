@@ -74,7 +74,7 @@ class MemoryRules:
 
 def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
     """The rules that hold for `writer`: isolation keeps the project's agent apart from the persona, not the person."""
-    if writer.actor in {Actor.HUMAN, Actor.IMPORT}:
+    if writer.actor is Actor.HUMAN:
         return replace(rules, isolation=Isolation.NONE)
     return rules
 
