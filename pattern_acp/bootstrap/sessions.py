@@ -33,7 +33,6 @@ from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_
 from pattern_acp.session.registry import Sessions
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
-from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
 
 if TYPE_CHECKING:
@@ -145,13 +144,13 @@ def server_means(means: LocalMeans) -> Means:
     """What MCP servers are started with: the whole environment but our keys, since they are the person's choice."""
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
-    return Means(environment, end_group)
+    return Means(environment)
 
 
 def hook_runner(means: LocalMeans) -> HookRunner:
     """What runs hooks: the platform's shell, with the environment that MCP servers have."""
     environment = server_means(means).environment
-    return HookRunner(environment, partial(shell_command, environment=environment), end_group)
+    return HookRunner(environment, partial(shell_command, environment=environment))
 
 
 def language_servers(
@@ -162,7 +161,7 @@ def language_servers(
     def make(settings: LspSettings, roots: tuple[str, ...], is_trusted: Callable[[], bool]) -> "LanguageServers":
         from pattern_acp.lsp.servers import LanguageServers
 
-        return LanguageServers(tasks, Means(environment, end_group), settings, roots, is_trusted)
+        return LanguageServers(tasks, Means(environment), settings, roots, is_trusted)
 
     return make
 

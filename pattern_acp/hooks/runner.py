@@ -5,11 +5,8 @@ Owns: their process, what it is given, and their time limit. Must not know: what
 
 import json
 import logging
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Protocol
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -18,6 +15,7 @@ from pattern_acp.config.settings import HookSettings
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.answers import HookAnswer, answer_of
+from pattern_acp.processes.groups import end_group, start_group
 
 logger = logging.getLogger(__name__)
 
@@ -30,14 +28,6 @@ CLEANUP_SECONDS = 1.2
 """For ending a command with everything it started; a cancel is answered within 2 s (invariant 3)."""
 
 
-class EndGroup(Protocol):
-    """Ends a process with everything that it started."""
-
-    def __call__(self, process: Process, *, grace: float) -> Awaitable[None]:
-        """Ask, wait `grace` seconds, then make it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class HookRunner:
     """Runs commands on this machine."""
@@ -46,7 +36,6 @@ class HookRunner:
     """What they see, without the keys of model providers."""
     shell: Callable[[str], Sequence[str] | str]
     """What to start for a line."""
-    end_group: EndGroup
 
     async def run_all(
         self, hooks: Sequence[HookSettings], payload: Mapping[str, Json], cwd: str
@@ -92,7 +81,7 @@ class HookRunner:
                 tasks.cancel_scope.deadline = anyio.current_time() + GRACE_SECONDS
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                await self.end_group(process, grace=GRACE_SECONDS)
+                await end_group(process, grace=GRACE_SECONDS)
                 await process.aclose()
         stdout, stderr = (bytes(output).decode("utf-8", "replace") for output in outputs)
         return answer_of(hook.event, process.returncode, stdout, stderr)
@@ -102,15 +91,8 @@ async def _start(command: Sequence[str] | str, cwd: str, environment: Mapping[st
     started: list[Process] = []
     # A cancellation in the middle of the start would lose the process.
     with anyio.CancelScope(shield=True):
-        started.append(await _open(command, cwd, environment))
+        started.append(await start_group(command, cwd=cwd, env=environment))
     return started[0]
-
-
-async def _open(command: Sequence[str] | str, cwd: str, environment: Mapping[str, str]) -> Process:
-    if sys.platform == "win32":
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-        return await anyio.open_process(command, cwd=cwd, env=environment, creationflags=flags)
-    return await anyio.open_process(command, cwd=cwd, env=environment, start_new_session=True)
 
 
 async def _feed(process: Process, data: bytes) -> None:

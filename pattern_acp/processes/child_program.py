@@ -1,20 +1,18 @@
 """A program of another's that is spoken to over its pipes: a language server, an MCP server.
 
 Owns: its start in a group of its own, its end with all that it started, and its last words. Must not know: what is said
-over the pipes, or how a group is ended on each platform.
+over the pipes, or how a group is started and ended on each platform.
 """
 
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.processes.groups import end_group, start_group
 
 LEAVE_SECONDS = 0.3
 """For a program to end by itself once its stdin is closed (MCP, lifecycle: shutdown) or it was told to (LSP 3.17,
@@ -30,20 +28,11 @@ _LAST_WORDS = 2000
 _WATCH_SECONDS = 0.01
 
 
-class EndGroup(Protocol):
-    """Ends a process with all that it started; `workspace.process_groups.end_group`."""
-
-    def __call__(self, process: Process, *, grace: float) -> Awaitable[None]:
-        """Ask it to end, wait `grace` seconds, then make it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What programs are started with: an environment without our keys, and the way to end what they start."""
+    """What programs are started with: an environment without our keys."""
 
     environment: Mapping[str, str]
-    end_group: EndGroup
 
 
 @dataclass(slots=True)
@@ -93,23 +82,20 @@ async def running_program(
     finally:
         for each in started:
             with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-                await _end(each, means.end_group)
+                await _end(each)
 
 
 async def _start(
     command: list[str], cwd: str, environment: Mapping[str, str], refused: Callable[[str], PatternError]
 ) -> Process:
     try:
-        if sys.platform == "win32":
-            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-            return await anyio.open_process(command, cwd=cwd, env=environment, creationflags=flags)
-        return await anyio.open_process(command, cwd=cwd, env=environment, start_new_session=True)
+        return await start_group(command, cwd=cwd, env=environment)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise refused(f"it could not be started ({reason})") from error
 
 
-async def _end(program: ChildProgram, end_group: EndGroup) -> None:
+async def _end(program: ChildProgram) -> None:
     """Close its stdin, give it a moment, then end its group, which may outlive it."""
     process = program.process
     try:

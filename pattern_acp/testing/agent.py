@@ -40,7 +40,6 @@ from pattern_acp.testing.models import FakeModels, fake_model
 from pattern_acp.testing.official_schema import kept_schema
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.folder_changes import FolderChanges
-from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import shell_command
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
@@ -164,13 +163,11 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
-                server_means = Means(means.environment, end_group)
+                server_means = Means(means.environment)
                 shared.background = tasks
                 shared.folder_changes = FolderChanges(means.environment)
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
-                shared.hooks = HookRunner(
-                    means.environment, partial(shell_command, environment=means.environment), end_group
-                )
+                shared.hooks = HookRunner(means.environment, partial(shell_command, environment=means.environment))
                 shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
                 shared.languages = language_servers(tasks, means.environment)
                 client = EditorClient(agent.dispatcher, means, shared.clock)

@@ -13,7 +13,6 @@ from pattern_acp.config.settings import LspServerSettings, LspSettings
 from pattern_acp.lsp.servers import LanguageServers
 from pattern_acp.processes.child_program import Means
 from pattern_acp.testing.language_server import command
-from pattern_acp.workspace.process_groups import end_group
 
 
 def fake_server(kind: str = "usual", argument: str = "") -> LspSettings:
@@ -26,7 +25,7 @@ async def language_servers(
     root: Path, settings: LspSettings, *, trusted: bool = False, path: str = ""
 ) -> AsyncGenerator[LanguageServers, None]:
     """The servers of a session in `root`; `path` is its PATH, and its home lies in the root."""
-    means = Means({"PATH": path, "HOME": str(root / ".home")}, end_group)
+    means = Means({"PATH": path, "HOME": str(root / ".home")})
     async with anyio.create_task_group() as tasks:
         servers = LanguageServers(tasks, means, settings, (str(root),), lambda: trusted)
         try:

@@ -17,7 +17,6 @@ from pattern_acp.mcp_servers.server import Connect, Place, load_connect
 from pattern_acp.processes.child_program import Means
 from pattern_acp.testing import mcp_server
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.workspace.process_groups import end_group
 
 
 def script(kind: str, argument: str = "", *, name: str = "") -> McpServerSettings:
@@ -35,7 +34,7 @@ def passed(kind: str, argument: str = "", *, name: str = "", env: Mapping[str, s
 
 def means() -> Means:
     """What a server is started with here."""
-    return Means(process_environment(), end_group)
+    return Means(process_environment())
 
 
 @asynccontextmanager

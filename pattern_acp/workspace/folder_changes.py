@@ -20,8 +20,8 @@ import anyio.to_thread
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.process_groups import quiet_creation_flags
 from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture, place_of
 from pattern_acp.workspace.walk import in_thread, walk_files
 

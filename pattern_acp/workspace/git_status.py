@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.process_groups import quiet_creation_flags
 
 SECONDS = 0.2
 """Longest that a turn waits for git before it goes without (issue 4, section 7)."""

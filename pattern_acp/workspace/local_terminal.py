@@ -14,10 +14,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 from anyio.abc import Process
 
+from pattern_acp.processes.groups import end_group, start_group
 from pattern_acp.workspace.command_output import OutputBuffer
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.output_pipe import DescriptorPipe, OutputPipe, StreamInput, StreamPipe, can_poll_pipes
-from pattern_acp.workspace.process_groups import end_group, start_group
 from pattern_acp.workspace.pseudo_terminal import TerminalInput, command_on_terminal, open_pseudo_terminal
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 from pattern_acp.workspace.terminal import CommandInput, CommandOutput, CommandRequest, ExitStatus, RunningCommand
@@ -70,7 +70,7 @@ class LocalTerminal:
         try:
             if not can_poll_pipes():
                 stdin = subprocess.PIPE if request.takes_input or request.is_background else subprocess.DEVNULL
-                process = await start_group(command, cwd=request.cwd, env=env, output=subprocess.PIPE, stdin=stdin)
+                process = await start_group(command, cwd=request.cwd, env=env, errors=subprocess.STDOUT, stdin=stdin)
                 return process, StreamPipe(process.stdout), StreamInput(process.stdin) if process.stdin else None
             if request.takes_input or request.is_background:
                 return await _start_on_terminal(shell_program(env), request, env)
@@ -80,10 +80,17 @@ class LocalTerminal:
             raise CommandFailedToStartError(f"The command could not be started: {reason}.") from error
 
 
+async def _start_unasked(command: list[str] | str, cwd: str, env: Mapping[str, str], output: int) -> Process:
+    """Start a command whose stdin is empty and both of whose outputs go to `output`."""
+    return await start_group(
+        command, cwd=cwd, env=env, output=output, errors=subprocess.STDOUT, stdin=subprocess.DEVNULL
+    )
+
+
 async def _start_with_pipe(command: list[str] | str, cwd: str, env: Mapping[str, str]) -> tuple[Process, OutputPipe]:
     reading, writing = os.pipe()
     try:
-        process = await start_group(command, cwd=cwd, env=env, output=writing)
+        process = await _start_unasked(command, cwd, env, writing)
     except BaseException:
         os.close(reading)
         raise
@@ -98,7 +105,7 @@ async def _start_on_terminal(
     terminal = open_pseudo_terminal()
     try:
         command = command_on_terminal(shell, request.line, terminal.path)
-        process = await start_group(command, cwd=request.cwd, env=env, output=terminal.theirs)
+        process = await _start_unasked(command, request.cwd, env, terminal.theirs)
     except BaseException:
         os.close(terminal.ours)
         raise

@@ -11,8 +11,8 @@ import anyio
 from anyio.abc import Process
 
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.errors import SearchFailedError
-from pattern_acp.workspace.process_groups import quiet_creation_flags
 
 MAX_LINE_BYTES = 64_000_000
 """A line of this length is a file of the largest size that is searched, escaped as JSON."""

@@ -201,6 +201,19 @@ async def test_background_commands_die_with_the_process_in_time_and_are_recorded
 
 
 @on_posix
+async def test_a_killed_agent_takes_its_running_command_with_it(tmp_path: Path):
+    async with watched_command(tmp_path, "stubborn", "parent", "stubborn") as command:
+        script = write_script(tmp_path, [[{"tool": "run_command", "arguments": {"command": command.line}}]])
+        async with running_process(Launch(tmp_path, environment=script)) as agent, anyio.create_task_group() as tasks:
+            session = await agent.editor.open_session(str(tmp_path))
+            tasks.start_soon(prompt_until_the_end, agent, session)
+            with anyio.fail_after(10):
+                await command.wait_until_started()
+                agent.process.kill()
+                await command.wait_until_gone()
+
+
+@on_posix
 async def test_a_killed_agent_takes_its_background_commands_with_it_and_the_next_one_says_so(tmp_path: Path):
     async with watched_command(tmp_path, "parent") as command:
         arguments = {"command": command.line, "background": True}

@@ -8,11 +8,10 @@ from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import HookSettings
 from pattern_acp.hooks.answers import Verdict
 from pattern_acp.hooks.runner import HookRunner
-from pattern_acp.workspace.process_groups import end_group
 from pattern_acp.workspace.shell import shell_command
 
 PATH = process_environment()["PATH"]
-RUNNER = HookRunner({"PATH": PATH}, partial(shell_command, environment={"PATH": PATH}), end_group)
+RUNNER = HookRunner({"PATH": PATH}, partial(shell_command, environment={"PATH": PATH}))
 
 
 async def ran(command: str, *, seconds: int = 10):

@@ -19,7 +19,6 @@ from pattern_acp.processes.child_program import Means
 from pattern_acp.testing.children import watched_command
 from pattern_acp.testing.language_server import command
 from pattern_acp.testing.language_servers import fake_server, language_servers
-from pattern_acp.workspace.process_groups import end_group
 
 START = Span(0, 0, 0, 0)
 
@@ -126,7 +125,7 @@ async def test_a_server_that_ends_again_is_not_used_any_more_and_the_person_is_t
 def one_server(kind: str, tmp_path: Path, *, start: float = 10, answer: float = 5, idle: float = 60) -> LanguageServer:
     arguments = command(kind)
     found = FoundServer(ServerKind("fake", arguments, ("txt",)), arguments[0])
-    place = Place((str(tmp_path),), Means({}, end_group), idle, {}, start_seconds=start, answer_seconds=answer)
+    place = Place((str(tmp_path),), Means({}), idle, {}, start_seconds=start, answer_seconds=answer)
     return LanguageServer(found, place)
 
 

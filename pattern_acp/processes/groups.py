@@ -1,7 +1,7 @@
 """Starting a command with everything it starts, and ending all of it.
 
-Owns: the differences between platforms: a session and process group of its own on POSIX; a process group of its own
-and `taskkill` on Windows. Must not know: what runs, nor who waits for its output.
+Owns: the differences between platforms: a session and process group of its own on POSIX, which the guard ends when we
+are killed; a process group of its own and `taskkill` on Windows. Must not know: what runs, or who waits for its output.
 """
 
 import os
@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 import anyio
 from anyio import to_thread
 from anyio.abc import Process
+
+from pattern_acp.processes.guard import GUARD
 
 _WATCH_SECONDS = 0.02
 """How often a group that was asked to end is looked at."""
@@ -28,10 +30,11 @@ async def start_group(
     *,
     cwd: str,
     env: Mapping[str, str],
-    output: int,
-    stdin: int = subprocess.DEVNULL,
+    output: int = subprocess.PIPE,
+    errors: int = subprocess.PIPE,
+    stdin: int = subprocess.PIPE,
 ) -> Process:
-    """Start a command in a group of its own, with a null stdin by default, stdout and stderr both going to `output`.
+    """Start a command in a group of its own, with a pipe for each of its streams that is not said otherwise.
 
     A command given as one string is a line for `cmd`, on Windows only.
 
@@ -41,18 +44,14 @@ async def start_group(
     if sys.platform == "win32":
         flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
         return await anyio.open_process(
-            command, stdin=stdin, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env,
+            command, stdin=stdin, stdout=output, stderr=errors, cwd=cwd, env=env,
             creationflags=flags,
         )  # fmt: skip
-    return await anyio.open_process(
-        command,
-        stdin=stdin,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        env=env,
-        start_new_session=True,
+    process = await anyio.open_process(
+        command, stdin=stdin, stdout=output, stderr=errors, cwd=cwd, env=env, start_new_session=True
     )
+    GUARD.watch(process.pid)
+    return process
 
 
 async def end_group(process: Process, *, grace: float) -> None:
@@ -63,14 +62,19 @@ async def end_group(process: Process, *, grace: float) -> None:
     if sys.platform == "win32":
         await _end_tree_on_windows(process)
         return
-    if not _signal_group(process.pid, signal.SIGTERM):
+    await _end_on_posix(process.pid, grace)
+    GUARD.forget(process.pid)
+
+
+async def _end_on_posix(group: int, grace: float) -> None:
+    if not _signal_group(group, signal.SIGTERM):
         return
     # The system has no event for the end of a group, only for that of a child.
     for _ in range(round(grace / _WATCH_SECONDS)):
-        if not _signal_group(process.pid, 0):
+        if not _signal_group(group, 0):
             return
         await anyio.sleep(_WATCH_SECONDS)
-    _signal_group(process.pid, signal.SIGKILL)
+    _signal_group(group, signal.SIGKILL)
 
 
 if sys.platform == "win32":
