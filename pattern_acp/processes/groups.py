@@ -14,8 +14,6 @@ import anyio
 from anyio import to_thread
 from anyio.abc import Process
 
-from pattern_acp.processes.guard import GUARD
-
 _WATCH_SECONDS = 0.02
 """How often a group that was asked to end is looked at."""
 
@@ -50,6 +48,9 @@ async def start_group(
     process = await anyio.open_process(
         command, stdin=stdin, stdout=output, stderr=errors, cwd=cwd, env=env, start_new_session=True
     )
+    # Late: a start needs no guard.
+    from pattern_acp.processes.guard import GUARD
+
     GUARD.watch(process.pid)
     return process
 
@@ -62,6 +63,8 @@ async def end_group(process: Process, *, grace: float) -> None:
     if sys.platform == "win32":
         await _end_tree_on_windows(process)
         return
+    from pattern_acp.processes.guard import GUARD
+
     await _end_on_posix(process.pid, grace)
     GUARD.forget(process.pid)
 
