@@ -45,7 +45,7 @@ _NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback"})
 
 VALUED = frozenset(
     {
-        *("--reason", "--cwd", "--file", "--template", "--scope"),
+        *("--reason", "--cwd", "--file", "--template", "--scope", "--text"),
         *("--constellation", "--persona", "--model", "--mode", "--log-level"),
     }
 )
@@ -94,6 +94,7 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
     )
     parser.add_argument("--template", metavar="NAME", default="", help="create: the template of the block")
     parser.add_argument("--scope", metavar="SCOPE", default="", help="create: persona, project or shared")
+    parser.add_argument("--text", metavar="TEXT", default="", help="create: what the block says at first")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask")
     parser.add_argument("--no-pager", action="store_true", help="do not show long output in a pager")
@@ -137,6 +138,9 @@ def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
     if verb not in _SETTING_UP:
         return ""
     options = [f"--{name} {value}" for name in ("template", "scope") if (value := str(found.get(name) or ""))]
+    if text := str(found.get("text") or ""):
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        options.append(f'--text "{escaped}"')
     # A label of several words stays one.
     first = [f'"{word}"' if re.search(r"\s", word) else word for word in words[:1]]
     return " ".join((*first, *options, *words[1:]))

@@ -261,7 +261,7 @@ VERBS: dict[str, Verb] = {
     "restore": Verb("LABEL [REASON]", "Bring back a deleted block", _restore),
     "edit": Verb("LABEL [TEXT]", "Replace the text, or tell how to open it in an editor", _edit),
     "create": Verb(
-        "LABEL [--template NAME] [--scope SCOPE] [DESCRIPTION]",
+        "LABEL [--template NAME] [--scope SCOPE] [--text TEXT] [DESCRIPTION]",
         "Make a block; alone, list the templates",
         _set_up(create_block),
     ),

@@ -23,6 +23,8 @@ from pattern_acp.workspace.paths import absolute_path, resolve_path
 
 _WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
 _OPTION = re.compile(r"--(template|scope)[ =](\S+)\s*")
+_TEXT = re.compile(r'--text[ =](?:"((?:[^"\\]|\\.)*)"|(\S+))\s*', re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,11 @@ class _Asked:
     template: str
     scope: str
     description: str
+    text: str
 
 
 async def create_block(place: SetupPlace, argument: str) -> str:
-    """Create a block: `LABEL [--template NAME] [--scope SCOPE] [DESCRIPTION]`; nothing lists the templates.
+    """Create a block: `LABEL [--template NAME] [--scope SCOPE] [--text TEXT] [DESCRIPTION]`; nothing lists templates.
 
     Raises:
         InvalidRequestError: the scope is none.
@@ -59,7 +62,7 @@ async def create_block(place: SetupPlace, argument: str) -> str:
     edit = MemoryEdit(
         asked.label,
         "create",
-        "",
+        asked.text,
         reason="The person asked for it.",
         template=asked.template,
         description=asked.description,
@@ -126,6 +129,9 @@ async def unshare_block(place: SetupPlace, argument: str) -> str:
 
 
 def _read_create(argument: str) -> _Asked:
+    given = _TEXT.search(argument)
+    argument = _TEXT.sub("", argument, count=1)
+    text = "" if given is None else given[2] or _ESCAPE.sub(_unescaped, given[1])
     options = dict(_OPTION.findall(argument))
     label, description = _words(_OPTION.sub("", argument), 2)
     scope = options.get("scope", "")
@@ -133,7 +139,11 @@ def _read_create(argument: str) -> _Asked:
         raise CommandMisusedError(f"A scope is one of {', '.join(Scope)}.")
     if not label:
         raise CommandMisusedError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
-    return _Asked(label, options.get("template", ""), scope, description)
+    return _Asked(label, options.get("template", ""), scope, description, text)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return "\n" if escape[1] == "n" else escape[1]
 
 
 async def _templates(place: SetupPlace) -> str:

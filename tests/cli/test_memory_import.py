@@ -134,6 +134,11 @@ def test_a_block_with_fields_is_not_written_into(terminal: Terminal):
         terminal.run("import", "notes.md", "seen")
 
 
+def test_a_block_that_needs_fields_is_made_with_a_text(terminal: Terminal):
+    terminal.run("create", "me", "--template", "partner-profile", "--text", 'name: Ada "I"\nrole: \\o/')
+    assert terminal.text("me").startswith('name: Ada "I"\nrole: \\o/')
+
+
 def test_stdin_needs_a_label_and_the_verb_a_file():
     with pytest.raises(PatternError, match="say which block"):
         read_import(Path("-"), "")

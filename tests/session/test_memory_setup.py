@@ -35,6 +35,18 @@ async def test_a_block_is_created_from_a_template_and_set_up():
         assert "no memory block 'x'" in await ask(agent, session, "/memory set x")
 
 
+async def test_a_block_that_needs_fields_is_created_with_a_text():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert "`name` is required" in await ask(agent, session, "/memory create me --template partner-profile")
+        text = r'--text "name: Ada \"the first\"\nrole: --scope shared"'
+        assert "`me` is there" in await ask(agent, session, f"/memory create me --template partner-profile {text} Who.")
+        said = await ask(agent, session, "/memory show me")
+        assert 'name: Ada "the first"\nrole: --scope shared' in said
+        assert "### me (persona" in said
+        assert "*Who.*" in said
+
+
 async def test_a_label_of_several_words_is_set_up_in_quotes():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
