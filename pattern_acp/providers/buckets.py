@@ -82,12 +82,14 @@ class Buckets:
     _waiting: dict[str, float] = field(default_factory=dict[str, float])
     """What is taken by requests that were not sent yet, and that a server therefore does not know of."""
     _blocked_until_ms: int = 0
+    _last_ms: int = 0
+    """When the clock was read last."""
     _share: float = 1.0
     """What part of the estimate the server took off for the last request: cached tokens often do not count."""
 
     def take(self, body_bytes: int) -> Taken:
         """Take what a request with such a body needs; call `sent` or `give_back` afterwards."""
-        now = self.clock.now_ms()
+        now = self._now()
         self._learn(now)
         amounts: dict[str, float] = {}
         wait = self._blocked_until_ms - now
@@ -107,14 +109,14 @@ class Buckets:
     def give_back(self, taken: Taken) -> None:
         """The request will not be sent."""
         self.sent(taken)
-        now = self.clock.now_ms()
+        now = self._now()
         for name, amount in taken.amounts.items():
             if name in self._buckets:
                 self._buckets[name].add(amount, now)
 
     def heard(self, headers: Mapping[str, str]) -> None:
         """What an answer says of the buckets."""
-        now = self.clock.now_ms()
+        now = self._now()
         for name, level in read_levels(headers, now).items():
             left = level.left - self._waiting.get(name, 0.0)
             is_known = level.full_in_ms > 0 and level.left < level.limit
@@ -128,7 +130,7 @@ class Buckets:
     def refused(self, retry_after_ms: int | None) -> None:
         """The server takes nothing for so long (status 429 or 529); nobody else need try before."""
         if retry_after_ms is not None:
-            now = self.clock.now_ms()
+            now = self._now()
             self._blocked_until_ms = max(self._blocked_until_ms, now + retry_after_ms)
             self._tell(now)
 
@@ -139,6 +141,18 @@ class Buckets:
             # Only Anthropic, which tells of input tokens apart, lets what comes from the cache pass.
             tokens += usage.cache_read_tokens
         self._share = min(max(tokens / max(body_bytes // BYTES_PER_TOKEN, 1), 0.01), 2.0)
+
+    def _now(self) -> int:
+        now, last = self.clock.now_ms(), self._last_ms
+        self._last_ms = now
+        if now < last:
+            # The clock was set back (processes have no other in common): what was known holds from here on.
+            back = last - now
+            self._blocked_until_ms -= back
+            self._heard_at_ms -= back
+            for bucket in self._buckets.values():
+                bucket.at_ms -= back
+        return now
 
     def _learn(self, now: int) -> None:
         """Take what another process heard since."""

@@ -211,3 +211,15 @@ def test_a_directory_that_cannot_be_written_changes_nothing(tmp_path: Path):
     buckets = AllBuckets(FakeClock(NOON_MS), tmp_path / "file").of(LAB, "m")
     buckets.refused(7_000)
     assert buckets.take(4).wait_ms == 7_000
+
+
+def test_a_clock_that_is_set_back_lets_nobody_wait_longer():
+    filled = Filled()
+    filled.buckets.heard(OPENAI)
+    filled.buckets.refused(20_000)
+    filled.clock.advance(5_000)
+    assert filled.buckets.take(400).wait_ms == 15_000
+    filled.clock.advance(-3_600_000)
+    assert filled.buckets.take(400).wait_ms == 15_000
+    filled.clock.advance(15_000)
+    assert filled.buckets.take(400).wait_ms == 0
