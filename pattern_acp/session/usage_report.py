@@ -77,7 +77,9 @@ def day_of(at_ms: int, zone: tzinfo | None = None) -> str:
 def day_began_ms(now_ms: int, zone: tzinfo | None = None) -> int:
     """When the day of a moment began, in the machine's own time zone unless one is given."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
-    return int(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000)
+    # Without an offset where the zone is the machine's: that of now need not be that of midnight.
+    midnight = datetime(now.year, now.month, now.day, tzinfo=zone)
+    return int(midnight.timestamp() * 1000)
 
 
 def _names(zone: tzinfo | None) -> dict[Grouping, Callable[[UsedOnce], str]]:

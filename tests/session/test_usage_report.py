@@ -1,7 +1,10 @@
 """What models used and cost is summed up truly, whatever the requests."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +12,7 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.session.usage_report import Grouping, day_began_ms, day_of, sum_up, total_of
+from pattern_acp.testing.process import agent_environment
 
 COUNTS = st.integers(0, 10**9)
 USED = st.builds(
@@ -74,6 +78,18 @@ def test_a_day_is_that_of_the_time_zone():
     east = timezone(timedelta(hours=2))
     assert (day_of(late, UTC), day_of(late, east)) == ("2026-11-27", "2026-11-28")
     assert day_began_ms(late, east) == int(datetime(2026, 11, 27, 22, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="TZ is POSIX")
+def test_the_day_on_which_clocks_change_begins_at_its_midnight():
+    code = "from pattern_acp.session.usage_report import day_began_ms, day_of; import sys; at = int(sys.argv[1]);"
+    code += "print(day_began_ms(at), day_of(day_began_ms(at)), day_of(day_began_ms(at) - 1))"
+    noon = int(datetime(2026, 10, 25, 12, tzinfo=UTC).timestamp() * 1000)
+    began = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp() * 1000)
+    environment = {**agent_environment(), "TZ": "CET-1CEST,M3.5.0,M10.5.0/3"}
+    command = [sys.executable, "-c", code, str(noon)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20, env=environment)
+    assert done.stdout.split() == [str(began), "2026-10-25", "2026-10-24"]
 
 
 def test_money_is_exact_and_rounded_up():
