@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import ImagePart, Message
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.budget_events import BudgetChanged
 from pattern_acp.journal.folder_events import ContextAdded, FolderTrustDecided, InstructionsCompiled, PromptRefused
@@ -27,6 +26,16 @@ from pattern_acp.journal.memory_events import (
 )
 from pattern_acp.journal.redaction_events import EventsRedacted
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
+from pattern_acp.journal.tool_call_events import (
+    GrantStored,
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionDecided,
+    ServerToolsPinned,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolResultExtended,
+)
 from pattern_acp.journal.window_events import (
     ContextCompacted,
     HistoryCleared,
@@ -166,75 +175,6 @@ class MessageRecorded:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallStarted:
-    """A call was announced, with what the person was shown of it."""
-
-    turn_id: TurnId
-    call: ToolCallView
-    repairs: tuple[str, ...] = ()
-    """What was mended of what the model wrote, in phrases without values; the message keeps its own words."""
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionDecided:
-    """Policy decided on a call: verdict, the rule that gave it, the reason (invariant 7)."""
-
-    turn_id: TurnId
-    call_id: ToolCallId
-    verdict: str
-    rule: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionAsked:
-    """The person was asked."""
-
-    turn_id: TurnId
-    call_id: ToolCallId
-    reason: str
-    options: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionAnswered:
-    """The person answered, or the client did in their place. `answer` is a policy `Answer` value."""
-
-    turn_id: TurnId
-    call_id: ToolCallId
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCallFinished:
-    """A call reached its final status, once. The model reads `result_text`; `failure` is a code of failures.toml."""
-
-    turn_id: TurnId
-    call_id: ToolCallId
-    status: ToolCallStatus
-    result_text: str
-    content: tuple[ToolContent, ...] = ()
-    locations: tuple[Location, ...] = ()
-    images: tuple[ImagePart, ...] = ()
-    full_output: str = ""
-    duration_ms: int = 0
-    interrupted: bool = False
-    """True when nobody saw it end: the process died, or the turn was cancelled."""
-    title: str = ""
-    """The title at its end; empty for the one that it was announced with."""
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResultExtended:
-    """The model reads `text` behind the result of a call that has ended, such as what checks found after the edit."""
-
-    turn_id: TurnId
-    call_id: ToolCallId
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlanUpdated:
     """The plan was replaced."""
 
@@ -279,35 +219,6 @@ class TurnEnded:
     turn_id: TurnId
     stop_reason: StopReason
     sentence: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GrantStored:
-    """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
-
-    effect: str
-    kind: str
-    pattern: str
-    lifetime: str
-    call_id: ToolCallId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedTool:
-    """A tool of an MCP server as the person agreed to it: `definition` is its name, description and schema as text."""
-
-    name: str
-    digest: str
-    definition: str
-
-
-@dataclass(frozen=True, slots=True)
-class ServerToolsPinned:
-    """The person agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
-
-    server: str
-    identity: str
-    tools: tuple[PinnedTool, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart, TextPart
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import PinnedTool, ServerToolsPinned
+from pattern_acp.journal.tool_call_events import PinnedTool, ServerToolsPinned
 from pattern_acp.mcp_servers.catalogue import RemotePrompt, RemoteTool
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.names import clean

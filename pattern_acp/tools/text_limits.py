@@ -13,6 +13,9 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 MARKER_ROOM = 60
 """Characters kept free for the marker that stands for what was cut."""
 
+SHOWN_NAME = 80
+"""Most characters of a made-up tool name in titles and sentences."""
+
 TITLE_LIMIT = 500
 """Characters of a title. Long, since some clients show nothing but the title when they ask (zed#54819)."""
 

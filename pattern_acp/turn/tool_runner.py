@@ -31,7 +31,7 @@ from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.tools.failed_titles import SHOWN_NAME, failed_title
+from pattern_acp.tools.text_limits import SHOWN_NAME
 from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate
@@ -320,6 +320,9 @@ class ToolRunner:
     async def _fail_unprepared(
         self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str, failure: str
     ) -> ToolResultPart:
+        # Late: most calls can be prepared.
+        from pattern_acp.tools.failed_titles import failed_title
+
         kind = tool.kind if tool is not None else ToolKind.OTHER
         arguments = lenient_arguments(call.arguments)
         title = failed_title(call.name if tool is None else tool.spec.name, arguments)
