@@ -22,7 +22,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.targets import Target, confirmed, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
@@ -79,8 +79,7 @@ def _title(target: Target, asked: ReadFileArguments) -> str:
 
 
 async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
-    await confirm_target(target)
-    facts = await anyio.to_thread.run_sync(inspect_path, target.path)
+    facts = await confirmed(target, inspect_path)
     if facts.kind == "directory":
         raise WrongTargetError(f"{target.shown} is a folder; use list_directory.")
     if facts.kind == "image":

@@ -6,13 +6,17 @@ together just before an effect. Must not know: what is done with it.
 
 import difflib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio.to_thread
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolContext, ToolFailedError
 from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
+
+T = TypeVar("T")
 
 NAMES_COMPARED = 5_000
 """Most names of a folder that are compared with a misspelt one."""
@@ -48,10 +52,24 @@ async def confirm_target(target: Target) -> None:
     Raises:
         ToolFailedError: a symbolic link was changed since.
     """
-    if await anyio.to_thread.run_sync(resolve_path, target.path) != target.resolved:
-        raise ToolFailedError(
-            f"{target.shown} now leads to another place than when it was decided on; nothing was done. Try again."
-        )
+    await confirmed(target, lambda _: None)
+
+
+async def confirmed(target: Target, look: Callable[[str], T]) -> T:
+    """What `look` finds at the path, which is checked as by `confirm_target` on the same way to a worker thread.
+
+    Raises:
+        ToolFailedError: a symbolic link was changed since.
+    """
+
+    def look_there() -> T:
+        if resolve_path(target.path) != target.resolved:
+            raise ToolFailedError(
+                f"{target.shown} now leads to another place than when it was decided on; nothing was done. Try again."
+            )
+        return look(target.path)
+
+    return await anyio.to_thread.run_sync(look_there)
 
 
 def is_inside(target: Target, context: ToolContext) -> bool:
