@@ -62,7 +62,7 @@ class ChunkBatch:
         self._send = send
         self._timer = timer
         self._clock = clock
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._waiting: list[Chunk] = []
         self._size = 0
         self._sent_at = float("-inf")

@@ -64,7 +64,7 @@ class Indexer:
         self._table: VectorTable | None = None
         self._problem = ""
         self._failed_at = -RETRY_SECONDS
-        self._one_at_a_time = anyio.Lock()
+        self._one_at_a_time = anyio.Lock(fast_acquire=True)
 
     async def query(self, text: str) -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
