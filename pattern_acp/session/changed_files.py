@@ -14,7 +14,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.subagents import with_threads
-from pattern_acp.session.net_changes import is_gone, mode_words
+from pattern_acp.session.net_changes import mode_words
 from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.line_match import split_lines
 from pattern_acp.tools.text_limits import DIFFED_LINES, plural
@@ -57,7 +57,7 @@ class ChangedFile:
     @property
     def is_deleted(self) -> bool:
         """Whether it was there before and is not now."""
-        return self.change is not None and is_gone(self.change)
+        return not self.is_new and self.change is not None and self.change.after.kind == "missing"
 
     def words(self, shown: Callable[[str], str]) -> str:
         """What became of it, as a clause; `shown` gives a path for the reader."""

@@ -16,7 +16,7 @@ PATHS_NAMED = 20
 
 
 def net_changes(events: Iterable[Event]) -> dict[str, FileChange]:
-    """The paths that are not what they were, with their first state and their last, in the order of first changes."""
+    """The paths that were changed, with their first state and their last, in the order of first changes."""
     known: dict[str, FileChange] = {}
     for event in events:
         changes: tuple[FileChange, ...] = ()
@@ -27,12 +27,7 @@ def net_changes(events: Iterable[Event]) -> dict[str, FileChange]:
         for change in changes:
             first = known.get(change.path, change).before
             known[change.path] = FileChange(change.path, first, change.after)
-    return {path: change for path, change in known.items() if change.before != change.after}
-
-
-def is_gone(change: FileChange) -> bool:
-    """Whether there was something and is nothing more."""
-    return change.before.kind != "missing" and change.after.kind == "missing"
+    return known
 
 
 def mode_words(change: FileChange) -> str:
@@ -42,7 +37,8 @@ def mode_words(change: FileChange) -> str:
 
 
 def sentence_of(changes: Mapping[str, FileChange], shown: Callable[[str], str]) -> str:
-    """What became of these paths, each kind once; "" of none. `shown` gives a path for the reader."""
+    """What commands made of these paths, each kind once; "" of none. `shown` gives a path for the reader."""
+    changes = {path: change for path, change in changes.items() if change.before != change.after}
     renamed = _renamed(changes)
     taken = {*renamed, *renamed.values()}
     kinds: dict[str, list[str]] = {"deleted": [], "renamed": [], "made": [], "changed": []}
@@ -52,15 +48,17 @@ def sentence_of(changes: Mapping[str, FileChange], shown: Callable[[str], str]) 
             continue
         mode = mode_words(change)
         named = f"`{shown(path)}`" + (f" ({mode})" if mode else "")
-        kinds["deleted" if is_gone(change) else "made" if change.before.kind == "missing" else "changed"].append(named)
+        kinds[
+            "deleted" if change.after.kind == "missing" else "made" if change.before.kind == "missing" else "changed"
+        ].append(named)
     parts = [f"{kind} {_listed(named)}" for kind, named in kinds.items() if named]
-    return f"Besides its edits this session {'; '.join(parts)}." if parts else ""
+    return f"Commands of this session {'; '.join(parts)}." if parts else ""
 
 
 def _renamed(changes: Mapping[str, FileChange]) -> dict[str, str]:
     """Paths that are gone, with the new ones that hold the very same."""
     made = {change.after.digest: path for path, change in changes.items() if change.before.kind == "missing"}
-    gone = {change.before.digest: path for path, change in changes.items() if is_gone(change)}
+    gone = {change.before.digest: path for path, change in changes.items() if change.after.kind == "missing"}
     return {path: made[digest] for digest, path in gone.items() if digest and digest in made}
 
 

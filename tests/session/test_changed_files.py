@@ -88,6 +88,12 @@ def test_a_file_that_is_gone_is_called_deleted_and_one_that_is_empty_is_not():
     assert deleted.unified("a").startswith("--- a/a\n+++ /dev/null\n")
 
 
+def test_what_a_command_made_and_an_edit_deleted_is_called_deleted():
+    made = states(FileChange("/w/a", MISSING, FILE))
+    gone = states(FileChange("/w/a", FILE, MISSING))
+    assert net(made, *edit("1", DiffContent("/w/a", "x\n", "")), gone) == [("/w/a", "deleted")]
+
+
 def test_a_renamed_file_is_one_with_both_names_and_the_change_between_them():
     events = [
         *edit("1", DiffContent("/w/a", "1\n2\n3\n4\n", "")),
@@ -114,7 +120,7 @@ def test_what_commands_did_is_told_in_words():
         ]
     )
     assert sentence_of(changes, lambda path: path[3:]) == (
-        "Besides its edits this session deleted `gone`; renamed `old` to `new`; changed `run` (mode 644 to 755)."
+        "Commands of this session deleted `gone`; renamed `old` to `new`; changed `run` (mode 644 to 755)."
     )
     assert sentence_of({}, str) == ""
 
