@@ -53,20 +53,7 @@ def run(argv: Sequence[str]) -> int:
             from pattern_acp.cli.explain import run_explain
 
             return run_explain(arguments)
-        case (
-            Chat()
-            | Sessions()
-            | Memory()
-            | Journal()
-            | Trust()
-            | Auth()
-            | UsageWanted()
-            | ModelsWanted()
-            | BackUp()
-            | Restore()
-            | Sweep()
-            | Doctor()
-        ):
+        case _:
             return _run_in_terminal(arguments)
 
 

@@ -9,7 +9,7 @@ end when it changed no file, else right behind it, once the files are read.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,7 +35,6 @@ from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.paths import is_within, resolve_path
 from pattern_acp.workspace.snapshots import Captured, capture, place_of
-from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -117,6 +116,35 @@ def checkpoint_at_end(session: "Session", turn_id: TurnId) -> Callable[[Transact
     return lambda tx: append_checkpoint(tx, session, facts, at_ms=now)
 
 
+class _HeldContents:
+    """What files held, until the event that names it is recorded with it; at most `INTERVAL_BYTES`."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def hold(self, captured: Captured) -> FileState:
+        """The state as it is recorded; one without its content where there is no more room."""
+        state, content = captured.state, captured.content
+        if content is None or state.digest in self._contents:
+            return state
+        if self._bytes + len(content) > INTERVAL_BYTES:
+            return replace(state, digest="", why_not=TOO_MUCH)
+        self._bytes += len(content)
+        self._contents[state.digest] = content
+        return state
+
+    def of(self, states: Iterable[FileState]) -> dict[str, bytes]:
+        """The contents of these states that are held, by their digests."""
+        digests = {state.digest for state in states}
+        return {digest: self._contents[digest] for digest in digests if digest in self._contents}
+
+    def clear(self) -> None:
+        """Let go of all: it is stored."""
+        self._contents.clear()
+        self._bytes = 0
+
+
 class Checkpoints:
     """What one session changed since its last checkpoint, and the taking of the next."""
 
@@ -126,8 +154,7 @@ class Checkpoints:
         self._session = session
         self._open: list[_Open] = []
         self._left_out: dict[str, str] = {}
-        self._contents: dict[str, bytes] = {}
-        self._bytes = 0
+        self._held = _HeldContents()
         self._turn_id = TurnId("")
         """The turn in which the interval's first change was made."""
 
@@ -188,11 +215,11 @@ class Checkpoints:
             if told is not None:
                 told[place] = None
             if known is not None and known.after == before.state:
-                known.after = self._kept(after)
+                known.after = self._held.hold(after)
                 continue
-            state = self._kept(before)
+            state = self._held.hold(before)
             saved.append(SavedFile(place, state))
-            self._open.append(_Open(place, state, self._kept(after)))
+            self._open.append(_Open(place, state, self._held.hold(after)))
         if saved:
             await self._record_saved(turn_id, saved)
 
@@ -209,7 +236,7 @@ class Checkpoints:
             known = self._newest(place)
             if known is not None and known.after == captured.state:
                 continue
-            state = self._kept(captured)
+            state = self._held.hold(captured)
             saved.append(SavedFile(place, state))
             self._open.append(_Open(place, state))
         if saved:
@@ -220,7 +247,7 @@ class Checkpoints:
         for path in paths:
             known = self._newest(self._place(path))
             if known is not None:
-                known.after = self._kept(await _capture(known.path))
+                known.after = self._held.hold(await _capture(known.path))
 
     async def take(self, cause: str, name: str = "") -> str:
         """Close the interval; the id of the checkpoint. With `tool`, a change that is being made stays open.
@@ -231,7 +258,7 @@ class Checkpoints:
         closing = [change for change in self._open if change.after is not None or cause != "tool"]
         for change in closing:
             if change.after is None:
-                change.after = self._kept(await _capture(change.path))
+                change.after = self._held.hold(await _capture(change.path))
         return await self._record(cause, name, closing)
 
     async def close_turn(self) -> None:
@@ -256,7 +283,7 @@ class Checkpoints:
         )
         told = list(self._left_out.items())
         left_out = tuple(LeftOut(path, why) for path, why in told[:MOST_LEFT_OUT])
-        contents = {digest: self._contents.get(digest) for digest in {change.after.digest for change in changes}}
+        contents = self._held.of(change.after for change in changes)
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
@@ -264,8 +291,7 @@ class Checkpoints:
             facts = CheckpointFacts(checkpoint_id, turn_id, cause, name, changes, left_out)
             seq = append_checkpoint(tx, session, facts, at_ms=now)
             for digest, content in contents.items():
-                if content is not None:
-                    store_content(tx, digest, content, seq=seq)
+                store_content(tx, digest, content, seq=seq)
 
         await shared.database.write(write)
         self._forget(closing, told)
@@ -278,13 +304,12 @@ class Checkpoints:
         for path, _ in told:
             self._left_out.pop(path, None)
         if not self._open:
-            self._contents.clear()
-            self._bytes = 0
+            self._held.clear()
 
     async def _record_saved(self, turn_id: TurnId, saved: Sequence[SavedFile]) -> None:
         session, shared = self._session, self._session.constellation
         self._turn_id = self._turn_id or turn_id
-        contents = {file.state.digest: self._contents.get(file.state.digest) for file in saved}
+        contents = self._held.of(file.state for file in saved)
         now = shared.clock.now_ms()
 
         def write(tx: Transaction) -> None:
@@ -292,24 +317,12 @@ class Checkpoints:
             event = FilesSaved(turn_id, tuple(saved))
             seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
             for digest, content in contents.items():
-                if content is not None:
-                    store_content(tx, digest, content, seq=seq)
+                store_content(tx, digest, content, seq=seq)
 
         await shared.database.write(write)
 
     def _newest(self, place: str) -> _Open | None:
         return next((change for change in reversed(self._open) if change.path == place), None)
-
-    def _kept(self, captured: Captured) -> FileState:
-        """The state as it is recorded; its content is held until it is stored."""
-        state, content = captured.state, captured.content
-        if content is None or state.digest in self._contents:
-            return state
-        if self._bytes + len(content) > INTERVAL_BYTES:
-            return replace(state, digest="", why_not=TOO_MUCH)
-        self._bytes += len(content)
-        self._contents[state.digest] = content
-        return state
 
     def _place(self, path: str) -> str:
         """The name of a path here; empty for one that is left out."""
@@ -366,22 +379,6 @@ class TrackedFiles:
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS):
                 await self._checkpoints.after_change(paths)
-
-
-class WatchedTerminal:
-    """`Terminal` over another one, for commands that no tool call runs; what they change in files is found as well."""
-
-    def __init__(self, inner: Terminal, checkpoints: Checkpoints, turn_id: TurnId) -> None:
-        self._inner = inner
-        self._checkpoints = checkpoints
-        self._turn_id = turn_id
-
-    @asynccontextmanager
-    async def start(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
-        """See `Terminal.start`."""
-        access = RunCommand(request.line, request.cwd)
-        async with self._checkpoints.around(self._turn_id, (access,)), self._inner.start(request) as command:
-            yield command
 
 
 def _may_change_files(access: Access) -> bool:

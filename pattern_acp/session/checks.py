@@ -4,21 +4,41 @@ Owns: which are in force, and that what they find at the end of a turn lets it g
 (`turn/checks.py`).
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import TurnId
+from pattern_acp.policy.access import RunCommand
 from pattern_acp.session.added_context import Addition
-from pattern_acp.session.checkpoints import WatchedTerminal
+from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.sink import TurnSink
+from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+
+
+class WatchedTerminal:
+    """`Terminal` over another one, for commands that no tool call runs; what they change in files is found as well."""
+
+    def __init__(self, inner: Terminal, checkpoints: Checkpoints, turn_id: TurnId) -> None:
+        self._inner = inner
+        self._checkpoints = checkpoints
+        self._turn_id = turn_id
+
+    @asynccontextmanager
+    async def start(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
+        """See `Terminal.start`."""
+        access = RunCommand(request.line, request.cwd)
+        async with self._checkpoints.around(self._turn_id, (access,)), self._inner.start(request) as command:
+            yield command
 
 
 def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
