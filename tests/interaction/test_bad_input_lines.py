@@ -120,7 +120,7 @@ async def test_an_unknown_session_is_not_found(method: str, params: JsonDict):
         error = await refused(agent.editor, method, {"sessionId": "ses_unknown", **params})
         assert error.code == RESOURCE_NOT_FOUND
         assert error.message == "Session not found: ses_unknown"
-        assert error.data == {"details": error.message}
+        assert error.data == {"details": error.message, "code": "session.unknown"}
         await still_works(agent)
 
 

@@ -140,7 +140,7 @@ async def test_an_unknown_session_is_not_found_and_nothing_else_suffers(session:
         error = await refused(agent.editor, f"session/{how}", params)
         assert error.code == RESOURCE_NOT_FOUND
         assert error.message.startswith("Session not found: ")
-        assert error.data == {"details": error.message}
+        assert error.data == {"details": error.message, "code": "session.unknown"}
         assert len(error.message) < 200
         assert await agent.editor.prompt(mine, "Hi") == {"stopReason": "end_turn"}
 

@@ -232,25 +232,50 @@ async def test_errors_are_told_like_this():
             }
     assert errors == snapshot(
         {
-            "unknown session": [-32002, "Session not found: ses_none", {"details": "Session not found: ses_none"}],
-            "unknown method": [-32601, "There is no such method.", {"method": "session/dance"}],
-            "missing field": [-32602, "The parameter `prompt` is missing.", None],
-            "wrong type": [-32602, "The parameter `sessionId` must be a string, not an integer.", None],
+            "unknown session": [
+                -32002,
+                "Session not found: ses_none",
+                {"details": "Session not found: ses_none", "code": "session.unknown"},
+            ],
+            "unknown method": [
+                -32601,
+                "There is no such method.",
+                {"method": "session/dance", "code": "protocol.method-unknown"},
+            ],
+            "missing field": [-32602, "The parameter `prompt` is missing.", {"code": "protocol.params-invalid"}],
+            "wrong type": [
+                -32602,
+                "The parameter `sessionId` must be a string, not an integer.",
+                {"code": "protocol.params-invalid"},
+            ],
             "unknown mode": [
                 -32602,
                 "The option 'mode' has no value 'yolo'; choose one of ask, edit, plan, auto.",
-                {"details": "The option 'mode' has no value 'yolo'; choose one of ask, edit, plan, auto."},
+                {
+                    "details": "The option 'mode' has no value 'yolo'; choose one of ask, edit, plan, auto.",
+                    "code": "session.option-unusable",
+                },
             ],
             "unknown option": [
                 -32602,
                 "There is no option 'colour'; this session has mode, model, thought_level.",
-                {"details": "There is no option 'colour'; this session has mode, model, thought_level."},
+                {
+                    "details": "There is no option 'colour'; this session has mode, model, thought_level.",
+                    "code": "session.option-unusable",
+                },
             ],
             "relative folder": [
                 -32602,
                 "The folder 'here' is not an absolute path; send absolute paths.",
-                {"details": "The folder 'here' is not an absolute path; send absolute paths."},
+                {
+                    "details": "The folder 'here' is not an absolute path; send absolute paths.",
+                    "code": "session.folder-unusable",
+                },
             ],
-            "wrong protocol version": [-32602, "The parameter `protocolVersion` must be an integer, such as 1.", None],
+            "wrong protocol version": [
+                -32602,
+                "The parameter `protocolVersion` must be an integer, such as 1.",
+                {"code": "protocol.params-invalid"},
+            ],
         }
     )
