@@ -5,7 +5,10 @@ of what was there, which is kept. Must not know: the form of a segment, or how a
 blocks.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.recovery import stamp
@@ -22,6 +25,13 @@ from pattern_acp.journal.sessions import every_session
 from pattern_acp.memory.reindexing import count_blocks, index_memory
 from pattern_acp.session.row_state import mend_rows
 from pattern_acp.session.stored import index_all
+
+Progress: TypeAlias = Callable[[str, int, int], object]
+"""Called with what is being done, how much of it is done, and of how much."""
+
+
+def _silent(_what: str, _done: int, _of: int) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +52,11 @@ def has_segments(path: Path) -> bool:
     return bool(generations(path))
 
 
-def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int) -> RebuildReport:
+def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress: Progress = _silent) -> RebuildReport:
     """Make the new file `target` from the segments of the constellation at `path`, and check it from end to end.
 
-    `number` is that of the generation, 0 for the newest. Neither the constellation nor a segment is changed.
+    `number` is that of the generation, 0 for the newest. Neither the constellation nor a segment is changed. `progress`
+    is told what is being done, how much of it is done, and of how much.
 
     Raises:
         SegmentsError: there is no such generation, or nothing in it can be used.
@@ -59,7 +70,9 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int) -> Rebui
     if chosen is None:
         which = f" number {number}" if number else ""
         raise SegmentsError(f"There are no segments{which} of {path}; 'pattern-acp restore --latest' goes to a backup.")
-    rebuilt = rebuild(chosen, target, TABLES, _finish, now_ms=now_ms)
+    reading = partial(progress, "reading segments")
+    rebuilt = rebuild(chosen, target, TABLES, partial(_finish, progress=progress), now_ms=now_ms, told=reading)
+    progress("checking what was rebuilt", 0, 1)
     findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
     tails = {each.name: read_tail(each).seq for each in known if each != chosen}
     return RebuildReport(
@@ -84,11 +97,11 @@ def take_place(path: Path, rebuilt: Path, *, now_ms: int) -> Path | None:
     return safety if safety.exists() else None
 
 
-def _finish(tx: Transaction) -> None:
+def _finish(tx: Transaction, progress: Progress) -> None:
     # Where the end is missing, rows may be ahead of their events (rule R1).
-    mend_rows(tx)
+    mend_rows(tx, partial(progress, "comparing sessions"))
     index_memory(tx)
-    index_all(tx)
+    index_all(tx, partial(progress, "indexing sessions"))
 
 
 def _counts(tx: Transaction) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Owns: walking from a fork to its parents, whose events are not copied. Must not 
 what the events mean. A parent may be deleted: its events stay for its forks.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pattern_acp.db.columns import integer, text
@@ -12,7 +13,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.journal.events import CheckpointTaken, Event, TurnEnded
+from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, TurnEnded
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
 from pattern_acp.journal.redact import newest_redaction
@@ -43,18 +44,20 @@ def ancestors(tx: Transaction, session_id: str) -> tuple[Ancestor, ...]:
     return tuple(found)
 
 
-def read_history(tx: Transaction, session_id: str, *, after: int = 0) -> list[Recorded]:
+def read_history(
+    tx: Transaction, session_id: str, *, after: int = 0, kinds: Sequence[type[Event]] = ()
+) -> list[Recorded]:
     """The events of the session, behind those of the conversation that it was forked with.
 
     The shared ones have the `session_seq` 0, since they have no place in this session's stream. With `after`, only the
-    session's own events behind that `session_seq`.
+    session's own events behind that `session_seq`. With `kinds`, only these.
 
     Raises:
         JournalError: an event cannot be understood.
         DatabaseError: the file cannot be read.
     """
-    own = read_stream(tx, session_id, after=after)
-    return own if after else [*_shared(tx, ancestors(tx, session_id)), *own]
+    own = read_stream(tx, session_id, after=after, kinds=kinds)
+    return own if after else [*_shared(tx, ancestors(tx, session_id), kinds), *own]
 
 
 def read_lineage(tx: Transaction, session_id: str) -> list[Recorded]:
@@ -124,10 +127,12 @@ def turn_ids(tx: Transaction, session_id: str) -> list[str]:
     return [entry.item for entry in read_history(tx, session_id) if is_prompt(entry.event)]
 
 
-def _shared(tx: Transaction, lineage: tuple[Ancestor, ...]) -> list[Recorded]:
+def _shared(tx: Transaction, lineage: tuple[Ancestor, ...], kinds: Sequence[type[Event]] = ()) -> list[Recorded]:
     history: list[Recorded] = []
+    # What was gone back behind is known by these.
+    wanted = (*kinds, SessionRewound) if kinds else ()
     for ancestor in reversed(lineage):
-        history += read_stream(tx, ancestor.session_id, upto=ancestor.session_seq)
+        history += read_stream(tx, ancestor.session_id, upto=ancestor.session_seq, kinds=wanted)
         kept = kept_events(history, upto=ancestor.session_seq)
         history = [replace(entry, session_seq=0) for entry in kept]
     return history

@@ -5,7 +5,7 @@ fields by name; a union carries a `type`; ids, enums and paths are strings; noth
 it does not know and fills those that are missing from the dataclass, so a field with a default needs no new version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -99,6 +99,11 @@ _TYPES: dict[tuple[str, int], type[Event]] = {
     # It always held the message from its beginning, which is where the new fields begin without a value.
     ("message_partial", 1): events.MessagePartial,
 }
+
+
+def kinds_of(types: Iterable[type[Event]]) -> tuple[str, ...]:
+    """The names under which events of these types are stored."""
+    return tuple(_KINDS[event_type][0] for event_type in types)
 
 
 def encode(event: Event) -> EncodedEvent:

@@ -27,6 +27,15 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after AND session_seq <= :upto
 ORDER BY session_seq;
 
+-- name: read_stream_kinds
+-- Those of the events that read_stream gives that are of some kinds.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND session_seq > :after AND session_seq <= :upto
+    AND kind IN (SELECT value FROM json_each(:kinds))
+ORDER BY session_seq;
+
 -- name: places_of_stream
 -- The places of the events of a stream, from the index alone.
 SELECT session_seq FROM events WHERE stream = :stream ORDER BY session_seq;

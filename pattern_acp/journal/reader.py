@@ -17,7 +17,7 @@ from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
-from pattern_acp.journal.codec import decode
+from pattern_acp.journal.codec import decode, kinds_of
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
 from pattern_acp.journal.items import CHECKPOINTS
@@ -59,16 +59,26 @@ class ChainReport:
     """Events whose words were taken out by an audited redaction (journal/redact.py), and which are sound."""
 
 
-def read_stream(tx: Transaction, stream: str, *, after: int = 0, upto: int | None = None) -> list[Recorded]:
+def read_stream(
+    tx: Transaction,
+    stream: str,
+    *,
+    after: int = 0,
+    upto: int | None = None,
+    kinds: Sequence[type[Event]] = (),
+) -> list[Recorded]:
     """The events of `stream` in order, those with a `session_seq` above `after` and, when it is given, up to `upto`.
+
+    With `kinds`, only these; others are not looked at, so that one that cannot be understood is in nobody's way.
 
     Raises:
         JournalError: an event cannot be understood.
         DatabaseError: the file cannot be read.
     """
-    return _recorded(
-        tx, QUERIES["read_stream"], {"stream": stream, "after": after, "upto": _LAST if upto is None else upto}
-    )
+    wanted: dict[str, SqlValue] = {"stream": stream, "after": after, "upto": _LAST if upto is None else upto}
+    if not kinds:
+        return _recorded(tx, QUERIES["read_stream"], wanted)
+    return _recorded(tx, QUERIES["read_stream_kinds"], wanted | {"kinds": json.dumps(kinds_of(kinds))})
 
 
 def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:

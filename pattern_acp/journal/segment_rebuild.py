@@ -128,8 +128,11 @@ def rebuild(
     finish: Callable[[Transaction], object],
     *,
     now_ms: int,
+    told: Callable[[int, int], object] = lambda _done, _of: None,
 ) -> Rebuilt:
     """Make the new constellation `target` from a generation; `finish` adds what segments do not hold.
+
+    `told` is called before each segment with how many were read, and of how many.
 
     Raises:
         SegmentsError: nothing in it can be used.
@@ -141,7 +144,7 @@ def rebuild(
 
     def fill(tx: Transaction) -> Rebuilt:
         tx.execute("PRAGMA defer_foreign_keys = ON")
-        _load(tx, generation, tables, reading)
+        _load(tx, generation, tables, reading, told)
         return _mend(tx, tables)
 
     rebuilt = make_file(target, schema, fill, finish, now_ms=now_ms)
@@ -186,12 +189,16 @@ def _rows(line: JsonObject) -> Sequence[Json]:
             return ()
 
 
-def _load(tx: Transaction, generation: Path, tables: StateTables, reading: Reading) -> None:
+def _load(
+    tx: Transaction, generation: Path, tables: StateTables, reading: Reading, told: Callable[[int, int], object]
+) -> None:
     allowed = {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *tables.by_row, *tables.whole)}
     # A segment that lost its first line is read as the others are; one that stands alone, as it would be written now.
     loading = _Loading(tx, generation, allowed, {table: names for table, names in allowed.items() if names})
     loading.begin(read_header(generation))
-    for segment in segments(generation):
+    every = segments(generation)
+    for done, segment in enumerate(every):
+        told(done, len(every))
         for number, line in enumerate(read_lines(segment, reading)):
             try:
                 _take(loading, line)

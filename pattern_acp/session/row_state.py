@@ -5,7 +5,7 @@ Times and the count of messages are not compared: a process that ends in the mid
 neither.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
@@ -28,6 +28,18 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionState
 from pattern_acp.journal.streams import session_streams
+
+ROW_KINDS = (
+    SessionArchived,
+    SessionConfigured,
+    SessionCreated,
+    SessionDeleted,
+    SessionOpened,
+    SessionRestored,
+    SessionTitled,
+    TurnStarted,
+)
+"""The kinds of events that change what is compared of a row; all others are left unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,7 @@ def wrong_rows(tx: Transaction) -> tuple[int, tuple[str, ...]]:
     known, wrong = session_streams(tx), list[str]()
     for session_id in known:
         try:
-            history = read_history(tx, session_id)
+            history = read_history(tx, session_id, kinds=ROW_KINDS)
         except JournalError:
             continue
         if not sessions.session_state(tx, session_id):
@@ -102,19 +114,23 @@ def wrong_rows(tx: Transaction) -> tuple[int, tuple[str, ...]]:
     return len(known), tuple(wrong)
 
 
-def mend_rows(tx: Transaction) -> None:
+def mend_rows(tx: Transaction, told: Callable[[int, int], object] = lambda _done, _of: None) -> None:
     """Make the row of every session what its events say; one that is missing is made again.
+
+    `told` is called before each session with how many are done, and of how many.
 
     Raises:
         DatabaseError: the file cannot be written.
     """
-    for session_id in session_streams(tx):
+    known = session_streams(tx)
+    for done, session_id in enumerate(known):
+        told(done, len(known))
         try:
-            history = read_history(tx, session_id)
+            history = read_history(tx, session_id, kinds=ROW_KINDS)
+            if not sessions.session_state(tx, session_id):
+                _make_again(tx, session_id, read_history(tx, session_id, kinds=(*ROW_KINDS, MessageRecorded)))
         except JournalError:
             continue
-        if not sessions.session_state(tx, session_id):
-            _make_again(tx, session_id, history)
         stored, replayed = sessions.session_state(tx, session_id), replayed_row(history)
         wanted = {name: replayed.get(name, value) for name, value in stored.items()}
         if wanted != stored:

@@ -5,6 +5,7 @@ Owns: renaming, putting away, deleting and bringing back, each one transaction w
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from pattern_acp.db.connection import Database, Transaction
@@ -187,21 +188,23 @@ def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
     return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq
 
 
-def index_all(tx: Transaction) -> None:
+def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done, _of: None) -> None:
     """Make the messages and the plan of every session findable, in an index that holds none of them.
 
-    What was deleted is found no longer, except as what its living forks share with it. A session of which an event
-    cannot be understood stays out.
+    What was deleted is found no longer, except as what its living forks share with it. A session of which a message
+    cannot be understood stays out. `told` is called before each session with how many are done, and of how many.
 
     Raises:
         DatabaseError: the file cannot be written.
     """
-    for session_id, cwd, deleted in sessions.every_session(tx):
+    every = tuple(sessions.every_session(tx))
+    for done, (session_id, cwd, deleted) in enumerate(every):
+        told(done, len(every))
         forks = sessions.living_forks(tx, session_id) if deleted else ()
         if deleted and not forks:
             continue
         try:
-            recorded = read_stream(tx, session_id)
+            recorded = read_stream(tx, session_id, kinds=(TurnStarted, MessageRecorded, PlanUpdated))
         except JournalError as error:
             logger.warning("Session %s cannot be searched. %s", session_id, error)
             continue

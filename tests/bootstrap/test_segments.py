@@ -103,7 +103,14 @@ def test_a_destroyed_constellation_is_rebuilt_row_for_row(path: Path, segment_by
     before = state(path)
     destroy(path)
     fresh = path.with_name("fresh.db")
-    report = rebuild_into(path, fresh, number=0, now_ms=NOW)
+    told: list[str] = []
+    report = rebuild_into(path, fresh, number=0, now_ms=NOW, progress=lambda what, _done, _of: told.append(what))
+    assert list(dict.fromkeys(told)) == [
+        "reading segments",
+        "comparing sessions",
+        "indexing sessions",
+        "checking what was rebuilt",
+    ]
     assert (report.problems, report.longer, report.generation) == ((), (), "0001")
     assert (report.rebuilt.events, report.rebuilt.torn, report.rebuilt.damaged) == (5, 0, ())
     assert (report.sessions, report.blocks) == (1, 0)

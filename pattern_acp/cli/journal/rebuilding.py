@@ -18,6 +18,9 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.tools.text_limits import plural
 
+_ERASE = "\r\x1b[K"
+"""Back to the beginning of the line, which is emptied (ECMA-48)."""
+
 _MOST = 5
 """Problems that are shown; JSON has them all."""
 
@@ -32,7 +35,7 @@ def rebuild_constellation(arguments: Journal, path: Path) -> int:
     now_ms = SystemClock().now_ms()
     try:
         if arguments.into:
-            report = rebuild_into(path, Path(arguments.into), number=arguments.generation, now_ms=now_ms)
+            report = _rebuilt(arguments, path, Path(arguments.into), now_ms)
             _show(report, arguments, {"into": arguments.into})
             if not arguments.json:
                 write_line(printable(f"{arguments.into} holds it; the constellation was not touched."))
@@ -45,8 +48,28 @@ def rebuild_constellation(arguments: Journal, path: Path) -> int:
         raise DatabaseError(f"{error.filename or path} cannot be used ({error.strerror}).") from error
 
 
+def _rebuilt(arguments: Journal, path: Path, target: Path, now_ms: int) -> RebuildReport:
+    if arguments.json or not sys.stderr.isatty():
+        return rebuild_into(path, target, number=arguments.generation, now_ms=now_ms)
+    shown = ""
+
+    def show(what: str, done: int, of: int) -> None:
+        nonlocal shown
+        text = f"{what}: {100 * done // max(of, 1)} %" if of > 1 else f"{what} …"
+        if text != shown:
+            sys.stderr.write(f"{_ERASE}{text}")
+            sys.stderr.flush()
+            shown = text
+
+    try:
+        return rebuild_into(path, target, number=arguments.generation, now_ms=now_ms, progress=show)
+    finally:
+        sys.stderr.write(_ERASE)
+        sys.stderr.flush()
+
+
 def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) -> int:
-    report = rebuild_into(path, fresh, number=arguments.generation, now_ms=now_ms)
+    report = _rebuilt(arguments, path, fresh, now_ms)
     if not arguments.json:
         _show(report, arguments, {})
     agreed = arguments.replace and (arguments.assume_yes or not sys.stdin.isatty() or _confirmed(path))
