@@ -121,14 +121,18 @@ WHERE kind = 'message_partial' AND item IN (SELECT value FROM json_each(:items))
 ORDER BY seq;
 
 -- name: requests_behind
--- The requests to models behind an event, of a session and of those that were forked from it.
+-- The requests to models behind an event, of a session and of those that were forked from it, also of subagents;
+-- and whether only the payload, which is a blob, can tell that it is one.
 WITH RECURSIVE shares (id) AS (
     SELECT :stream
     UNION
     SELECT sessions.id FROM sessions JOIN shares ON sessions.parent = shares.id
 )
-SELECT seq FROM events
-WHERE stream IN (SELECT id FROM shares) AND kind = 'model_requested' AND seq > :seq
+SELECT seq, kind = 'subagent_recorded' AND payload IS NULL FROM events
+WHERE stream IN (SELECT id FROM shares) AND seq > :seq AND (
+    kind = 'model_requested'
+    OR kind = 'subagent_recorded' AND (payload IS NULL OR payload ->> 'kind' = 'model_requested')
+)
 ORDER BY seq;
 
 -- name: redacted_events

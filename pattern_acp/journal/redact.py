@@ -98,14 +98,22 @@ def with_requests(
     for one in planned:
         first[one.stream] = min(one.seq, first.get(one.stream, one.seq))
     found = [tx.all(QUERIES["requests_behind"], {"stream": stream, "seq": seq - 1}) for stream, seq in first.items()]
-    requests = {seq for rows in found for seq in _numbers(rows)}
+    rows = [row for each in found for row in each]
+    requests = {columns.integer(row[0]) for row in rows if not row[1] or _is_request(tx, columns.integer(row[0]))}
     kept = tuple(one for one in planned if one.seq not in requests)
     return (*kept, *plan_redaction(tx, tuple(requests), lambda payload: without_digests(mask(payload))))
 
 
 def without_digests(payload: JsonObject) -> JsonObject:
-    """The payload of a `ModelRequested` that nothing of its request can be tried out with."""
+    """The payload of a `ModelRequested`, also of a subagent's, that nothing of its request can be tried out with."""
+    if isinstance(inner := payload.get("event"), dict):
+        return {**payload, "event": without_digests(inner)}
     return {**payload, "digest": "", "parts": None}
+
+
+def _is_request(tx: Transaction, seq: int) -> bool:
+    row = tx.one(QUERIES["read_event"], {"seq": seq})
+    return row is not None and cast("JsonObject", json.loads(_text(row))).get("kind") == "model_requested"
 
 
 def redacted_events(tx: Transaction, stream: str) -> frozenset[int]:

@@ -57,7 +57,7 @@ class RedactionPlan:
 
 
 def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
-    """What the redaction would do, in words of events.
+    """What the redaction would do, in words of events; nothing when it was done before.
 
     Raises:
         RedactionError: there is nothing to redact, or an event could not be read afterwards.
@@ -73,7 +73,8 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
         files = contents_with(tx, words.is_in)
     else:
         planned, files = _whole(tx, recorded, wanted.place), ()
-    if not planned and not files:
+    was_redacted = any(isinstance(entry.event, EventsRedacted) for entry in recorded)
+    if not planned and not files and not was_redacted:
         raise RedactionError("There is nothing left to redact there; nothing was changed.")
     names = {entry.seq: type(entry.event).__name__ for entry in recorded}
     return RedactionPlan(planned, tuple(sorted({names.get(one.seq, "") for one in planned})), files)
@@ -81,6 +82,8 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
 
 async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: int) -> tuple[RedactionPlan, bool]:
     """Do it. False: other processes kept the file from being written anew, and something may be left in it.
+
+    One that was done before is finished: it may have been killed before the file was written anew.
 
     Raises:
         RedactionError: there is nothing to redact, or an event would break.
@@ -99,6 +102,8 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
     """
     tx.overwrite_deleted()
     done = plan(tx, wanted)
+    if not done.events and not done.files:
+        return done
     mask: Callable[[str], str] = forget_passage(wanted.match).mask if wanted.match else str
     event = EventsRedacted(mask(wanted.reason), len(done.events), len(done.files), digest_of(done.events))
     audit = append(tx, wanted.session_id, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)

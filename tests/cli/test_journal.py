@@ -4,6 +4,7 @@ import json
 import subprocess
 import zipfile
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,10 +15,17 @@ from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.journal.command import run_journal
 from pattern_acp.cli.journal_arguments import LEVELS, Journal
 from pattern_acp.config.settings import Flags
+from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.raw import connect
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.bundle_masks import REDACTIONS
 from pattern_acp.journal.errors import RedactionError
+from pattern_acp.journal.events import ModelRequested, SubagentRecorded
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.redacting import RedactionWanted, take_out
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.scripts import calls, says
 
@@ -198,7 +206,8 @@ def test_tail_shows_the_newest_events_without_what_they_say(
     assert run_journal(Journal(action="tail", target=session, lines=2, follow=False), home) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    assert "turn_ended" in lines[-1]
+    assert "turn_ended" in lines[0]
+    assert "checkpoint_taken" in lines[1]
     assert run_journal(Journal(action="tail", lines=1, follow=False, json=True), home) == 0
     assert json.loads(capsys.readouterr().out)["stream"] == session
     assert run_journal(Journal(action="tail", lines=0, follow=False), home) == 0
@@ -255,6 +264,39 @@ def test_no_digest_is_left_that_redacted_words_could_be_tried_out_with(home: Pro
     requests = [json.loads(str(payload)) for (payload,) in rows]
     assert [(request["digest"], request["parts"]) for request in requests] == [("", None)] * 2
     assert run_journal(Journal(target=session), home) == 0
+
+
+@pytest.mark.parametrize("prompt", ["short", "long " * 4000])
+def test_no_digest_of_a_subagents_request_is_left_either(home: Process, session: str, database: Path, prompt: str):
+    asked = ModelRequested(TurnId("turn_1"), 1, "p", "m", "d" * 64, 1, 1)
+    thread = SubagentRecorded(TurnId("turn_1"), ToolCallId("call_1"), "thread_1", prompt, asked)
+
+    def add(tx: Transaction) -> None:
+        append(tx, session, thread, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
+
+    change_file(database, add)
+    assert run_journal(Journal(action="redact", target=session, match="Where is it?", assume_yes=True), home) == 0
+    recorded = read_file(database, lambda tx: read_stream(tx, session))
+    [left] = [entry.event for entry in recorded if isinstance(entry.event, SubagentRecorded)]
+    assert left == replace(thread, event=replace(asked, digest="", parts=None))
+    assert run_journal(Journal(target=session), home) == 0
+
+
+def test_a_redaction_that_was_killed_before_the_file_was_written_anew_is_finished_by_another(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    # A page that was deleted while nothing was overwritten yet, as an earlier version of pattern-acp left them.
+    raw = connect(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+    raw.execute(f"CREATE TABLE old AS SELECT '{SECRET}' || hex(zeroblob(9000)) AS words; DROP TABLE old").fetchall()
+    raw.close()
+    change_file(database, lambda tx: take_out(tx, RedactionWanted(session, match=SECRET), at_ms=1))
+    assert SECRET.encode() in database.read_bytes()
+    events = len(read_file(database, lambda tx: read_stream(tx, session)))
+    again = Journal(action="redact", target=session, match=SECRET, assume_yes=True)
+    assert run_journal(again, home) == 0
+    assert "Nothing is left to redact; the file was written anew" in capsys.readouterr().out
+    assert SECRET.encode() not in database.read_bytes()
+    assert len(read_file(database, lambda tx: read_stream(tx, session))) == events
 
 
 @pytest.mark.parametrize(

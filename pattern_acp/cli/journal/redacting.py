@@ -29,7 +29,8 @@ async def redact(database: Database, arguments: Journal) -> int:
                 "cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to redact without a question."
             )
             return EXIT_ERROR
-        if not _confirmed(await database.read(lambda tx: plan(tx, wanted))):
+        found = await database.read(lambda tx: plan(tx, wanted))
+        if (found.events or found.files) and not _confirmed(found):
             return EXIT_ERROR
     done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
     backups = [str(path) for path in copies_of(database.path)]
@@ -37,7 +38,10 @@ async def redact(database: Database, arguments: Journal) -> int:
         facts = {"events": len(done.events), "files": len(done.files), "clean": clean, "backups": backups}
         write_json(facts)
         return EXIT_OK
-    write_line(f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so.")
+    if done.events or done.files:
+        write_line(f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so.")
+    else:
+        write_line("Nothing is left to redact; the file was written anew, in case an earlier redaction was cut off.")
     if not clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
     for path in backups:
