@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -198,6 +200,52 @@ def test_a_damaged_line_is_named_and_the_chain_says_which_event_is_missing(path:
     assert generations(path) == []
     export(path)
     assert verify(path)[-1].health is Health.OK
+
+
+def test_damage_in_an_older_segment_is_found(path: Path):
+    for number in range(3):
+        change_file(path, lambda tx, number=number: title(tx, f"Title {number}"))
+        export(path, segment_bytes=100)
+    first, *_, newest = segments(generations(path)[0])
+    assert first != newest
+    first.write_bytes(first.read_bytes().replace(b'"e":[2,', b'"e":[7,'))
+    assert f"Damaged at {first.name}" in verify(path)[-1].detail
+
+
+_EXPORTS = """
+import sys
+from pathlib import Path
+from pattern_acp.bootstrap.segments import TABLES
+from pattern_acp.db.connection import change_file
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal import events
+from pattern_acp.journal.segment_export import SegmentExporter
+from pattern_acp.journal.writer import append
+path = Path(sys.argv[1])
+exporter = SegmentExporter(path, TABLES, segment_bytes=20_000)
+def add(tx):
+    for text in ("word " * 400, "long " * 20_000):
+        append(tx, "ses_1", events.ErrorReported(None, "any", text), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=1)
+while True:
+    change_file(path, add)
+    exporter.export()
+    print("exported", flush=True)
+"""
+
+
+def test_a_process_that_is_killed_while_it_writes_segments_damages_none_of_them(path: Path):
+    for round_number in range(1, 4):
+        child = subprocess.Popen([sys.executable, "-c", _EXPORTS, str(path)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        for _ in range(round_number):
+            assert child.stdout.readline() == b"exported\n"
+        child.kill()
+        child.communicate()
+    export(path)
+    assert verify(path)[-1].health is Health.OK
+    count = read_file(path, lambda tx: tx.one("SELECT count(*) FROM events"))
+    report = rebuild_into(path, path.with_name("fresh.db"), number=0, now_ms=NOW)
+    assert ((report.rebuilt.events,), report.rebuilt.damaged, report.problems) == (count, (), ())
 
 
 @pytest.mark.parametrize("gone", [True, False])
