@@ -3,7 +3,8 @@
 Owns: the translation of sign-in errors into those of providers, and telling the log what to mask.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import anyio.to_thread
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
+from pattern_acp.credentials.aws_keys import AwsKeys
 from pattern_acp.credentials.errors import SignInTransientError
 from pattern_acp.credentials.google_tokens import GoogleTokens
 from pattern_acp.credentials.keyring_access import SystemKeyring
@@ -41,6 +43,7 @@ class KeysOfPerson:
         self.store = CredentialStore(directory, SystemKeyring())
         self.stored = StoredKeys(self.store, directory, post_once, SystemClock())
         self._google = GoogleTokens(exchange_once, SystemClock())
+        self._aws = AwsKeys()
 
     def held(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
@@ -53,19 +56,27 @@ class KeysOfPerson:
 
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
         """See `KeySource.signed`."""
-        try:
-            value = refused.value if refused is not None else ""
+        value = refused.value if refused is not None else ""
+        with _translated():
             key = await self.stored.key(settings, value)
-            if key is None and settings.host == "vertex" and not _names_its_own(settings):
-                token = await self._google.token(settings.name, value)
-                key, settings = token.secret, replace(settings, project=settings.project or token.project)
-        except SignInTransientError as error:
-            raise ProviderConnectionError(error.sentence) from error
-        except SignInError as error:
-            raise ProviderAuthError(error.sentence, failure_code=error.failure_code) from error
+            if key is None and settings.host and not _names_its_own(settings):
+                return await self._signed_by_cloud(settings, value)
         if key is not None:
             mask_also(key.value)
         return _with_key(settings, key)
+
+    async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
+        """See `KeySource.sign`."""
+        with _translated():
+            headers = await self._aws.sign(settings.name, settings.region, request.url, request.headers, request.body)
+        return replace(request, headers=headers)
+
+    async def _signed_by_cloud(self, settings: ProviderSettings, refused: str) -> ProviderSettings:
+        if settings.host == "bedrock":
+            return replace(settings, api_key=await self._aws.key(settings.name, refused), signs=True)
+        token = await self._google.token(settings.name, refused)
+        mask_also(token.secret.value)
+        return replace(settings, api_key=token.secret, project=settings.project or token.project)
 
     async def forget_all(self) -> None:
         """Forget everything that is kept.
@@ -75,6 +86,16 @@ class KeysOfPerson:
         """
         for provider in self.store.entries():
             await anyio.to_thread.run_sync(self.store.delete, provider)
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except SignInTransientError as error:
+        raise ProviderConnectionError(error.sentence) from error
+    except SignInError as error:
+        raise ProviderAuthError(error.sentence, failure_code=error.failure_code) from error
 
 
 def _with_key(settings: ProviderSettings, key: Secret | None) -> ProviderSettings:

@@ -37,7 +37,14 @@ def _google_address(region: str) -> str:
     return f"https://{host}/v1"
 
 
-HOSTS: Mapping[Host, Cloud] = {"vertex": Cloud(_google_address, ("CLOUD_ML_REGION",), "global")}
+def _amazon_address(region: str) -> str:
+    return f"https://bedrock-runtime.{region}.amazonaws.com"
+
+
+HOSTS: Mapping[Host, Cloud] = {
+    "vertex": Cloud(_google_address, ("CLOUD_ML_REGION",), "global"),
+    "bedrock": Cloud(_amazon_address, ("AWS_REGION", "AWS_DEFAULT_REGION"), ""),
+}
 """Addresses and variables are those of the clouds' documentation and of Anthropic's own clients (November 2026)."""
 
 PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")

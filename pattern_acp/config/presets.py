@@ -58,6 +58,7 @@ PRESETS: Mapping[str, ProviderSettings] = {
             quirks=Quirks(answer_limit="max_completion_tokens"),
         ),
         ProviderSettings("vertex", "anthropic", host="vertex"),
+        ProviderSettings("bedrock", "anthropic", api_key_env="AWS_BEARER_TOKEN_BEDROCK", host="bedrock"),
         ProviderSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1"),
         ProviderSettings("llama-server", "openai", "http://127.0.0.1:8080/v1"),
         ProviderSettings("vllm", "openai", "http://127.0.0.1:8000/v1"),

@@ -26,7 +26,7 @@ Wire = Literal["anthropic", "openai", "responses", "gemini", "offline", "scripte
 HTTP_WIRES: frozenset[Wire] = frozenset({"anthropic", "openai", "responses", "gemini"})
 """Those that go over the network."""
 
-Host = Literal["", "vertex"]
+Host = Literal["", "vertex", "bedrock"]
 """Whose cloud serves the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
 
 
@@ -86,6 +86,8 @@ class ProviderSettings:
     host: Host = ""
     region: str = ""
     """Of the cloud that `host` is, as that cloud names it."""
+    signs: bool = False
+    """Whether every request is signed with credentials of the cloud; `api_key` then only names theirs."""
     project: str = ""
     """Whose models they are at Google; empty: the project that its credentials name."""
 

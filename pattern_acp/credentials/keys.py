@@ -28,7 +28,10 @@ LOCK_POLL_SECONDS = 0.05
 
 _NAMES = {Tier.KEYRING: "the keyring", Tier.FILE: "the credentials file", Tier.OAUTH: "the sign-in (OAuth)"}
 
-_CLOUDS: Mapping[Host, str] = {"vertex": "Google's application default credentials"}
+_CLOUDS: Mapping[Host, str] = {
+    "vertex": "Google's application default credentials",
+    "bedrock": "the AWS credential chain",
+}
 
 
 class StoredKeys:

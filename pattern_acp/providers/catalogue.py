@@ -217,7 +217,7 @@ def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
 @lru_cache(maxsize=1024)
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
     """What is known of a model. `is_openai`: OpenAI itself serves it, which counts for how it is asked."""
-    short = model.rsplit("/", 1)[-1].lower()
+    short = vendor_name(model.rsplit("/", 1)[-1].lower())
     row = row_of(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
     if row is None or row.price is None:
@@ -232,6 +232,12 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
         traits = replace(facts.traits, speaks_responses=speaks_responses, writes_free_form=free_form)
         return replace(facts, traits=traits)
     return facts
+
+
+def vendor_name(name: str) -> str:
+    """`us.anthropic.claude-opus-4-1-20250805-v1:0`, as Bedrock calls a model, without whose it is and where it runs."""
+    before, vendor, own = name.partition("anthropic.")
+    return own if vendor and (not before or re.fullmatch(r"[a-z-]{2,10}\.", before)) else name
 
 
 def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:

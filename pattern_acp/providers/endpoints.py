@@ -35,7 +35,7 @@ def base_url(settings: ProviderSettings) -> str:
     """
     vendor = _vendor_url(settings)
     url = (settings.base_url or vendor).rstrip("/")
-    if url.endswith("/v1") or (settings.wire != "anthropic" and urlsplit(url).path):
+    if settings.host == "bedrock" or url.endswith("/v1") or (settings.wire != "anthropic" and urlsplit(url).path):
         return url
     return f"{url}{urlsplit(vendor).path or '/v1'}"
 

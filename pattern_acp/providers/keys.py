@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.providers.base import Provider, ProviderEvent, ProviderRequest, TokenCounter
+from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.providers.retry import is_content
 
@@ -35,6 +36,10 @@ class KeySource(Protocol):
         """
         ...
 
+    async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
+        """`request` as it goes to a provider whose settings were `signed`. Raises like `signed`."""
+        ...
+
 
 class SettingsKeys:
     """`KeySource` without anything kept: the keys of the settings."""
@@ -51,6 +56,11 @@ class SettingsKeys:
         """See `KeySource.signed`."""
         del refused
         return settings
+
+    async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
+        """See `KeySource.sign`."""
+        del settings
+        return request
 
 
 def with_held_keys(settings: Settings, keys: KeySource) -> Settings:

@@ -214,7 +214,10 @@ class Providers:
 
         wire = build_wire(settings, known)
         needs_key = settings.needs_key or is_official(settings)
-        return WireProvider(settings, wire, self._http.ready, self._retry, self._buckets, needs_key=needs_key)
+        sign = partial(self._keys.sign, settings) if settings.signs else None
+        return WireProvider(
+            settings, wire, self._http.ready, self._retry, self._buckets, needs_key=needs_key, sign=sign
+        )
 
 
 class _SharedClient:

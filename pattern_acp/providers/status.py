@@ -46,9 +46,21 @@ _NO_TOOLS = re.compile(
 """How servers refuse tools for one of their models: Ollama, llama-server, vLLM, OpenRouter, Groq, DeepSeek."""
 
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
-_OVERLOADED = re.compile(r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable", re.IGNORECASE)
+_OVERLOADED = re.compile(
+    r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable|throttl|internalserver"
+    r"|modelstreamerror|modelnotready",
+    re.IGNORECASE,
+)
 _BAD_KEY = re.compile(r"API_KEY_INVALID|api key not valid|api key expired", re.IGNORECASE)
 """Google answers a wrong key with status 400."""
+_BAD_SIGNATURE = re.compile(
+    r"(security )?token.{0,40}(invalid|expired)|signature|(bearer|api key|access key).{0,40}(invalid|expired|not valid)"
+    r"|invalid (api )?key",
+    re.IGNORECASE,
+)
+"""Amazon answers credentials that are wrong or over with status 403, as it does what they may not do."""
+_THROTTLED = re.compile(r"throttl|too many (input )?tokens.{0,10}(wait|per (day|minute))", re.IGNORECASE)
+"""Amazon's words for a rate of tokens that is used up, which others have for a prompt that is too long."""
 _NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|insufficient.{0,10}(credits|balance)", re.IGNORECASE)
 
 
@@ -71,6 +83,7 @@ class _ErrorObject(msgspec.Struct):
 class _ErrorBody(msgspec.Struct):
     error: _ErrorObject | str | None = None
     message: object = None
+    amazons_message: object = msgspec.field(default=None, name="Message")
     detail: object = None
     type: object = None
     code: object = None
@@ -87,7 +100,7 @@ def parse_failure(body: bytes) -> Failure | None:
         kinds = (error.type, error.code, error.status)
         return Failure(_shorten(error.message), " ".join(str(kind) for kind in kinds if kind))
     kinds = (parsed.type, parsed.code)
-    message = error or parsed.message or parsed.detail
+    message = error or parsed.message or parsed.amazons_message or parsed.detail
     return Failure(_shorten(message), " ".join(str(kind) for kind in kinds if kind)) if message else None
 
 
@@ -157,10 +170,11 @@ def auth_error(settings: ProviderSettings, status: int | None) -> ProviderAuthEr
 
 
 def _refused(settings: ProviderSettings, model: str, status: int, failure: Failure | None) -> ProviderError:
-    if status != 403 or not settings.host:
+    text = failure.message if failure is not None else ""
+    if status != 403 or not settings.host or _BAD_SIGNATURE.search(text):
         return auth_error(settings, status)
     # A cloud knows who asks, and does not let them: another token would change nothing.
-    reason = _scrub(failure.message if failure is not None else "", settings)
+    reason = _scrub(text, settings)
     return ProviderRequestError(
         f"{settings.name} does not let this account use {model}: {reason} Enable the model for it, or choose another "
         "model or region."
@@ -185,7 +199,7 @@ def broken_event(settings: ProviderSettings) -> ProviderProtocolError:
 
 def _special(settings: ProviderSettings, model: str, failure: Failure) -> ProviderError | None:
     text = f"{failure.kind} {failure.message}"
-    if _TOO_LONG.search(text):
+    if _TOO_LONG.search(text) and not _THROTTLED.search(text):
         return _too_long(settings, model)
     if _NO_TOOLS.search(text):
         return ToolsRefusedError(

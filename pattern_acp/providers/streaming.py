@@ -15,6 +15,7 @@ from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnow
 from pattern_acp.providers.buckets import AllBuckets, Buckets
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderOverloadedError
+from pattern_acp.providers.event_stream import EventStreamError
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
 from pattern_acp.providers.status import (
@@ -82,6 +83,39 @@ class Wire(Protocol):
         ...
 
 
+class StreamParser(Protocol):
+    """Cuts the bytes of one answer into events; sans I/O."""
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """The events that these bytes complete.
+
+        Raises:
+            ValueError: the bytes are not in the framing.
+        """
+        ...
+
+    def end(self) -> list[SseEvent]:
+        """The last events, once the stream is over."""
+        ...
+
+
+@runtime_checkable
+class FramedWire(Protocol):
+    """A wire whose stream is framed in another way than as server-sent events."""
+
+    def new_parser(self) -> StreamParser:
+        """A parser for one attempt."""
+        ...
+
+
+Sign = Callable[[HttpRequest], Awaitable[HttpRequest]]
+"""The request as it goes out, with a signature where its server wants one.
+
+Raises:
+    ProviderError: there is nothing to sign it with.
+"""
+
+
 @runtime_checkable
 class CountingWire(Protocol):
     """A wire whose vendor counts the tokens of a request before it is sent."""
@@ -111,6 +145,7 @@ class WireProvider:
         buckets: AllBuckets,
         *,
         needs_key: bool,
+        sign: Sign | None = None,
     ) -> None:
         self._settings = settings
         self._wire = wire
@@ -118,6 +153,7 @@ class WireProvider:
         self._retry = retry
         self._buckets = buckets
         self._needs_key = needs_key
+        self._sign = sign
 
     @property
     def name(self) -> str:
@@ -173,7 +209,9 @@ class WireProvider:
         async with aclosing(self._wait_for_room(request, buckets, size)) as waits:
             async for wait in waits:
                 yield wait
-        async with http.post(encoded) as response:
+        # Anew for each attempt: a signature holds for a few minutes.
+        signed = encoded if self._sign is None else await self._sign(encoded)
+        async with http.post(signed) as response:
             buckets.heard(response.rate_headers)
             if response.status != 200:
                 buckets.refused(response.retry_after_ms)
@@ -212,7 +250,7 @@ class WireProvider:
         buckets.sent(taken)
 
     async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
-        parser = SseParser()
+        parser = self._wire.new_parser() if isinstance(self._wire, FramedWire) else SseParser()
         try:
             async for chunk in chunks:
                 for item in parser.feed(chunk):
@@ -223,7 +261,7 @@ class WireProvider:
             for item in parser.end():
                 for event in decoder.feed(item):
                     yield event
-        except SseTooLargeError as error:
+        except (SseTooLargeError, EventStreamError) as error:
             raise broken_event(self._settings) from error
 
     async def _check(self, response: "HttpResponse", model: str) -> None:

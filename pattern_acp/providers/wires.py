@@ -40,6 +40,10 @@ def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
         from pattern_acp.providers.anthropic.vertex import VertexWire
 
         return VertexWire(settings, describe)
+    if settings.host == "bedrock":
+        from pattern_acp.providers.anthropic.bedrock import BedrockWire
+
+        return BedrockWire(settings, describe)
     if settings.wire == "anthropic":
         from pattern_acp.providers.anthropic.provider import AnthropicWire
 

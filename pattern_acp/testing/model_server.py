@@ -5,8 +5,9 @@ end-to-end tests and benchmarks: `python -m pattern_acp.testing.model_server SCR
 its address as the first line of stdout and serves until it is ended.
 
 `POST …/v1/messages` answers as Anthropic, `POST …/chat/completions` and `POST …/responses` as OpenAI's two APIs, `POST
-…:streamGenerateContent` as Gemini, each request with the next reply of the script; `GET …/models` and `GET /api/tags`
-list `models`. A script file is a JSON list of replies, or an object `{"replies": [...], "repeat": true, "models":
+…:streamGenerateContent` as Gemini, and the addresses of Vertex AI and Bedrock as those clouds do for Anthropic's
+models, each request with the next reply of the script; `GET …/models` and `GET /api/tags` list
+`models`. A script file is a JSON list of replies, or an object `{"replies": [...], "repeat": true, "models":
 ["m"]}`; a reply is an object (`Reply`) or just its list of steps.
 """
 
@@ -29,11 +30,14 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.scripted import Pause, ScriptStep
+from pattern_acp.testing.amazon import bedrock_frames
 from pattern_acp.testing.model_streams import CallIds, Frame, anthropic_frames, openai_frames
 from pattern_acp.testing.newer_model_streams import gemini_frames, responses_frames
 
 HEAD_BYTES = 64 * 1024
 """The longest head of a request; ours have a few hundred bytes."""
+
+BEDROCK = "/invoke-with-response-stream"
 
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -134,7 +138,11 @@ class ModelServer:
             return await _send_whole(stream, reply.status, body, reply.content_type, {**reply.headers, **more})
         model = str(request.json().get("model", ""))
         frames = render(reply.steps, model, self._ids, reply.chunk)
-        goes_on = await _send_stream(stream, reply, iter([reply.raw.encode()]) if reply.raw is not None else frames)
+        is_bedrock = request.path.endswith(BEDROCK)
+        frames = bedrock_frames(frames) if is_bedrock else frames
+        kind = "application/vnd.amazon.eventstream" if is_bedrock else "text/event-stream; charset=utf-8"
+        frames = iter([reply.raw.encode()]) if reply.raw is not None else frames
+        goes_on = await _send_stream(stream, reply, frames, kind)
         return goes_on and not reply.closes
 
     def _next_reply(self) -> Reply:
@@ -172,7 +180,7 @@ def _gemini_model(name: str) -> JsonObject:
 def _renderer(request: RecordedRequest) -> Callable[[Sequence[ScriptStep], str, CallIds, int], Iterator[Frame]] | None:
     """How the API that a request was sent to answers."""
     path = request.path.partition("?")[0]
-    if path.endswith(("/messages", "/messages/count_tokens", ":streamRawPredict", "count-tokens:rawPredict")):
+    if path.endswith(("/messages", "/messages/count_tokens", ":streamRawPredict", "count-tokens:rawPredict", BEDROCK)):
         return anthropic_frames
     if path.endswith("/chat/completions"):
         return openai_frames
@@ -229,8 +237,8 @@ async def _send_whole(
     return True
 
 
-async def _send_stream(stream: SocketStream, reply: Reply, frames: Iterator[Frame]) -> bool:
-    head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n"
+async def _send_stream(stream: SocketStream, reply: Reply, frames: Iterator[Frame], kind: str) -> bool:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n"
     await stream.send(f"{head}{_header_lines(reply.headers)}\r\n".encode("latin-1"))
     sent = 0
     async with aclosing(_writes(reply, frames)) as pieces:

@@ -58,7 +58,7 @@ def test_an_address_of_ones_own_stays(tmp_path: Path):
 @pytest.mark.parametrize(
     ("table", "environ", "said"),
     [
-        ('host = "moon"', {}, "it must be one of vertex"),
+        ('host = "moon"', {}, "it must be one of vertex, bedrock"),
         ('host = "vertex"\nwire = "openai"', {}, "the wire can only be anthropic"),
         ('host = "vertex"', {"CLOUD_ML_REGION": "evil.example.com/x"}, "$CLOUD_ML_REGION holds no region"),
         ('host = "vertex"', {"GOOGLE_CLOUD_PROJECT": "a/b"}, "$GOOGLE_CLOUD_PROJECT holds no project"),
@@ -76,3 +76,14 @@ def test_a_wrong_region_in_the_table_is_said_and_the_usual_one_taken(tmp_path: P
     loaded = load_with(tmp_path, '[providers.vertex]\nregion = "Europe West"\n')
     assert loaded.settings.providers["vertex"].region == "global"
     assert "a region, such as europe-west1" in loaded.problems[0].sentence
+
+
+def test_bedrock_is_in_the_region_of_the_table_or_of_amazons_variables_and_nowhere_without_one(tmp_path: Path):
+    address = "https://bedrock-runtime.{}.amazonaws.com"
+    table = load_with(tmp_path, '[providers.bedrock]\nregion = "eu-west-1"\n', AWS_REGION="us-east-1")
+    assert table.settings.providers["bedrock"].base_url == address.format("eu-west-1")
+    usual = load_with(tmp_path, "[providers.bedrock]\n", AWS_DEFAULT_REGION="us-east-1")
+    assert usual.settings.providers["bedrock"].base_url == address.format("us-east-1")
+    lost = load_with(tmp_path, "[providers.bedrock]\n", AWS_BEARER_TOKEN_BEDROCK="key-1")
+    assert "bedrock" not in lost.settings.providers
+    assert "it needs a region: set region in it, or $AWS_REGION" in lost.problems[0].sentence

@@ -36,7 +36,9 @@ def test_a_preset_is_whole(name: str):
     assert preset.api_key_env or preset.base_url.startswith("http://127.0.0.1:")
 
 
-@pytest.mark.parametrize("name", sorted(set(PRESETS) - ONLY_BY_TABLE - {"lmstudio", "llama-server", "vllm", "vertex"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(PRESETS) - ONLY_BY_TABLE - {"lmstudio", "llama-server", "vllm", "vertex", "bedrock"})
+)
 def test_a_key_in_the_environment_is_enough(tmp_path: Path, name: str):
     loaded = load_with(tmp_path, **{PRESETS[name].api_key_env: "key-1"})
     provider = loaded.settings.providers[name]

@@ -11,6 +11,7 @@ import pytest
 from pattern_acp.domain.canonical import Json
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
+from pattern_acp.testing.amazon import ACCESS_KEY, SECRET_KEY, is_signed
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.google_server import PROJECT, google_server
 from pattern_acp.testing.model_server import Reply, serve_models
@@ -73,3 +74,50 @@ async def test_without_credentials_a_prompt_is_answered_with_what_to_do(tmp_path
         error = await refused(agent.editor, "session/prompt", words)
     assert error.code == AUTH_REQUIRED
     assert "vertex finds no usable credentials of Google; run `gcloud auth application-default login`" in error.message
+
+
+async def test_the_credentials_of_amazons_programs_sign_a_turn_and_are_shown_nowhere(tmp_path: Path):
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    model = "eu.anthropic.claude-sonnet-4-20250514-v1:0"
+    secrets = f"[work]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
+    (tmp_path / "credentials").write_text(secrets, encoding="utf-8")
+    environ = {
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_PROFILE": "work",
+        "AWS_REGION": "eu-west-1",
+        "PATTERN_ACP_MODEL": f"bedrock/{model}",
+    }
+    async with serve_models([[ScriptStep(text="Hello from Amazon.")]]) as server:
+        (home / "config.toml").write_text(f'[providers.bedrock]\nbase_url = "{server.url}"\n', encoding="utf-8")
+        async with running_process(Launch(home, (), environ)) as agent:
+            session = await agent.editor.open_session(str(work))
+            answer = await agent.editor.prompt(session, "Hi")
+            await agent.close_input()
+            assert await agent.wait() == 0
+        assert cast("dict[str, Json]", answer)["stopReason"] == "end_turn"
+        sent = server.requests[0]
+        assert sent.path == f"/model/{model}/invoke-with-response-stream"
+        assert is_signed("POST", sent.path, sent.headers, sent.body)
+        code, shown = await run(home, "auth", "status", **environ)
+        assert (code, "cloud" in shown, "the AWS credential chain" in shown) == (0, True, True)
+        shown += (await run(home, "doctor", **environ))[1]
+        assert "eu-west-1, with the AWS credential chain" in shown
+        kept = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+        assert SECRET_KEY not in shown
+        assert SECRET_KEY.encode() not in kept
+
+
+async def test_a_bedrock_key_is_used_before_any_credentials(tmp_path: Path):
+    key = "bedrock-api-key-" + "planted"
+    environ = {"AWS_BEARER_TOKEN_BEDROCK": key, "AWS_REGION": "eu-west-1", "PATTERN_ACP_MODEL": "bedrock/m"}
+    async with serve_models([[ScriptStep(text="Hello.")]]) as server:
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "config.toml").write_text(f'[providers.bedrock]\nbase_url = "{server.url}"\n', encoding="utf-8")
+        async with running_process(Launch(home, (), environ)) as agent:
+            session = await agent.editor.open_session(str(tmp_path))
+            await agent.editor.prompt(session, "Hi")
+        assert server.requests[0].headers["authorization"] == f"Bearer {key}"

@@ -75,6 +75,9 @@ class Renewing:
             self.refused.append(refused.value)
         return replace(settings, api_key=Secret(f"token-{len(self.refused) + 1}", "a test"))
 
+    async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
+        raise NotImplementedError
+
 
 async def ask(server: ModelServer, asked: ProviderRequest, keys: Renewing | None = None) -> tuple[str, Usage, int]:
     """The text, the usage and the number of calls of an answer."""
