@@ -39,6 +39,7 @@ NOT_SEEN = {
     "SegmentDamageError": "a finding about a segment",
     "SchemaError": "becomes a sentence of the error that names the schema's place",
     "VocabularyError": "becomes EmbedderError",
+    "EventStreamError": "becomes ProviderProtocolError",
     "SseTooLargeError": "becomes ProviderProtocolError",
     "GrammarMissingError": "the file is indexed without its grammar",
     "WalkStoppedError": "ends a walk that nobody waits for any more",
