@@ -14,9 +14,7 @@ import anyio.to_thread
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
-from pattern_acp.credentials.aws_keys import AwsKeys
 from pattern_acp.credentials.errors import SignInTransientError
-from pattern_acp.credentials.google_tokens import GoogleTokens
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.keys import StoredKeys, with_held_key
 from pattern_acp.credentials.model import Answer
@@ -27,6 +25,9 @@ from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderAuthError, ProviderConnectionError
 
 if TYPE_CHECKING:
+    # At run time when a provider at that cloud is asked for the first time.
+    from pattern_acp.credentials.aws_keys import AwsKeys
+    from pattern_acp.credentials.google_tokens import GoogleTokens
     from pattern_acp.providers.http import HttpClient
 
 POST_SECONDS = 30.0
@@ -42,8 +43,8 @@ class KeysOfPerson:
         directory = process.loaded.paths.data
         self.store = CredentialStore(directory, SystemKeyring())
         self.stored = StoredKeys(self.store, directory, post_once, SystemClock())
-        self._google = GoogleTokens(exchange_once, SystemClock())
-        self._aws = AwsKeys()
+        self._google_tokens: GoogleTokens | None = None
+        self._aws_keys: AwsKeys | None = None
 
     def held(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
@@ -68,15 +69,29 @@ class KeysOfPerson:
     async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
         """See `KeySource.sign`."""
         with _translated():
-            headers = await self._aws.sign(settings.name, settings.region, request.url, request.headers, request.body)
+            headers = await self._aws().sign(settings.name, settings.region, request.url, request.headers, request.body)
         return replace(request, headers=headers)
 
     async def _signed_by_cloud(self, settings: ProviderSettings, refused: str) -> ProviderSettings:
         if settings.host == "bedrock":
-            return replace(settings, api_key=await self._aws.key(settings.name, refused), signs=True)
-        token = await self._google.token(settings.name, refused)
+            return replace(settings, api_key=await self._aws().key(settings.name, refused), signs=True)
+        token = await self._google().token(settings.name, refused)
         mask_also(token.secret.value)
         return replace(settings, api_key=token.secret, project=settings.project or token.project)
+
+    def _google(self) -> "GoogleTokens":
+        from pattern_acp.credentials.google_tokens import GoogleTokens
+
+        if self._google_tokens is None:
+            self._google_tokens = GoogleTokens(exchange_once, SystemClock())
+        return self._google_tokens
+
+    def _aws(self) -> "AwsKeys":
+        from pattern_acp.credentials.aws_keys import AwsKeys
+
+        if self._aws_keys is None:
+            self._aws_keys = AwsKeys()
+        return self._aws_keys
 
     async def forget_all(self) -> None:
         """Forget everything that is kept.
