@@ -22,6 +22,7 @@ from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
 from pattern_acp.session.session import PromptTicket, Session
+from pattern_acp.turn.loop import TurnEnd
 
 logger = logging.getLogger(__name__)
 
@@ -155,10 +156,7 @@ class SessionMethods:
 
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.
         end = await held.session.prompt(held.ticket, parts, announce)
-        running = running_jobs(held.session.jobs)
-        return schema.PromptResponse(
-            stop_reason=end.stop_reason, meta={"pattern": {"backgroundJobs": running}} if running else None
-        )
+        return schema.PromptResponse(stop_reason=end.stop_reason, meta=_told_of(end, running_jobs(held.session.jobs)))
 
     def cancel(self, request: schema.SessionRequest) -> None:
         """session/cancel: at once; a no-op for an idle or unknown session."""
@@ -186,3 +184,13 @@ class SessionMethods:
         self._announced.discard(session_id)
         self.memory_events.end_of(session_id)
         self._client.forget(session_id)
+
+
+def _told_of(end: TurnEnd, running: int) -> "dict[str, object] | None":
+    """`_meta` of an answer: the background commands that run, and the code of what failed (docs/failures.md)."""
+    told: dict[str, object] = {}
+    if running:
+        told["backgroundJobs"] = running
+    if end.failure is not None:
+        told["failure"] = end.failure.code
+    return {"pattern": told} if told else None

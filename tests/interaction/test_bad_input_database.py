@@ -76,7 +76,7 @@ async def test_a_locked_constellation_is_named_and_works_once_it_is_free():
             async with locked(home.constellation):
                 assert "locked by another process" in await new_session_refused(agent, home)
             session = await agent.open(home)
-            assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
 
 
 async def test_a_constellation_that_is_locked_in_a_turn_ends_it_with_a_sentence():
@@ -85,11 +85,11 @@ async def test_a_constellation_that_is_locked_in_a_turn_ends_it_with_a_sentence(
         async with served(home, busy_seconds=BUSY_SECONDS) as agent:
             session = await agent.open(home)
             async with locked(home.constellation):
-                assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+                assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
                 assert "locked by another process" in agent.editor.said()
                 assert "Hello." not in agent.editor.said()
             agent.editor.updates.clear()
-            assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
             assert "Hello." in agent.editor.said()
 
 
@@ -102,7 +102,7 @@ async def test_a_damaged_constellation_is_named_and_a_new_one_works():
                 assert "damaged" in await new_session_refused(agent, home)
             home.constellation.unlink()
             session = await agent.open(home)
-            assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
 
 
 async def test_a_newer_constellation_is_refused_with_both_versions_and_left_alone():
@@ -152,13 +152,13 @@ async def test_a_constellation_that_became_read_only_stops_the_turn_and_says_so(
         session = await agent.editor.open_session(str(agent.folder))
         before = await recorded(agent, session)
         await agent.database.write(lambda tx: tx.all("PRAGMA query_only = 1"))
-        assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
         assert "cannot be written" in agent.editor.said()
         assert await recorded(agent, session) == before
         assert agent.model.requests == []
         async with running_agent(agent.model, database=agent.database.path) as later:
             mine = await later.editor.open_session(str(later.folder))
-            assert await later.editor.prompt(mine, "Hi") == {"stopReason": "end_turn"}
+            assert (await later.editor.prompt(mine, "Hi"))["stopReason"] == "end_turn"
             assert later.editor.said() == "Hello."
 
 
@@ -184,14 +184,14 @@ async def test_a_full_disk_at_the_prompt_says_that_nothing_was_saved(mode: str):
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": mode})
         before = await recorded(agent, session)
         await fill(agent)
-        assert await agent.editor.prompt(session, secrets.token_hex(200_000)) == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, secrets.token_hex(200_000)))["stopReason"] == "end_turn"
         assert "Nothing" in agent.editor.said()
         assert "saved" in agent.editor.said()
         assert await recorded(agent, session) == before
         assert agent.model.requests == []
         await mend(agent)
         agent.editor.updates.clear()
-        assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
         assert agent.editor.said() == "Hello."
         assert [message.text for message in conversation(agent.model.requests[0])] == ["Hi"]
         await assert_sound(agent, session)
@@ -202,14 +202,14 @@ async def test_a_disk_that_fills_up_during_an_answer_stops_the_turn_with_nothing
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await fill(agent)
-        assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
         assert "Nothing more was saved" in agent.editor.said()
         assert agent.editor.said().count("saved") == 1, agent.editor.said()
         assert "MessageRecorded" not in await recorded(agent, session)
         await assert_sound(agent, session)
         await mend(agent)
         agent.editor.updates.clear()
-        assert await agent.editor.prompt(session, "Again") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Again"))["stopReason"] == "end_turn"
         assert agent.editor.said() == "Hello."
         assert [message.text for message in conversation(model.requests[-1])] == ["Hi", "Again"]
 
@@ -221,13 +221,13 @@ async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_edi
         (agent.folder / "big.txt").write_text("\n".join(lines), encoding="utf-8")
         session = await agent.editor.open_session(str(agent.folder))
         await fill(agent)
-        assert await agent.editor.prompt(session, "Read") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Read"))["stopReason"] == "end_turn"
         assert "Nothing more was saved" in agent.editor.said()
         last = [u["status"] for u in agent.editor.of_kind("tool_call_update") if "status" in u][-1]
         assert last == "failed"
         await mend(agent)
         agent.editor.updates.clear()
-        assert await agent.editor.prompt(session, "Again") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Again"))["stopReason"] == "end_turn"
         params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         agent.editor.updates.clear()
         await agent.editor.request("session/load", params)
@@ -253,7 +253,7 @@ async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
                     await anyio.lowlevel.checkpoint()
                     await agent.editor.cancel(session)
             assert answers == [{"stopReason": "cancelled"}]
-        assert await agent.editor.prompt(session, "Again.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Again."))["stopReason"] == "end_turn"
         recorded = await agent.database.read(lambda tx: read_stream(tx, session))
         ends = [item.event.stop_reason for item in recorded if isinstance(item.event, TurnEnded)]
         assert ends == ["cancelled", "end_turn"]
@@ -266,6 +266,6 @@ async def test_a_constellation_that_was_deleted_meanwhile_stops_the_turn_and_say
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         agent.database.path.unlink()
-        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert "Nothing more was saved" in agent.editor.said()
         assert "Two." not in agent.editor.said()

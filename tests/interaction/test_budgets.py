@@ -55,7 +55,7 @@ async def test_a_turn_pauses_in_its_middle_and_the_person_says_how_it_goes_on(an
     async with running_agent(model, settings=settings(turn="1 USD"), permission=answer) as agent:
         priced(agent)
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert await requests_of(agent, session) == expected
         events = await events_of(agent, session)
         assert len(of_type(events, PermissionAsked)) == 1

@@ -79,7 +79,7 @@ async def test_the_tool_is_offered_in_a_workspace_and_not_in_the_persons_home():
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 

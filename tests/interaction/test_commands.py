@@ -18,7 +18,7 @@ from pattern_acp.testing.transcript import shown
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 

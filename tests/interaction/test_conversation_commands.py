@@ -19,7 +19,7 @@ async def opened(agent: RunningAgent) -> str:
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 

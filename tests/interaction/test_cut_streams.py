@@ -43,7 +43,7 @@ async def test_a_cut_answer_keeps_its_words_marked_as_incomplete_and_runs_no_cal
         session = await at_model(agent)
         for cut in cuts:
             line.server.pieces = (http_answer(whole[:cut]),)
-            assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         events = await events_of(agent, session)
         kept = [event for event in of_type(events, MessageRecorded) if event.message.text == "Half an answer."]
         assert [event.complete for event in kept] == [False] * len(cuts)
@@ -72,7 +72,7 @@ async def test_a_call_whose_arguments_are_never_closed_is_answered_and_not_run(w
         session = await at_model(agent)
         line.server.then = [(http_answer(stream_of(wire, [ScriptStep(text="I see.")])),)]
         line.server.pieces = (http_answer(stream_of(wire, [open_call])),)
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert agent.editor.said() == "I see."
         assert not (agent.folder / "new.txt").exists()
         (ended,) = [update for update in agent.editor.of_kind("tool_call_update") if update.get("status") == "failed"]

@@ -20,7 +20,7 @@ async def test_the_number_of_model_requests_is_limited():
     model = ScriptedProvider([calls("list_directory", path=".")], repeat=True)
     async with running_agent(model, settings=limited(max_model_requests=3)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert len(model.requests) == 3
         assert "limit of 3 model requests" in agent.editor.said()
         (ended,) = of_type(await events_of(agent, session), TurnEnded)
@@ -31,8 +31,8 @@ async def test_the_next_prompt_goes_on_where_the_limit_stopped():
     model = ScriptedProvider([calls("list_directory", path="."), says("Done.")])
     async with running_agent(model, settings=limited(max_model_requests=1)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
-        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
+        assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert len(results_of(model.requests[1])) == 1
 
 
@@ -40,7 +40,7 @@ async def test_the_time_of_a_turn_is_limited():
     model = ScriptedProvider([calls("list_directory", path=".")], repeat=True)
     async with running_agent(model, settings=limited(max_wall_seconds=0)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert len(model.requests) == 1
         assert "limit of 0 seconds" in agent.editor.said()
 
@@ -49,10 +49,10 @@ async def test_the_time_is_limited_within_an_answer_and_what_came_is_kept():
     model = ScriptedProvider([(*says("One, two"), gate(), *says("three")), says("Here again.")])
     async with running_agent(model, settings=limited(max_wall_seconds=1)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert "One, two" in agent.editor.said()
         assert "limit of 1 seconds and was ended in the middle" in agent.editor.said()
-        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert "One, two" in [message.text for message in model.requests[-1].messages]
 
 
@@ -63,9 +63,9 @@ async def test_the_time_is_limited_within_a_call_and_the_model_is_told_why_it_en
         agent.editor.terminals.run = hang
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_turn_requests"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert [shown[-1] for shown in statuses(agent.editor).values()] == ["failed"]
-        assert await agent.editor.prompt(session, "Go on.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert unpaired_calls(model.requests[-1]) == []
         assert "The turn reached its limit of time" in last_result(model.requests[-1]).text
 
@@ -74,7 +74,7 @@ async def test_an_identical_failing_call_is_told_at_three_and_stopped_at_five():
     model = ScriptedProvider([calls("read_file", path="missing.txt")], repeat=True)
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert len(model.requests) == 5
         told = ["times in a row" in result.text for result in results_of(model.requests[4])]
         assert told == [False, False, True, True]

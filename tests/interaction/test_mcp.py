@@ -104,7 +104,7 @@ async def test_a_call_streams_its_progress_and_a_cancel_ends_it_on_the_server_to
 
             tasks.start_soon(cancel)
             with anyio.fail_after(10):
-                assert await agent.editor.prompt(session, "Slow.") == {"stopReason": "cancelled"}
+                assert (await agent.editor.prompt(session, "Slow."))["stopReason"] == "cancelled"
         failed = agent.editor.of_kind("tool_call_update")[-1]
         assert failed["status"] == "failed"
         server = agent.sessions.get(session).mcp.servers.ready[0]
@@ -256,7 +256,7 @@ async def test_a_cancel_while_servers_are_waited_for_is_answered_at_once():
 
             tasks.start_soon(cancel)
             with anyio.fail_after(2):
-                assert await agent.editor.prompt(session, "Hi") == {"stopReason": "cancelled"}
+                assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "cancelled"
 
 
 async def test_a_server_that_dies_fails_its_call_and_is_said_to_be_gone():
@@ -295,7 +295,7 @@ async def test_a_prompt_that_the_server_does_not_give_is_said_and_never_reaches_
     model = ScriptedProvider([says("Hello.")])
     async with running_agent(model) as agent:
         session = await opened(agent, passed("usual"))
-        assert await agent.editor.prompt(session, "/usual:explain") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "/usual:explain"))["stopReason"] == "end_turn"
         assert "The MCP server usual could not do it: Method not found." in agent.editor.said()
         assert model.requests == []
         await agent.editor.prompt(session, "/usual:explian fire")

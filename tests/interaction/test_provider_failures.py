@@ -29,7 +29,7 @@ FAILURES: list[ProviderError] = [
 
 async def session_goes_on(agent: RunningAgent, session: str) -> None:
     before = agent.editor.said()
-    assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, "And now?"))["stopReason"] == "end_turn"
     assert agent.editor.said().removeprefix(before) == "Here again."
     assert unpaired_calls(agent.model.requests[-1]) == []
 
@@ -39,7 +39,8 @@ async def test_a_failure_is_a_visible_message_and_an_ordinary_end(failure: Provi
     model = ScriptedProvider([(failure,), says("Here again.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        answer = await agent.editor.prompt(session, "Go.")
+        assert answer == {"stopReason": "end_turn", "_meta": {"pattern": {"failure": failure.failure_code}}}
         assert agent.editor.said() == failure.sentence
         (reported,) = of_type(await events_of(agent, session), ErrorReported)
         assert (reported.kind, reported.sentence) == (type(failure).__name__, failure.sentence)
@@ -93,7 +94,7 @@ async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
     model = ScriptedProvider([says("Half an ans") + stops(ProviderStop.INTERRUPTED), says("Here again.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert agent.editor.said().startswith("Half an ans")
         assert "incomplete" in agent.editor.said()
         recorded = of_type(await events_of(agent, session), MessageRecorded)
@@ -122,14 +123,14 @@ async def test_calls_of_an_answer_that_did_not_end_by_itself_do_not_run(stop: Pr
 async def test_an_empty_answer_is_told(turn: tuple[()]):
     async with running_agent(ScriptedProvider([turn, says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert "without an answer" in agent.editor.said()
         await session_goes_on_after_blank(agent, session)
 
 
 async def session_goes_on_after_blank(agent: RunningAgent, session: str) -> None:
     before = len(agent.editor.said())
-    assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, "And now?"))["stopReason"] == "end_turn"
     assert agent.editor.said()[before:] == "Here again."
     assert all(message.parts for message in agent.model.requests[-1].messages)
 
@@ -145,7 +146,7 @@ ENDS = [
 async def test_the_model_s_own_ends_have_their_stop_reason_and_a_sentence(stop: ProviderStop, reason: str, said: str):
     async with running_agent(ScriptedProvider([says("Well, ") + stops(stop), says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": reason}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == reason
         assert agent.editor.said().startswith("Well, ")
         assert said in agent.editor.said()
         await session_goes_on(agent, session)
@@ -155,7 +156,7 @@ async def test_an_answer_that_is_all_cut_off_calls_leaves_nothing_behind():
     cut = calls("write_file", path="new.txt", content="x") + stops(ProviderStop.MAX_TOKENS)
     async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "max_tokens"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_tokens"
         await session_goes_on_after_blank(agent, session)
 
 
@@ -165,7 +166,7 @@ async def test_a_fault_of_ours_is_a_visible_message_and_the_session_goes_on():
         session = await agent.editor.open_session(str(agent.folder))
         choice: JsonDict = {"sessionId": session, "configId": "model", "value": "faulty/test"}
         await agent.editor.request("session/set_config_option", choice)
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert "fault in pattern-acp" in agent.editor.said()
         await agent.editor.request("session/set_config_option", {**choice, "value": "scripted/test"})
         await session_goes_on(agent, session)
@@ -178,6 +179,6 @@ async def test_a_failure_while_another_prompt_waits_lets_it_run():
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
             await waits.reached.wait()
-            assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "And now?"))["stopReason"] == "end_turn"
             assert await flight.stop_reason() == "cancelled"
         assert agent.editor.said() == "Here again."

@@ -20,7 +20,7 @@ def opening(agent: RunningAgent, session: str, **more: object) -> JsonDict:
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 

@@ -11,7 +11,7 @@ AUTO = Settings(editor_deadline_seconds=5, mode="auto")
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, text))["stopReason"] == "end_turn"
     return agent.editor.said()
 
 

@@ -228,7 +228,7 @@ async def test_every_started_call_has_one_end_in_the_journal_with_its_duration()
 
 async def run_and_measure(agent: RunningAgent) -> list[int]:
     session = await agent.editor.open_session(str(agent.folder))
-    assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
     return [len(line) for by_agent, line in agent.editor.recording.both if by_agent]
 
 

@@ -177,7 +177,7 @@ async def test_the_failure_is_recorded_in_the_transaction_that_ends_the_turn_or_
         assert await counts(agent, session) == [(0, 0, 0)]
         await allow_ends(agent)
         # What is known of it now is that it could not be saved.
-        assert await agent.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "And now?"))["stopReason"] == "end_turn"
         assert await codes(agent, session) == ["database.constraint"]
         assert await counts(agent, session) == [FAILED, WELL]
         assert (await agent.database.read(lambda tx: verify_stream(tx, session))).ok
@@ -235,7 +235,7 @@ async def test_a_turn_that_another_window_takes_over_has_one_failure():
             await second.editor.request("session/load", params)
             await second.editor.prompt(session, "Go on")
             waiting.opened.set()
-            assert await running.end() == {"stopReason": "end_turn"}
+            assert (await running.end())["stopReason"] == "end_turn"
         assert await codes(first, session) == ["session.taken-over"]
         assert await counts(first, session) == [FAILED, WELL]
 

@@ -71,7 +71,7 @@ async def test_a_session_of_a_dead_process_is_taken_over_without_a_question():
         with holding(agent.database.path, session):
             pass
         await agent.editor.request("session/load", opening(agent, session))
-        assert await agent.editor.prompt(session, "Go on") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Go on"))["stopReason"] == "end_turn"
         assert agent.editor.asked == []
 
 
@@ -86,7 +86,7 @@ async def test_a_session_of_another_window_is_shown_and_nothing_is_sent_when_the
             await agent.editor.request("session/load", opening(agent, session))
             assert "Hello." in said(agent, session)
             assert "Another window has this session open." in said(agent, session)
-            assert await agent.editor.prompt(session, "May I?") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, "May I?"))["stopReason"] == "end_turn"
             assert "Nothing was sent" in said(agent, session)
             (asked,) = agent.editor.asked
             assert f"Process {pid} " in str(asked)
@@ -107,13 +107,13 @@ async def test_a_session_that_is_taken_over_goes_on_here_and_the_first_window_as
             second_model, database=first.database.path, permission=choose("allow_always")
         ) as second:
             await second.editor.request("session/load", opening(first, session))
-            assert await second.editor.prompt(session, "What did you say?") == {"stopReason": "end_turn"}
+            assert (await second.editor.prompt(session, "What did you say?"))["stopReason"] == "end_turn"
             assert "taken over" in said(second, session)
             assert "Blue." in str(second_model.requests[0].messages)
             error = await refused(first.editor, "session/set_mode", {"sessionId": session, "modeId": "auto"})
             assert "open in another window" in error.message
 
-            assert await first.editor.prompt(session, "And now?") == {"stopReason": "end_turn"}
+            assert (await first.editor.prompt(session, "And now?"))["stopReason"] == "end_turn"
             assert len(first.editor.asked) == 1
             assert "I said blue." in str(first_model.requests[-1].messages)
         assert (await first.database.read(lambda tx: verify_stream(tx, session))).ok
@@ -131,7 +131,7 @@ async def test_a_fork_goes_on_in_the_window_and_leaves_the_other_its_session():
             await second.editor.prompt(session, "What did you say?")
             assert "Name a colour" in str(second_model.requests[0].messages)
             assert await first.database.read(lambda tx: len(read_stream(tx, session))) == before
-            assert await first.editor.prompt(session, "Are you there?") == {"stopReason": "end_turn"}
+            assert (await first.editor.prompt(session, "Are you there?"))["stopReason"] == "end_turn"
             assert first.editor.asked == []
             listed = (await second.editor.request("session/list", {}))["sessions"]
             assert {row["title"] for row in listed} == {"Name a colour", "Name a colour (fork)"}
@@ -164,7 +164,7 @@ async def test_a_turn_whose_session_is_taken_over_ends_with_a_sentence_and_keeps
             await second.editor.request("session/load", opening(first, session))
             await second.editor.prompt(session, "Mine")
             waiting.opened.set()
-            assert await running.end() == {"stopReason": "end_turn"}
+            assert (await running.end())["stopReason"] == "end_turn"
             assert "open in another window now" in said(first, session)
             events = await first.database.read(lambda tx: [entry.event for entry in read_stream(tx, session)])
             texts = [e.message.text for e in events if isinstance(e, TurnStarted | MessageRecorded)]

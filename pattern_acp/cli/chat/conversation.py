@@ -127,7 +127,7 @@ class Conversation:
                 images, self.images = self.images, ()
             blocks = [sdk.TextContentBlock(type="text", text=text), *map(image_block, images)]
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
-            end = TurnEnded(answer.stop_reason, background_jobs=_background_jobs(answer.field_meta))
+            end = _ended(answer)
         except ChatError as error:
             end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError))
         self.incoming.withdraw()
@@ -246,8 +246,13 @@ def _opened(answer: _WithOptions, known: Opened) -> Opened:
     return replace(known, mode=mode, model=model)
 
 
-def _background_jobs(meta: dict[str, object] | None) -> int:
-    """What our agent says in `_meta.pattern.backgroundJobs` of an answer; 0 for anything else."""
-    ours = (meta or {}).get("pattern")
-    count = cast("dict[str, object]", ours).get("backgroundJobs") if isinstance(ours, dict) else 0
-    return count if isinstance(count, int) else 0
+def _ended(answer: sdk.PromptResponse) -> TurnEnded:
+    """The end of a turn, with what our agent adds in `_meta.pattern`; another agent's lacks it."""
+    ours = (answer.field_meta or {}).get("pattern")
+    told = cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
+    jobs, failure = told.get("backgroundJobs"), told.get("failure")
+    return TurnEnded(
+        answer.stop_reason,
+        background_jobs=jobs if isinstance(jobs, int) else 0,
+        failure=failure if isinstance(failure, str) else "",
+    )

@@ -34,6 +34,8 @@ class TurnEnded:
     agent_gone: bool = False
     background_jobs: int = 0
     """Background commands that run at the end of the turn."""
+    failure: str = ""
+    """The code of what failed, where the turn ended in words of the agent and not with an error."""
 
 
 Happening: TypeAlias = Updated | Asked | TurnEnded

@@ -164,7 +164,9 @@ def one_turn(turns: "Turns", prompt: str) -> int:
 
 
 def exit_code(end: TurnEnded) -> int:
-    """0 for a turn that ended well, 130 for a cancelled one, 1 for an error, a refusal, or a limit that cut it."""
+    """0 for a turn that ended well, 130 for a cancelled one, 1 for a failure, a refusal, or a limit that cut it."""
+    if end.failure:
+        return EXIT_ERROR
     return {"end_turn": EXIT_OK, "cancelled": EXIT_CANCELLED}.get(end.stop_reason, EXIT_ERROR)
 
 

@@ -162,6 +162,12 @@ def test_there_is_nothing_to_continue_in_a_new_folder(home: Path, project: Path)
     assert "There is no session in" in nothing.stderr
 
 
+def test_a_turn_that_fails_says_so_and_exits_1(home: Path, project: Path):
+    failed = chat(home, project, "/recall")
+    assert failed.returncode == 1
+    assert "/recall" in failed.stdout
+
+
 def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
     unknown = chat(home, project, "--session", "ses_unknown", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")

@@ -133,3 +133,7 @@ def test_what_arrives_while_a_line_is_typed_is_remembered_and_shown_later():
 )
 def test_the_exit_code_tells_how_the_turn_ended(stop_reason: str, code: int):
     assert exit_code(TurnEnded(stop_reason)) == code
+
+
+def test_a_turn_that_ended_in_words_about_a_failure_ends_with_1():
+    assert exit_code(TurnEnded("end_turn", failure="provider.overloaded")) == 1
