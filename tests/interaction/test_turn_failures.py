@@ -235,7 +235,9 @@ async def test_a_turn_that_another_window_takes_over_has_one_failure():
             await second.editor.request("session/load", params)
             await second.editor.prompt(session, "Go on")
             waiting.opened.set()
-            assert (await running.end())["stopReason"] == "end_turn"
+            answer = await running.end()
+            assert isinstance(answer, dict)
+            assert answer["stopReason"] == "end_turn"
         assert await codes(first, session) == ["session.taken-over"]
         assert await counts(first, session) == [FAILED, WELL]
 

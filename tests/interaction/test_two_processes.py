@@ -164,7 +164,9 @@ async def test_a_turn_whose_session_is_taken_over_ends_with_a_sentence_and_keeps
             await second.editor.request("session/load", opening(first, session))
             await second.editor.prompt(session, "Mine")
             waiting.opened.set()
-            assert (await running.end())["stopReason"] == "end_turn"
+            answer = await running.end()
+            assert isinstance(answer, dict)
+            assert answer["stopReason"] == "end_turn"
             assert "open in another window now" in said(first, session)
             events = await first.database.read(lambda tx: [entry.event for entry in read_stream(tx, session)])
             texts = [e.message.text for e in events if isinstance(e, TurnStarted | MessageRecorded)]

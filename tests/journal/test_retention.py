@@ -264,8 +264,8 @@ def test_contents_of_files_go_by_age_and_by_size_and_the_newest_stay():
         for day, digest in ((1, "first"), (2, "second"), (3, "third"), (4, "first")):
             store.turn("s", f"turn {day}", [digest], at_ms=day * DAY)
 
-        def found(**limits: int) -> list[tuple[int, str]]:
-            groups = store.driver.read(lambda tx: old_contents(tx, **limits))
+        def found(*, before_ms: int = 0, most_bytes: int = 0) -> list[tuple[int, str]]:
+            groups = store.driver.read(lambda tx: old_contents(tx, before_ms=before_ms, most_bytes=most_bytes))
             return [(len(group.digests), group.reason) for group in groups]
 
         assert found() == []
