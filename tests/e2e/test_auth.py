@@ -78,7 +78,7 @@ async def test_a_provider_of_the_list_needs_no_table_and_its_variable_is_named(t
     home = tmp_path / "home"
     assert "set GROQ_API_KEY" in (await auth(home, "status", "groq"))[1]
     code, said = await auth(home, "login", "azure", "--file", given=KEY)
-    assert (code, "base_url" in said) == (1, True)
+    assert (code, "[providers.azure]" in said) == (1, True)
     assert "name a provider" in (await auth(home, "login"))[1]
     assert "providers are anthropic, deepseek" in (await auth(home, "login", "nobody"))[1]
 

@@ -40,13 +40,13 @@ MORE = [says("Working again."), says("Working again."), says("Working again.")]
 async def turn(agent: RunningAgent, witness: Witness, fault: Fault) -> int:
     """Run a turn with the fault, mend the disk, and run another; how often the fault struck."""
     witness.disk.fail(fault)
-    assert await agent.editor.prompt(witness.session, "Prompt 0") == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(witness.session, "Prompt 0"))["stopReason"] == "end_turn"
     hits = witness.disk.hits
     witness.disk.fail(None)
     said = agent.editor.said()
     assert "Traceback" not in said
     agent.editor.updates.clear()
-    assert await agent.editor.prompt(witness.session, "Again") == {"stopReason": "end_turn"}
+    assert (await agent.editor.prompt(witness.session, "Again"))["stopReason"] == "end_turn"
     assert "saved" not in agent.editor.said(), "the disk works again"
     return hits
 
@@ -95,7 +95,7 @@ async def refused(agent: RunningAgent) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("raises", "said"), [(FULL, "there is no room"), (BROKEN, "cannot be opened or read")])
+@pytest.mark.parametrize(("raises", "said"), [(FULL, "There is no room"), (BROKEN, "cannot be opened or read")])
 async def test_a_session_that_cannot_be_recorded_is_refused_with_a_sentence(
     raises: type[apsw.Error], said: str, few: Few, tmp_path: Path
 ):

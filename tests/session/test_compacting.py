@@ -327,7 +327,7 @@ async def test_a_long_turn_is_compacted_between_its_steps_and_keeps_its_prompt()
     model = WindowModel(WINDOW, lambda _request: next(turns))
     async with agent_with(model) as (agent, session):
         (agent.folder / "a.txt").write_text("A few words.\n" * 150)
-        assert await agent.editor.prompt(session, "Count all the ships.") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Count all the ships."))["stopReason"] == "end_turn"
         assert len(await recorded(agent, session)) > 1
         assert model.refused == 0
         for request in model.requests:
@@ -345,7 +345,7 @@ async def test_a_request_that_the_provider_calls_too_long_is_compacted_and_sent_
     # We believe that there is far more room than there is.
     async with agent_with(model, window=100_000) as (agent, session):
         for number in range(8):
-            assert await agent.editor.prompt(session, f"Question {number}?") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
         done = await recorded(agent, session)
         assert done[0].trigger == "provider"
         assert model.refused >= 1
@@ -364,7 +364,7 @@ async def test_a_failing_count_fails_no_turn_and_is_not_asked_for_again():
     model = WindowModel(WINDOW, talks, counts=False)
     async with agent_with(model) as (agent, session):
         for number in range(12):
-            assert await agent.editor.prompt(session, f"Question {number}?") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
         assert model.counted == 1
 
 
@@ -372,7 +372,7 @@ async def test_a_window_of_four_thousand_tokens_works_with_fewer_tools():
     model = WindowModel(4_096, lambda _request: says("Yes, so it is. " * 20))
     async with agent_with(model) as (agent, session):
         for number in range(12):
-            assert await agent.editor.prompt(session, f"Question {number}?") == {"stopReason": "end_turn"}
+            assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
         assert model.refused == 0
         assert "has no room for every tool" in agent.editor.said()
         assert agent.editor.said().count("has no room for every tool") == 1
@@ -393,7 +393,7 @@ async def test_a_small_window_that_the_provider_tells_is_known_before_the_first_
 async def test_a_window_smaller_than_the_system_prompt_is_one_clear_sentence():
     model = WindowModel(600, talks)
     async with agent_with(model) as (agent, session):
-        assert await agent.editor.prompt(session, "Hello?") == {"stopReason": "end_turn"}
+        assert (await agent.editor.prompt(session, "Hello?"))["stopReason"] == "end_turn"
         assert "choose a model with a larger window" in agent.editor.said()
         assert model.sizes == []
 
