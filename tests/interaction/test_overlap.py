@@ -87,11 +87,12 @@ async def test_sessions_run_side_by_side():
     async with running_agent(model) as agent:
         one = await agent.editor.open_session(str(agent.folder))
         other = await agent.editor.open_session(str(agent.folder))
-        async with prompting(agent.editor, one) as first, prompting(agent.editor, other) as second:
+        async with prompting(agent.editor, one) as first:
             await one_waits.reached.wait()
-            await other_waits.reached.wait()
-            other_waits.opened.set()
-            assert await second.stop_reason() == "end_turn"
-            assert not first.answered.is_set()
-            one_waits.opened.set()
-            assert await first.stop_reason() == "end_turn"
+            async with prompting(agent.editor, other) as second:
+                await other_waits.reached.wait()
+                other_waits.opened.set()
+                assert await second.stop_reason() == "end_turn"
+                assert not first.answered.is_set()
+                one_waits.opened.set()
+                assert await first.stop_reason() == "end_turn"
