@@ -312,7 +312,7 @@ def test_a_session_replays_the_same(home: Process, session: str, capsys: pytest.
     assert run_journal(Journal(action="replay", target=session), home) == 0
     printed = capsys.readouterr().out
     assert "replayed the same: " in printed
-    assert "run again the same: 1 turns, 2 model requests, 1 tool calls" in printed
+    assert "run again the same: 1 turn, 2 model requests, 1 tool call" in printed
     assert run_journal(Journal(action="replay", target=session, json=True), home) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["requests"], report["difference"]) == (2, None)

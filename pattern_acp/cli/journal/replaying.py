@@ -22,6 +22,7 @@ from pattern_acp.session.replay.composing import CurrentComposition
 from pattern_acp.session.replay.sessions import Means, TurnsReport, has_turn, replay_turns
 from pattern_acp.session.replaying import ReplayReport, replay
 from pattern_acp.tools.registry import default_tools
+from pattern_acp.tools.text_limits import plural
 
 AROUND = 3
 """Lines around each changed one of a difference."""
@@ -68,12 +69,20 @@ def lines_of(session_id: str, report: ReplayReport, turns: TurnsReport) -> Itera
         where = f"event {found.index}" if found.index else "the list of sessions"
         yield (f"{session_id}  DIFFERS at {where}: {found.what} was {found.recorded}, replayed it is {found.replayed}.")
     else:
-        counts = f"{report.events} events, {report.checkpoints} checkpoints, {report.requests} model requests"
+        counts = ", ".join(
+            (
+                plural(report.events, "event"),
+                plural(report.checkpoints, "checkpoint"),
+                plural(report.requests, "model request"),
+            )
+        )
         yield f"{session_id}  replayed the same: {counts}"
     if turns.difference is not None:
         yield from _difference(session_id, turns.difference)
     else:
-        counts = f"{turns.turns} turns, {turns.requests} model requests, {turns.calls} tool calls"
+        counts = ", ".join(
+            (plural(turns.turns, "turn"), plural(turns.requests, "model request"), plural(turns.calls, "tool call"))
+        )
         yield f"{session_id}  run again the same: {counts}"
     for sentence in turns.not_compared:
         yield f"  not compared: {sentence}"
