@@ -3,7 +3,10 @@
 Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
 """
 
+from collections.abc import Callable
 from dataclasses import field
+
+import anyio
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -21,6 +24,11 @@ from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.paths import absolute_path, resolve_path
 
+REFUSED = (
+    "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
+    "continue without it or ask the person what they prefer."
+)
+
 
 @dataclass(slots=True)
 class PolicyState:
@@ -29,6 +37,8 @@ class PolicyState:
     mode: Mode
     roots: tuple[str, ...]
     grants: list[Grant] = field(default_factory=list[Grant])
+    asking: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while the person is asked: questions come one at a time, as each answer may settle the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +98,25 @@ class Gate:
         await self._sink.record(*facts, Fact(decided, Actor.SYSTEM))
 
     async def admit(
-        self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
+        self,
+        turn_id: TurnId,
+        decision: Decision,
+        accesses: tuple[Access, ...],
+        view: ToolCallView,
+        *,
+        again: Callable[[], Decision],
     ) -> Refusal | None:
-        """None when the call may run."""
-        if decision.verdict is Verdict.ALLOW:
-            return None
-        if decision.verdict is Verdict.DENY:
-            return Refusal(
-                f"Not allowed: {decision.reason} Do not try to get round this; tell the person if it matters."
-            )
-        answer = await self._ask(turn_id, decision, accesses, view)
-        if answer.allows:
-            return None
-        return Refusal(
-            "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
-            "continue without it or ask the person what they prefer."
-        )
+        """None when the call may run. `again` decides anew once the questions asked before are answered."""
+        if decision.verdict is not Verdict.ASK:
+            return _settled(decision)
+        with self._waits.waiting():
+            async with self._state.asking:
+                latest = again()
+                if latest.verdict is not Verdict.ASK:
+                    await self.announce(turn_id, latest, view.call_id)
+                    return _settled(latest)
+                answer = await self._ask(turn_id, latest, accesses, view)
+        return None if answer.allows else Refusal(REFUSED)
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
@@ -111,8 +124,7 @@ class Gate:
         options = approval_options(decision, accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._sink.record(Fact(asked, Actor.SYSTEM))
-        with self._waits.waiting():
-            answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
+        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
         facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:
@@ -122,3 +134,9 @@ class Gate:
         if grant is not None:
             self._state.grants.append(grant)
         return answer
+
+
+def _settled(decision: Decision) -> Refusal | None:
+    if decision.verdict is Verdict.ALLOW:
+        return None
+    return Refusal(f"Not allowed: {decision.reason} Do not try to get round this; tell the person if it matters.")

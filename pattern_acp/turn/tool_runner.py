@@ -30,6 +30,7 @@ from pattern_acp.domain.tool_calls import (
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
+from pattern_acp.policy.decision import Decision
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.text_limits import SHOWN_NAME
 from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
@@ -246,11 +247,15 @@ class ToolRunner:
     ) -> ToolResultPart:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
-        decision = with_opinion(self._gate.decide(prepared.accesses), opinion)
+
+        def decide() -> Decision:
+            return with_opinion(self._gate.decide(prepared.accesses), opinion)
+
+        decision = decide()
         try:
             started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
-            refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view)
+            refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view, again=decide)
             if refusal is not None:
                 outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content, failure="policy.refused")
             else:

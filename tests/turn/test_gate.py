@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import anyio
+import pytest
+
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
@@ -28,7 +31,7 @@ class Bench:
     async def admit(self, accesses: tuple[Access, ...] = PYTEST) -> Refusal | None:
         decision = self.gate.decide(accesses)
         await self.gate.announce(TURN, decision, CALL)
-        return await self.gate.admit(TURN, decision, accesses, VIEW)
+        return await self.gate.admit(TURN, decision, accesses, VIEW, again=lambda: self.gate.decide(accesses))
 
 
 def bench(*answers: Answer, mode: Mode = Mode.ASK) -> Bench:
@@ -87,4 +90,34 @@ async def test_the_person_s_time_is_counted_apart():
     it = bench(Answer.ALLOW_ONCE, Answer.REJECT_ONCE)
     await it.admit()
     await it.admit()
+    assert it.gate.waited == 120
+
+
+async def side_by_side(it: Bench) -> list[Refusal | None]:
+    refusals: list[Refusal | None] = []
+
+    async def admit() -> None:
+        refusals.append(await it.admit())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(admit)
+        tasks.start_soon(admit)
+    return refusals
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [(Answer.ALLOW_ALWAYS, "allow"), (Answer.REJECT_ALWAYS, "deny")])
+async def test_an_always_settles_the_call_that_waited_beside_it(answer: Answer, verdict: str):
+    it = bench(answer)
+    refusals = await side_by_side(it)
+    assert [refusal is None for refusal in refusals] == [answer.allows, answer.allows]
+    assert len(it.approver.requests) == 1
+    decided = [event.verdict for event in it.sink.events if isinstance(event, PermissionDecided)]
+    assert decided == ["ask", "ask", verdict]
+
+
+async def test_an_answer_for_one_call_leaves_the_question_about_the_next():
+    it = bench(Answer.ALLOW_ONCE, Answer.REJECT_ONCE)
+    first, second = await side_by_side(it)
+    assert first is None
+    assert isinstance(second, Refusal)
     assert it.gate.waited == 120
