@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.db.connection import read_file
@@ -55,13 +56,18 @@ CRASHES: dict[str, tuple[Crash, int]] = {
 
 
 @pytest.fixture(scope="module")
-async def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
+def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
     """Two turns on a recording disk, from the first start on a machine to the end of the process."""
+
+    # Not a coroutine: tests without a loop use it too, and which test of the module comes first is xdist's choice.
+    async def two_turns() -> None:
+        async with running_agent(provider(), database=folder / "constellation.db", settings=AUTO) as agent:
+            await seen.watch(agent)
+
     folder = tmp_path_factory.mktemp("disk")
     with faulty_disk(folder) as disk:
         seen = Witness(disk)
-        async with running_agent(provider(), database=folder / "constellation.db", settings=AUTO) as agent:
-            await seen.watch(agent)
+        anyio.run(two_turns)
     return seen
 
 
