@@ -4,12 +4,14 @@ Owns: the streams that the `mcp` package's session reads and writes, and noticin
 what is said.
 """
 
+import json
 import logging
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 import anyio
 import httpx2
@@ -162,7 +164,7 @@ async def _read(program: Program, incoming: MemoryObjectSendStream[Incoming]) ->
     with incoming:
         try:
             async for line in program.lines():
-                await incoming.send(_parsed(line))
+                await incoming.send(parsed_line(line))
         except (OSError, LineTooLongError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             logger.warning("The pipe of an MCP server broke.")
 
@@ -180,10 +182,40 @@ async def _write(
         incoming.close()
 
 
-def _parsed(line: bytes) -> Incoming:
+def parsed_line(line: bytes) -> SessionMessage | Exception:
+    """The message of a line, or why it is none.
+
+    Two things that servers write are read all the same: half of a character outside the first 65,536, as JavaScript
+    leaves it where a text is cut, and bytes that are no UTF-8. An answer that makes no sense becomes an error
+    for the request that it answers, which would otherwise wait for its time limit.
+    """
     try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return _message(line)
     except ValueError as error:
-        # Servers print to stdout by mistake; the line is left out and the server goes on.
-        logger.warning("An MCP server wrote a line that is no message.")
-        return error
+        reason = error
+    content = _content(line)
+    if content:
+        try:
+            return _message(re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(content, ensure_ascii=False)))
+        except ValueError:
+            pass
+    number = content.get("id")
+    if isinstance(number, int | str) and "method" not in content:
+        nonsense = types.ErrorData(code=types.INVALID_REQUEST, message="its answer makes no sense")
+        return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=nonsense))
+    # Servers print to stdout by mistake; the line is left out and the server goes on.
+    logger.warning("An MCP server wrote a line that is no message.")
+    return reason
+
+
+def _content(line: bytes) -> dict[str, object]:
+    """The object of a line, whatever it means; empty when it is none."""
+    try:
+        content = cast("object", json.loads(line.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", content) if isinstance(content, dict) else {}
+
+
+def _message(line: str | bytes) -> SessionMessage:
+    return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))

@@ -46,13 +46,14 @@ class McpToolbox:
             return
         listed = self.tools()
         self._digests = {server.name: _digests(server) for server in self._servers.ready}
-        is_whole = len(self._own) + len(listed) <= TOOL_LIMIT
-        tools: list[Tool] = list(listed) if is_whole else []
-        if not is_whole or any(_may_grow(server) for server in self._servers.servers):
-            tools += [McpSearch(self.tools, self._lines()), McpCall(self.tools)]
+        searching: list[Tool] = [McpSearch(self.tools, self._lines()), McpCall(self.tools)]
+        reading: list[Tool] = []
         if any(server.catalogue.resources for server in self._servers.ready):
-            tools.append(McpReadResource(self._servers, self._agreements))
-        self._fixed = tuple(tools)
+            reading.append(McpReadResource(self._servers, self._agreements))
+        growing = searching if any(_may_grow(server) for server in self._servers.servers) else []
+        whole = [*listed, *growing, *reading]
+        is_whole = len(self._own) + len(whole) <= TOOL_LIMIT
+        self._fixed = tuple(whole if is_whole else [*searching, *reading])
 
     def offered(self, *, mode_is_plan: bool) -> tuple[Tool, ...]:
         """The tools in the prompt. In plan mode those that only read, and mcp_call, where policy looks at each call."""

@@ -87,6 +87,15 @@ async def test_all_tools_are_in_the_prompt_up_to_forty_in_total():
         assert offered(box) == ["mcp_search", "mcp_call"]
 
 
+async def test_what_searches_and_calls_counts_among_the_forty():
+    async with toolbox(Catalogue(many(TOOL_LIMIT - 3), may_change=True)) as (box, _):
+        box.fix()
+        assert len(offered(box)) == TOOL_LIMIT - 1
+    async with toolbox(Catalogue(many(TOOL_LIMIT - 2), may_change=True)) as (box, _):
+        box.fix()
+        assert offered(box) == ["mcp_search", "mcp_call"]
+
+
 async def test_a_server_that_may_change_brings_the_means_to_reach_what_it_adds():
     async with toolbox(Catalogue(many(1), may_change=True)) as (box, _):
         box.fix()
