@@ -7,6 +7,7 @@ reads (reference acp.md, part 1 section 1).
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -36,7 +37,8 @@ def wire_size(value: object) -> int:
     try:
         return len(msgspec.json.encode(value))
     except UnicodeEncodeError:
-        return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        builtins = cast("object", msgspec.to_builtins(value))
+        return len(json.dumps(builtins, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def pieces(text: str, limit: int = CHUNK_CHARACTERS) -> list[str]:

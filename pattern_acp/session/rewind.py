@@ -29,7 +29,14 @@ from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
 from pattern_acp.session.rewind_memory import take_back
 from pattern_acp.session.rewind_plan import RewindPlan
 from pattern_acp.workspace.files import FileSystem
-from pattern_acp.workspace.snapshots import Captured, capture, put_back, refuse_links, remove_empty_folders, set_mode
+from pattern_acp.workspace.snapshots import (
+    Captured,
+    capture_in_place,
+    put_back,
+    refuse_links,
+    remove_empty_folders,
+    set_mode,
+)
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -56,7 +63,7 @@ async def start_rewind(
     """
     shared = session.constellation
     wanted = plan.chosen(overwrite=overwrite) if "files" in parts else ()
-    found = [await anyio.to_thread.run_sync(capture, change.path) for change in wanted]
+    found = [await anyio.to_thread.run_sync(capture_in_place, change.path) for change in wanted]
     files = tuple(FileChange(change.path, now.state, change.after) for change, now in zip(wanted, found, strict=True))
     blocks = tuple(block.label for block in plan.blocks) if "memory" in parts else ()
     started = RewindStarted(
@@ -120,7 +127,7 @@ async def end_rewind(session: "Session", started: RewindStarted, done: Rewound, 
     """
     shared = session.constellation
     changes = [
-        FileChange(change.path, change.before, (await anyio.to_thread.run_sync(capture, change.path)).state)
+        FileChange(change.path, change.before, (await anyio.to_thread.run_sync(capture_in_place, change.path)).state)
         for change in started.files
     ]
     changed = tuple(change for change in changes if change.before != change.after)
@@ -231,7 +238,7 @@ def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
 async def _put_file_back(session: "Session", change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
     """Whether the file is as it should be now."""
     roots, then = session.state.policy.roots, change.after
-    now = await anyio.to_thread.run_sync(capture, change.path)
+    now = await anyio.to_thread.run_sync(capture_in_place, change.path)
     if now.state == then:
         return True
     # A folder goes with the last that was in it.
@@ -267,4 +274,4 @@ async def _through_editor(
     except (WorkspaceError, UnicodeDecodeError):
         # Binary, read-only or unknown to the editor: the disk can do it.
         pass
-    return await anyio.to_thread.run_sync(capture, change.path)
+    return await anyio.to_thread.run_sync(capture_in_place, change.path)

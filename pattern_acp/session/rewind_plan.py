@@ -9,6 +9,7 @@ One that is too large to be kept is in conflict too, since going back has to be 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,10 +28,12 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
 from pattern_acp.session.rewind_points import Target, turns_between
 from pattern_acp.workspace.paths import is_within
-from pattern_acp.workspace.snapshots import capture, place_of
+from pattern_acp.workspace.snapshots import capture_in_place, place_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+
+_LINKED = "a folder on the way to it is a link now"
 
 DIFF_BYTES = 200_000
 """Most bytes of a file's two states together of which a preview shows the difference."""
@@ -124,7 +127,7 @@ async def diff_of(session: "Session", change: FileChange) -> DiffContent | None:
     """
     if change.before.size + change.after.size > DIFF_BYTES or "link" in {change.before.kind, change.after.kind}:
         return None
-    captured = await anyio.to_thread.run_sync(capture, change.path)
+    captured = await anyio.to_thread.run_sync(capture_in_place, change.path)
     digest = change.after.digest
 
     def read(tx: Transaction) -> bytes | None:
@@ -151,7 +154,18 @@ def _plan_files(taken: Sequence[CheckpointTaken], roots: Sequence[str]) -> list[
     planned = (
         _plan_file(path, then, last[path], roots, changed_between=path in between) for path, then in first.items()
     )
-    return [file for file in planned if file is not None]
+    files = [file for file in planned if file is not None]
+    making_way = {file.path for file in files if file.now.kind == "link" and file.then.kind == "missing"}
+    making_way -= {file.path for file in files if file.problem or file.conflict}
+    return [
+        replace(file, problem="") if file.problem == _LINKED and _behind(file.path) in making_way else file
+        for file in files
+    ]
+
+
+def _behind(path: str) -> str:
+    """The first link on the way to a path; empty when there is none."""
+    return next((str(above) for above in reversed(Path(path).parents) if above.is_symlink()), "")
 
 
 def _as_file(state: FileState) -> FileState:
@@ -162,7 +176,7 @@ def _as_file(state: FileState) -> FileState:
 def _plan_file(
     path: str, then: FileState, left: FileState, roots: Sequence[str], *, changed_between: bool
 ) -> PlannedFile | None:
-    now = capture(path).state
+    now = capture_in_place(path).state
     if then.is_folder:
         # What was in it is put back by itself, as far as it is known.
         then = now if now.is_folder else MISSING
@@ -172,7 +186,7 @@ def _plan_file(
     if not is_within(path, roots):
         return plan(problem="it lies outside the session's folders")
     if place_of(path) != path:
-        return plan(problem="a folder on the way to it is a link now")
+        return plan(problem=_LINKED)
     if not then.is_kept:
         return plan(problem=f"its content was not kept: {then.why_not}")
     if _as_file(now) != left:

@@ -59,7 +59,8 @@ def answer_text(
         lines.append(f"The conversation goes on in another session, since it is shared. {fork_sentence(fork)}")
     elif "conversation" in parts:
         if plan.lost:
-            lines.append(f"The model no longer knows {plural(len(plan.lost), 'turn')}; they stay in the journal.")
+            stay = "it stays" if len(plan.lost) == 1 else "they stay"
+            lines.append(f"The model no longer knows {plural(len(plan.lost), 'turn')}; {stay} in the journal.")
         if plan.regained:
             lines.append(f"The model knows {plural(len(plan.regained), 'turn')} again.")
     if done.files:

@@ -83,7 +83,7 @@ class DelegatingFileSystem:
         """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""
         facts = await _inspect(path)
         is_gone = path in self._gone and facts.kind == "missing"
-        if not self._can_read or self._calls.paused or is_gone or not _editor_can_hold(facts):
+        if not self._can_read or self._calls.paused or is_gone or not _editor_can_hold(facts) or not _can_name(path):
             return await self._local.read_text_file(path)
         if self._is_stale(path, facts):
             return await self._read_changed(path, facts)
@@ -101,7 +101,7 @@ class DelegatingFileSystem:
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`: through the editor when it can, through the disk when it did not."""
-        if not self._can_write or self._calls.paused:
+        if not self._can_write or self._calls.paused or not _can_name(path):
             return await self._write_to_disk(path, text)
         before = await _inspect(path)
         if before.marked in _NOT_UTF_8:
@@ -262,6 +262,15 @@ async def _inspect(path: str) -> PathFacts:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _can_name(path: str) -> bool:
+    """Whether JSON can carry the path; of a name that is no UTF-8 an editor would make another file."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _editor_can_hold(facts: PathFacts) -> bool:

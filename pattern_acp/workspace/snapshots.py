@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import NotPutBackError
@@ -79,6 +80,17 @@ def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
     if len(content) > limit:
         return Captured(FileState("file", mode, len(content), why_not=TOO_LARGE))
     return Captured(FileState("file", mode, len(content), sha256_hex(content)), content)
+
+
+def capture_in_place(path: str) -> Captured:
+    """As `capture`, of a path as `place_of` names it; what lies behind a link on the way to it is another file.
+
+    Never raises.
+    """
+    try:
+        return capture(path) if place_of(path) == path else Captured(MISSING)
+    except WorkspaceError:
+        return Captured(MISSING)
 
 
 def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:

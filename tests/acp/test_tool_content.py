@@ -1,5 +1,7 @@
 """What a tool call shows, on the wire."""
 
+import os
+
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, wire_size
 from pattern_acp.acp.tool_content import content_items, diff_items, terminal_text
@@ -108,3 +110,9 @@ def test_a_call_that_changes_many_large_files_still_fits_into_a_line():
     assert isinstance(last.content, schema.TextContent)
     assert last.content.text.startswith("Too much to show here; also changed: /4, /5")
     assert "and 6 more" in last.content.text
+
+
+def test_files_whose_names_are_no_utf_8_are_shown_beside_others():
+    named = os.fsdecode(b"/w/bad\xff.txt")
+    items = content_items((DiffContent("/w/a.txt", "a", "b"), DiffContent(named, "é", "b")), live=True, meta=False)
+    assert [item.path for item in items if isinstance(item, schema.Diff)] == ["/w/a.txt", named]

@@ -1,6 +1,7 @@
 """What a checkpoint holds after turns that changed files in every way."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,27 @@ async def test_the_constellation_itself_is_never_kept_though_it_lies_in_the_fold
         [taken] = of_type(await events_of(agent, session), CheckpointTaken)
         assert [Path(change.path).name for change in taken.changes] == ["made.txt"]
         assert taken.left_out == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are no UTF-8")
+async def test_a_folder_in_the_place_of_a_link_and_a_name_that_is_no_utf_8_go_back_and_come_again():
+    named = os.fsdecode(b"bad\xff.txt")
+    command = "rm link; mkdir link; echo 1 > link/one; for f in bad*; do echo more >> $f; done"
+    model = ScriptedProvider([calls("run_command", command=command), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "real").mkdir()
+        (agent.folder / "real" / "one").write_text("of the real one\n")
+        (agent.folder / "link").symlink_to("real")
+        (agent.folder / named).write_text("bad\n")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Change them.")
+        for _ in range(2):
+            await agent.editor.prompt(session, "/rewind 1 yes")
+            assert (agent.folder / "link").readlink() == Path("real")
+            assert (agent.folder / named).read_text() == "bad\n"
+            await agent.editor.prompt(session, "/rewind undo yes")
+            assert (agent.folder / "link" / "one").read_text() == "1\n"
+            assert (agent.folder / named).read_text() == "bad\nmore\n"
+            assert (agent.folder / "real" / "one").read_text() == "of the real one\n"
+        assert "was not put back" not in agent.editor.said()
+        assert [name for name in os.listdir(agent.folder) if name.startswith("bad")] == [named]

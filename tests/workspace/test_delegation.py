@@ -1,4 +1,5 @@
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,6 +153,15 @@ async def test_binary_files_and_folders_are_not_asked_of_the_editor(tmp_path: Pa
     with pytest.raises(WorkspaceError, match="folder"):
         await bench.files.read_text_file(str(tmp_path))
     assert bench.editor.calls == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are no UTF-8")
+async def test_a_file_whose_name_is_no_utf_8_is_read_and_written_on_the_disk(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put(os.fsdecode(b"bad\xff.txt"), "one\n")
+    assert await read(bench, path) == ("one\n", "disk")
+    assert await write(bench, path, "two\n") == ("two\n", "disk")
+    assert bench.on_disk(os.fsdecode(b"bad\xff.txt")) == "two\n"
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
