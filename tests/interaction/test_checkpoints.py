@@ -199,4 +199,4 @@ async def test_a_folder_in_the_place_of_a_link_and_a_name_that_is_no_utf_8_go_ba
             assert (agent.folder / named).read_text() == "bad\nmore\n"
             assert (agent.folder / "real" / "one").read_text() == "of the real one\n"
         assert "was not put back" not in agent.editor.said()
-        assert [name for name in os.listdir(agent.folder) if name.startswith("bad")] == [named]
+        assert [path.name for path in agent.folder.iterdir() if path.name.startswith("bad")] == [named]
