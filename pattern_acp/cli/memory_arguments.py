@@ -7,6 +7,7 @@ the command line is read before anything else.
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from datetime import date
 from typing import TYPE_CHECKING, cast
 
 from pattern_acp.config.settings import Flags
@@ -25,9 +26,10 @@ VERBS: dict[str, tuple[str, int, int]] = {
     "redo": ("LABEL [UNDO]", 1, 2),
     "rollback": ("LABEL VERSION", 2, 2),
     "delete": ("LABEL", 1, 1),
-    "restore": ("LABEL", 1, 1),
+    "restore": ("LABEL [NUMBER]", 1, 2),
     "edit": ("LABEL", 1, 1),
     "import": ("FILE [LABEL]", 1, 2),
+    "search": ("WORDS", 1, 1_000),
     "archive": ("", 0, 0),
     "verify": ("", 0, 0),
     "create": ("[LABEL [DESCRIPTION]]", 0, 1_000),
@@ -40,11 +42,15 @@ VERBS: dict[str, tuple[str, int, int]] = {
 
 _SETTING_UP = frozenset({"create", "set", "share", "unshare"})
 
-_NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback"})
+_NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback", "restore"})
 
+
+SEARCHED = ("block", "archival", "superseded", "user", "assistant", "task", "skill")
+"""What `search --kind` takes."""
 
 VALUED = frozenset(
     {
+        *("--kind", "--since", "--until"),
         *("--reason", "--cwd", "--file", "--template", "--scope", "--text"),
         *("--constellation", "--persona", "--model", "--mode", "--log-level"),
     }
@@ -62,9 +68,17 @@ class Memory:
     numbers: tuple[int, ...] = ()
     """The versions, writes or characters that were given."""
     passage: str = ""
-    """What to forget; `-` to read it from stdin; empty for the whole block."""
+    """What to forget (`-` to read it from stdin; empty for the whole block), or to search for."""
     rest: str = ""
     """All that was typed behind a verb that sets blocks up."""
+    kinds: tuple[str, ...] = ()
+    """What is searched; empty for all but what was superseded."""
+    scope: str = ""
+    """Whose memory is searched; empty for all in sight."""
+    since: str = ""
+    """The first day of what is found, such as 2026-11-28, in UTC."""
+    until: str = ""
+    """The last day."""
     reason: str = ""
     cwd: str = ""
     """A directory of the project that is meant; empty for the current one."""
@@ -93,8 +107,13 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
         "--file", metavar="FILE", default="", help="edit: take the new text from a file, or - for stdin"
     )
     parser.add_argument("--template", metavar="NAME", default="", help="create: the template of the block")
-    parser.add_argument("--scope", metavar="SCOPE", default="", help="create: persona, project or shared")
-    parser.add_argument("--text", metavar="TEXT", default="", help="create: what the block says at first")
+    parser.add_argument("--scope", metavar="SCOPE", default="", help="create, search: persona, project or shared")
+    parser.add_argument(
+        "--kind", metavar="KIND", action="append", choices=SEARCHED, help=f"search: one of {', '.join(SEARCHED)}"
+    )
+    parser.add_argument("--since", metavar="DAY", default="", help="search: nothing older, such as 2026-11-28 (UTC)")
+    parser.add_argument("--until", metavar="DAY", default="", help="search: nothing newer")
+    parser.add_argument("--text", metavar="TEXT", default="", help="create: its first text; \\n begins a line")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask")
     parser.add_argument("--no-pager", action="store_true", help="do not show long output in a pager")
@@ -114,15 +133,22 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
     whole = bool(found.get("all"))
     if verb == "forget" and whole == (len(words) == 2):
         raise MemoryUsageError(f"memory forget takes {takes}: a passage, - for stdin, or --all for the whole block.")
+    scope = str(found.get("scope") or "")
+    if verb == "search" and scope not in {"", "persona", "project", "shared"}:
+        raise MemoryUsageError("memory search --scope takes persona, project or shared.")
     file = str(found.get("file", ""))
     if verb == "import":
         file, *words = words
     return Memory(
         flags=flags,
         verb=verb,
-        label=words[0] if words else "",
+        label=words[0] if words and verb != "search" else "",
         numbers=_numbers(verb, words[1:]),
-        passage=words[1] if verb == "forget" and not whole else "",
+        passage=_passage(verb, words, whole=whole),
+        kinds=tuple(str(kind) for kind in cast("list[object]", found.get("kind") or [])),
+        scope=scope,
+        since=_day(found, "since"),
+        until=_day(found, "until"),
         rest=_rest(verb, words, found),
         reason=str(found.get("reason", "")),
         cwd=str(found.get("cwd", "")),
@@ -134,13 +160,30 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
     )
 
 
+def _passage(verb: str, words: list[str], *, whole: bool) -> str:
+    if verb == "search":
+        return " ".join(words)
+    return words[1] if verb == "forget" and not whole else ""
+
+
+def _day(found: Mapping[str, object], name: str) -> str:
+    day = str(found.get(name) or "")
+    if day:
+        try:
+            date.fromisoformat(day)
+        except ValueError:
+            raise MemoryUsageError(f"memory search --{name} takes a day, such as 2026-11-28.") from None
+    return day
+
+
 def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
     if verb not in _SETTING_UP:
         return ""
     options = [f"--{name} {value}" for name in ("template", "scope") if (value := str(found.get(name) or ""))]
     if text := str(found.get("text") or ""):
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        options.append(f'--text "{escaped}"')
+        # `\\n` and a doubled backslash mean what they mean in /memory; every other backslash is one.
+        quoted = re.sub(r'\\[n\\]|["\\]', lambda found: found[0] if len(found[0]) == 2 else f"\\{found[0]}", text)
+        options.append(f'--text "{quoted}"')
     # A label of several words stays one.
     first = [f'"{word}"' if re.search(r"\s", word) else word for word in words[:1]]
     return " ".join((*first, *options, *words[1:]))
@@ -155,7 +198,8 @@ def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:
     if verb not in _NUMBERED:
         return ()
     if not all(re.fullmatch(r"\d{1,9}", word) for word in words):
-        raise MemoryUsageError(f"memory {verb} takes {VERBS[verb][0]}, with numbers as memory history shows them.")
+        where = "memory list shows it" if verb == "restore" else "memory history shows them"
+        raise MemoryUsageError(f"memory {verb} takes {VERBS[verb][0]}, with numbers as {where}.")
     return tuple(int(word) for word in words)
 
 

@@ -46,13 +46,15 @@ def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
     return _mark(tx, row, Operation.DELETE)
 
 
-def propose_restoration(tx: Transaction, key: BlockKey) -> ProposedMark:
+def propose_restoration(tx: Transaction, key: BlockKey, skip: int = 0) -> ProposedMark:
     """What restoring the block of this key that was deleted last would store, once the label is free.
+
+    `skip` is how many that were deleted after the wanted one are left where they are.
 
     Raises:
         NothingDeletedError: none was deleted, or what was deleted has been forgotten.
     """
-    row = tx.one(_QUERIES["find_deleted_block"], _named(key))
+    row = tx.one(_QUERIES["find_deleted_block"], {**_named(key), "skip": skip})
     if row is None:
         raise NothingDeletedError(key.label)
     return _mark(tx, row, Operation.RESTORE)

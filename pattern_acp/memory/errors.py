@@ -78,7 +78,10 @@ class NothingDeletedError(BlockMissingError):
 
     def __init__(self, label: str) -> None:
         """Name the label."""
-        BlockError.__init__(self, f"No memory block {label!r} was deleted that could be restored; list the blocks.")
+        BlockError.__init__(
+            self,
+            f"No memory block {label!r} was deleted that could be restored; the list of blocks names those that can.",
+        )
         self.label = label
 
 
@@ -89,7 +92,10 @@ class LabelTakenError(BlockError):
 
     def __init__(self, label: str) -> None:
         """Name the label."""
-        super().__init__(f"There is a memory block {label!r} already; delete that one before restoring the older one.")
+        super().__init__(
+            f"There is a memory block {label!r} already; delete that one, then restore the older one by its number in "
+            f"the list of blocks."
+        )
         self.label = label
 
 

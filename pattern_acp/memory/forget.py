@@ -234,7 +234,7 @@ def _change(block: Block, document: BlockDocument, before: bytes, peer: int) -> 
 
 def _find(tx: Transaction, key: BlockKey) -> Row:
     named = {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}
-    row = tx.one(_QUERIES["find_block"], named) or tx.one(_QUERIES["find_deleted_block"], named)
+    row = tx.one(_QUERIES["find_block"], named) or tx.one(_QUERIES["find_deleted_block"], {**named, "skip": 0})
     if row is None:
         raise BlockMissingError(key.label)
     return row

@@ -30,6 +30,13 @@ MEND_STEPS = 256
 CATCH_UP = 512
 """Texts that a search waits for when its embedder is immediate; beyond them it goes on without."""
 
+FRESH = 8
+"""Texts that a search waits for when its embedder is not immediate: what was said a moment ago. Where more wait, as
+after a change of the embedder, it goes on without."""
+
+FRESH_SECONDS = 1.0
+"""Longest wait for them."""
+
 QUERY_SECONDS = 2.0
 """Longest wait for the vector of a query; then the search goes by words alone."""
 
@@ -78,6 +85,8 @@ class Indexer:
             table = await self._open()
             if self._embedder.is_immediate:
                 await self.catch_up(CATCH_UP)
+            else:
+                await self._catch_up_with_fresh(table)
             with anyio.fail_after(QUERY_SECONDS):
                 (vector,) = await self._embedder.embed((text,), TextUse.QUERY)
         except EmbedderError as error:
@@ -134,6 +143,12 @@ class Indexer:
                 self._problem = ""
             # A pause after every portion leaves the processor and the write lock to the person's turn.
             await anyio.sleep(0.01 if done else IDLE_SECONDS)
+
+    async def _catch_up_with_fresh(self, table: VectorTable) -> None:
+        """Embed what was stored a moment ago, which the query is likely to be about, if that is little."""
+        if 0 < await self._database.read(lambda tx: vectors.count_waiting(tx, table, FRESH + 1)) <= FRESH:
+            with anyio.move_on_after(FRESH_SECONDS):
+                await self.catch_up(FRESH)
 
     async def state(self) -> IndexState:
         """How far it is.

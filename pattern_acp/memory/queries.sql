@@ -12,13 +12,13 @@ WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
 SELECT 1 FROM blocks WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
 
 -- name: find_deleted_block
--- The block of a label that was deleted last and can be restored.
+-- The block of a label that was deleted last and can be restored, or, with :skip, one that was deleted before it.
 SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
     frontiers, history_from, schema, permission, pinned, tier, conflicts
 FROM blocks
 WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 1
 ORDER BY updated_ms DESC, rowid DESC
-LIMIT 1;
+LIMIT 1 OFFSET :skip;
 
 -- name: list_deleted_blocks
 -- The blocks of several owners that can be restored, deleted last first; the owners are a JSON list of [scope, owner].

@@ -159,8 +159,10 @@ async def _delete(session: "Session", argument: str) -> str:
 
 
 async def _restore(session: "Session", argument: str) -> str:
-    label, reason = _label(argument, "restore")
-    block = await _reverts(session).restore(label, reason.strip())
+    label, rest = _label(argument, "restore")
+    counted = re.fullmatch(r"\s*(\d{1,4})(?:\s+(.*))?", rest, re.DOTALL)
+    number, reason = (int(counted[1]), counted[2] or "") if counted else (1, rest)
+    block = await _reverts(session).restore(label, reason.strip(), number=number)
     return f"`{label}` is back with {len(block.text):,} characters and its whole history."
 
 
@@ -258,7 +260,7 @@ VERBS: dict[str, Verb] = {
     "redo": Verb("LABEL [UNDO]", "Take back an undo", _redo),
     "rollback": Verb("LABEL VERSION", "Make it read as a version did, as a new change", _rollback),
     "delete": Verb("LABEL [REASON]", "Delete a block; it can be restored", _delete),
-    "restore": Verb("LABEL [REASON]", "Bring back a deleted block", _restore),
+    "restore": Verb("LABEL [NUMBER] [REASON]", "Bring back a deleted block", _restore),
     "edit": Verb("LABEL [TEXT]", "Replace the text, or tell how to open it in an editor", _edit),
     "create": Verb(
         "LABEL [--template NAME] [--scope SCOPE] [--text TEXT] [DESCRIPTION]",

@@ -4,12 +4,13 @@ Owns: its tables and fences. Must not know: sessions, or how memory is stored.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.blocks import Block, Scope
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
@@ -64,7 +65,10 @@ def list_table(
     parts += [f"> {healed_note(label)}" for label in healed]
     parts += [f"> {sentence}" for sentence in damaged]
     if deleted:
-        names = ", ".join(f"`{full_label(block)}` ({when(block.updated_ms)})" for block in deleted)
+        names = ", ".join(
+            f"`{named}` ({when(block.updated_ms)}, {len(block.text):,} characters)"
+            for named, block in restorable(deleted)
+        )
         parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
     if elsewhere:
         names = ", ".join(f"`{full_label(block)}`" for block in elsewhere)
@@ -119,6 +123,25 @@ def whose(listed: Listed) -> str:
 def full_label(block: Block) -> str:
     """The label that means a block everywhere: a shared one has its scope before it."""
     return f"shared/{block.key.label}" if block.key.scope is Scope.SHARED else block.key.label
+
+
+def restorable(deleted: Sequence[Block]) -> tuple[tuple[str, Block], ...]:
+    """Deleted blocks, deleted last first, with what to say behind `restore` to bring back each of them.
+
+    A label alone means the one that was deleted last; `LABEL 2` is the one before. Where blocks of two scopes had one
+    label, the scope stands before it.
+    """
+    scopes: dict[str, set[Scope]] = {}
+    for block in deleted:
+        scopes.setdefault(block.key.label, set()).add(block.key.scope)
+    counts: Counter[BlockKey] = Counter()
+    named: list[tuple[str, Block]] = []
+    for block in deleted:
+        counts[block.key] += 1
+        key = block.key
+        label = f"{key.scope.value}/{key.label}" if len(scopes[key.label]) > 1 else full_label(block)
+        named.append((label if counts[key] == 1 else f"{label} {counts[key]}", block))
+    return tuple(named)
 
 
 def version_text(version: Version, *, now_ms: int) -> str:

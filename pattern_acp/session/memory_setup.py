@@ -143,7 +143,10 @@ def _read_create(argument: str) -> _Asked:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    return "\n" if escape[1] == "n" else escape[1]
+    if escape[1] == "n":
+        return "\n"
+    # A pattern such as \d stays as it was typed.
+    return escape[1] if escape[1] in {'"', "\\"} else escape[0]
 
 
 async def _templates(place: SetupPlace) -> str:

@@ -50,6 +50,7 @@ class FakeMemory:
         """`limit` replaces every block's limit."""
         self.commits: list[CommittedEdit] = []
         self.touched: list[str] = []
+        self.damaged: dict[str, str] = {}
         self.recalls: list[int] = []
         self._clock = clock
         self._blocks = {
@@ -66,7 +67,11 @@ class FakeMemory:
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`."""
-        return tuple(self._blocks.values())
+        return tuple(block for label, block in self._blocks.items() if label not in self.damaged)
+
+    def unreadable(self) -> dict[str, str]:
+        """See `MemoryAccess.unreadable`; labels put into `damaged` are."""
+        return self.damaged
 
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""

@@ -5,7 +5,7 @@ A call goes through three steps, so that policy and the person see what would ha
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
@@ -337,6 +337,10 @@ class MemoryAccess(Protocol):
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """All blocks of this session's persona and project, in a stable order."""
+        ...
+
+    def unreadable(self) -> Mapping[str, str]:
+        """The damaged blocks that `blocks` left out when it was asked last: their labels, each with a sentence."""
         ...
 
     def touch(self, label: str) -> None:

@@ -115,6 +115,10 @@ class ConstellationMemory:
         now_ms = self._clock.now_ms()
         return found, tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
 
+    def unreadable(self) -> dict[str, str]:
+        """See `MemoryAccess.unreadable`."""
+        return {one.visible.label: one.sentence for one in self.damaged}
+
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""
         self._touched.add(label)

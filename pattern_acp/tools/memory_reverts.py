@@ -139,8 +139,8 @@ class MemoryReverts:
 
         return await self._database.write(write)
 
-    async def restore(self, label: str, reason: str = "") -> Block:
-        """Bring back the block of this label that was deleted last; the block as it is then.
+    async def restore(self, label: str, reason: str = "", *, number: int = 1) -> Block:
+        """Bring back the block of this label that was deleted last, or as the last but `number` - 1; as it is then.
 
         Raises:
             BlockError: none was deleted, it was forgotten, or another block has the label.
@@ -148,7 +148,7 @@ class MemoryReverts:
         """
 
         def write(tx: Transaction) -> Block:
-            mark = self._propose_restoration(tx, label)
+            mark = self._propose_restoration(tx, label, max(0, number - 1))
             self._refuse_without_permission(mark.block, Operation.DELETE)
             in_the_way = propose_making_room(tx, mark.block.key)
             if in_the_way is not None:
@@ -181,10 +181,10 @@ class MemoryReverts:
 
         return await self._database.write(mend)
 
-    def _propose_restoration(self, tx: Transaction, label: str) -> ProposedMark:
+    def _propose_restoration(self, tx: Transaction, label: str, skip: int) -> ProposedMark:
         for key in keys_of(self._scope.owners, label):
             try:
-                return propose_restoration(tx, key)
+                return propose_restoration(tx, key, skip)
             except NothingDeletedError:
                 continue
         raise NothingDeletedError(label)

@@ -122,7 +122,7 @@ async def _history_of(label: str, context: ToolContext) -> AgentHistory:
     if context.history is None:
         raise NotAvailableError("This session keeps no history of memory.")
     seen = [block.label for block in await context.memory.blocks()]
-    if label not in seen:
+    if label not in seen and label not in context.memory.unreadable():
         raise TargetMissingError(f"There is no memory block of this label; the blocks are {', '.join(seen)}.")
     return context.history()
 

@@ -25,6 +25,7 @@ from pattern_acp.tools.base import (
     Progress,
     TargetMissingError,
     ToolContext,
+    ToolFailedError,
     ToolInputError,
     ToolOutcome,
 )
@@ -151,13 +152,17 @@ async def _read_asked(asked: MemoryReadArguments, context: ToolContext, progress
 
 async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOutcome:
     blocks = await context.memory.blocks()
+    damaged = context.memory.unreadable()
+    if label in damaged:
+        raise ToolFailedError(f"{damaged[label]} Tell the person; other blocks can be read.")
     chosen = [block for block in blocks if label in {"", block.label}]
     if not chosen:
         known = ", ".join(block.label for block in blocks)
         raise TargetMissingError(f"There is no memory block of this label; the blocks are {known}.")
     if label:
         context.memory.touch(label)
-    text = cut_middle("\n\n".join(_block_text(block) for block in chosen), context.result_limit).text
+    told = [*map(_block_text, chosen), *(() if label else damaged.values())]
+    text = cut_middle("\n\n".join(told), context.result_limit).text
     shown = ", ".join(f"{block.label}: {len(block.text):,} characters" for block in chosen)
     return ToolOutcome(text, content=(TextContent(shown),), origin=Origin.MEMORY)
 

@@ -75,6 +75,7 @@ def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Pa
         "deleted": [],
         "healed": [],
         "damaged": [],
+        "isolation": "none",
         "not_attached": [],
     }
     ask(home, folder, "show human", code=1)

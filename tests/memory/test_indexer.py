@@ -13,7 +13,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
-from pattern_acp.memory.indexer import CATCH_UP, RETRY_SECONDS, Indexer
+from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
 from pattern_acp.memory.recall import Found, index_message, search
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 
@@ -80,14 +80,15 @@ async def test_an_immediate_embedder_finds_what_was_stored_a_moment_ago(constell
 
 
 async def test_a_slow_embedder_is_not_waited_for(constellation: Constellation):
-    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs."))
+    others = [f"text {number}" for number in range(FRESH)]
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs.", *others))
     embedder = SlowEmbedder()
     indexer = Indexer(constellation.database, embedder, constellation.clock)
     assert await look(constellation, indexer, "authentification") == ()
     assert [text for text, _ in embedder.asked] == ["authentification"]
     (found,) = await look(constellation, indexer, "tabs")
     assert found.why.words == ("tabs",)
-    assert await indexer.catch_up(10) == 2
+    assert await indexer.catch_up(20) == 2 + FRESH
     assert [one.text for one in await look(constellation, indexer, "authentification")] == ["Authentication is by key."]
 
 
@@ -157,3 +158,34 @@ async def test_changing_the_embedder_keeps_search_right_meanwhile(constellation:
 async def test_a_query_that_says_nothing_has_no_vector(constellation: Constellation):
     indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
     assert await indexer.query("?!") is None
+
+
+async def test_what_was_stored_a_moment_ago_is_found_by_meaning_before_the_background_came_to_it(
+    constellation: Constellation,
+):
+    embedder = SlowEmbedder()
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    await constellation.database.write(lambda tx: say(tx, "the deployment runs on zeppelins"))
+    await indexer.query("deploymnt")
+    assert embedder.asked == [("the deployment runs on zeppelins", TextUse.STORED), ("deploymnt", TextUse.QUERY)]
+
+
+async def test_a_query_does_not_wait_for_a_large_backlog(constellation: Constellation):
+    embedder = SlowEmbedder()
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    await constellation.database.write(lambda tx: say(tx, *(f"text {number}" for number in range(FRESH + 1))))
+    await indexer.query("text")
+    assert embedder.asked == [("text", TextUse.QUERY)]
+
+
+async def test_a_query_does_not_wait_for_an_embedder_that_hangs_over_what_is_fresh(constellation: Constellation):
+    class Hanging(SlowEmbedder):
+        async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+            if use is TextUse.STORED:
+                await anyio.sleep_forever()
+            return await super().embed(texts, use)
+
+    indexer = Indexer(constellation.database, Hanging(), constellation.clock)
+    await constellation.database.write(lambda tx: say(tx, "Use tabs."))
+    with anyio.fail_after(FRESH_SECONDS + 10):
+        assert await indexer.query("tabs") is not None

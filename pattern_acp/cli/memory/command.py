@@ -19,6 +19,7 @@ from pattern_acp.cli.memory.editing import EditedText, edit_text, read_edited
 from pattern_acp.cli.memory.importing import import_file, read_import
 from pattern_acp.cli.memory.lines import Part, line
 from pattern_acp.cli.memory.paging import show_lines
+from pattern_acp.cli.memory.searching import search_memory
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
@@ -30,11 +31,13 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import editable_text, text_of_edited
+from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session.memory_files import renew_files
 from pattern_acp.session.memory_markdown import archive_table, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
+from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
@@ -69,6 +72,7 @@ class Desk:
     memory: ConstellationMemory
     importing: ConstellationMemory
     """The same memory, whose writes count as an import."""
+    search: Callable[[], Awaitable[tuple[MemoryHit, ...]]]
     place: SetupPlace
 
 
@@ -149,6 +153,7 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
         MemoryForgetting(database, scope, clock=clock),
         memory,
         importing,
+        partial(search_memory, arguments, process, database, owner),
         SetupPlace(MemorySetup(database, owner, clock=clock), memory, cwd, templates),
     )
 
@@ -157,7 +162,14 @@ async def _list(desk: Desk) -> Answer:
     healed = await desk.reverts.heal()
     blocks, deleted = await desk.history.blocks(), await desk.history.deleted()
     found = (blocks, deleted, healed, await desk.history.elsewhere(), await desk.history.damaged())
-    return Answer(pages.list_page(*found), values.list_value(*found))
+    isolation = await anyio.to_thread.run_sync(_isolation, desk)
+    return Answer(pages.list_page(*found, isolation_sentence(isolation)), values.list_value(*found, isolation.value))
+
+
+def _isolation(desk: Desk) -> Isolation:
+    """How far a session in this directory would keep the project apart; its own file may narrow it."""
+    loaded = desk.process.load_project(desk.place.cwd)
+    return Isolation(loaded.settings.memory.isolation)
 
 
 async def _show(desk: Desk) -> Answer:
@@ -215,7 +227,7 @@ async def _delete(desk: Desk) -> Answer:
 
 async def _restore(desk: Desk) -> Answer:
     label = desk.arguments.label
-    block = await desk.reverts.restore(label, desk.arguments.reason)
+    block = await desk.reverts.restore(label, desk.arguments.reason, number=_first(desk) or 1)
     lines = [line(f"{label} is back with {len(block.text):,} characters and its whole history.")]
     return Answer(lines, {"restored": label})
 
@@ -281,6 +293,11 @@ def _confirmed(arguments: Memory) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+async def _search(desk: Desk) -> Answer:
+    hits = await desk.search()
+    return Answer(pages.hits_page(desk.arguments.passage, hits), values.hits_value(hits))
+
+
 async def _archive(desk: Desk) -> Answer:
     await desk.memory.blocks()
     entries, now_ms = await desk.history.archive(), SystemClock().now_ms()
@@ -322,6 +339,7 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "restore": _restore,
     "edit": _edit,
     "import": _import,
+    "search": _search,
     "archive": _archive,
     "verify": _verify,
     "create": _set_up(create_block),
@@ -331,8 +349,8 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "forget": _forget,
 }
 
-_LOOKING = frozenset({"list", "show", "history", "diff", "blame", "archive", "verify"})
+_LOOKING = frozenset({"list", "show", "history", "diff", "blame", "search", "archive", "verify"})
 """Verbs that change no block."""
 
-_BEGINNING = frozenset({"edit", "import", "create", "set", "share", "archive", "verify"})
+_BEGINNING = frozenset({"edit", "import", "create", "set", "share", "search", "archive", "verify"})
 """Verbs that may be the first ones ever: they make the constellation, or need no block."""

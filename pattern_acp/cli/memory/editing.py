@@ -72,6 +72,8 @@ def read_edited(path: Path, original: str) -> str:
         raise EditingError(f"The file {path} cannot be read ({error.strerror}); nothing was changed.") from error
     except UnicodeDecodeError as error:
         raise EditingError(f"The file {path} is no UTF-8 text, so nothing was changed; it was left there.") from error
+    # Line ends of a pipe come as they were written.
+    text = text.replace("\r\n", "\n")
     return text if original.endswith("\n") else text.removesuffix("\n")
 
 

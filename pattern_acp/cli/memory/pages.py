@@ -18,17 +18,22 @@ from pattern_acp.session.memory_markdown import (
     line_counts,
     operation,
     place,
+    restorable,
     when,
     who,
     whose,
 )
+from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 _EXCERPT = 60
 
-_WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red strike", Change.ADDED: "green"}
+_WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red", Change.ADDED: "green"}
+
+_WORD_MARKS = {Change.SAME: "{}", Change.REMOVED: "[-{}-]", Change.ADDED: "{{+{}+}}"}
+"""Git's marks: a pipe and a terminal without colours have to tell the words apart too."""
 
 
 def list_page(
@@ -37,10 +42,11 @@ def list_page(
     healed: Sequence[str] = (),
     elsewhere: Sequence[Block] = (),
     damaged: Sequence[str] = (),
+    isolation: str = "",
 ) -> list[Part]:
     """All blocks, those that can be restored, those that were damaged and mended, and shared ones not attached here.
 
-    `damaged` are sentences about those that cannot be read.
+    `damaged` are sentences about those that cannot be read; `isolation` says how far the project is kept apart.
     """
     if not (blocks or deleted or elsewhere or damaged):
         return [line("Nothing is remembered here yet.")]
@@ -56,10 +62,15 @@ def list_page(
         for one in blocks
     ]
     lines: list[Part] = [Table(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), tuple(rows))]
+    lines += [line((isolation, "yellow"))] if isolation else []
     lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
     lines += [line((sentence, "red")) for sentence in damaged]
-    for block in deleted:
-        lines.append(line(("deleted ", "red"), (full_label(block), "cyan"), f", {when(block.updated_ms)}"))
+    for named, block in restorable(deleted):
+        size = f"{len(block.text):,} characters"
+        begin = f": {_short(block.text)}" if block.text.strip() else ""
+        lines.append(line(("deleted ", "red"), (named, "cyan"), f", {when(block.updated_ms)}, {size}{begin}"))
+    if deleted:
+        lines.append(line(("pattern-acp memory restore, with the words behind “deleted”, brings one back.", "dim")))
     lines += [line(("not attached here ", "dim"), (full_label(block), "cyan")) for block in elsewhere]
     return lines
 
@@ -159,6 +170,18 @@ def imported_page(imported: Imported) -> list[Part]:
     return [line((imported.label, "bold cyan"), f" {done}.{known}"), *diff_lines(diff)]
 
 
+def hits_page(query: str, hits: Sequence[MemoryHit]) -> list[Part]:
+    """What a search found, best first, each with where it is from, when it was written and why it was found."""
+    if not hits:
+        return [line(f"Nothing in memory or past sessions matches “{query}”.")]
+    lines: list[Part] = [line((NO_GOOD_MATCH, "yellow")), line("")] if any(hit.is_guess for hit in hits) else []
+    for hit in hits:
+        why = f"  {hit.why}" if hit.why else ""
+        lines.append(line((hit.place or hit.source, "bold cyan"), (f"  {when(hit.at_ms)}{why}", "dim")))
+        lines += [line(f"  {text}") for text in hit.text.split("\n")]
+    return lines
+
+
 def forgotten_page(report: ForgottenReport) -> list[Part]:
     """What was forgotten, without the words themselves."""
     what = "The whole block" if report.whole else "The passage"
@@ -179,11 +202,15 @@ def _word_lines(before: str, after: str) -> list[Part]:
     lines: list[Part] = []
     spans: list[Span] = []
     for part in word_diff(before, after):
-        first, *rest = part.text.split("\n")
-        spans.append((first, _WORD_STYLES[part.change]))
-        for text in rest:
+        style, mark = _WORD_STYLES[part.change], _WORD_MARKS[part.change]
+        marked = [mark.format(text) if text else "" for text in part.text.split("\n")]
+        if part.change is not Change.SAME and not part.text.strip("\n"):
+            # A line end alone would not be seen.
+            marked = [mark.format("↵" * part.text.count("\n")), *[""] * part.text.count("\n")]
+        spans.append((marked[0], style))
+        for text in marked[1:]:
             lines.append(tuple(spans))
-            spans = [(text, _WORD_STYLES[part.change])]
+            spans = [(text, style)]
     return [*lines, tuple(spans)]
 
 

@@ -10,10 +10,28 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.history import Write
-from pattern_acp.session.memory_markdown import full_label
+from pattern_acp.session.memory_markdown import full_label, restorable
+from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
+
+
+def hits_value(hits: Sequence[MemoryHit]) -> Json:
+    """What a search found, best first; `guess` when none of it is likely an answer."""
+    return [
+        {
+            "source": hit.source,
+            "at_ms": hit.at_ms,
+            "text": hit.text,
+            "score": round(hit.score, 4),
+            "words": list(hit.words),
+            "meaning": hit.meaning,
+            "why": hit.why,
+            "guess": hit.is_guess,
+        }
+        for hit in hits
+    ]
 
 
 def list_value(
@@ -22,10 +40,11 @@ def list_value(
     healed: Sequence[str] = (),
     elsewhere: Sequence[Block] = (),
     damaged: Sequence[str] = (),
+    isolation: str = "none",
 ) -> Json:
     """`blocks`, `deleted`, the labels of those that were damaged and mended, and shared ones not attached here.
 
-    `damaged` are sentences about those that cannot be read.
+    `damaged` are sentences about those that cannot be read; `isolation` is the setting.
     """
     return {
         "blocks": [
@@ -41,9 +60,18 @@ def list_value(
             }
             for one in blocks
         ],
-        "deleted": [{"label": full_label(block), "at_ms": block.updated_ms} for block in deleted],
+        "deleted": [
+            {
+                "label": full_label(block),
+                "at_ms": block.updated_ms,
+                "characters": len(block.text),
+                "restore": named,
+            }
+            for named, block in restorable(deleted)
+        ],
         "healed": list(healed),
         "damaged": list(damaged),
+        "isolation": isolation,
         "not_attached": [full_label(block) for block in elsewhere],
     }
 

@@ -4,7 +4,7 @@ Owns: that what it writes carries its name, and what a rewrite of its is worked 
 stored, or whether a write is allowed: the session's own memory says that, with its isolation and permissions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pattern_acp.domain.ids import ToolCallId
@@ -36,6 +36,10 @@ class SubagentMemory:
         blocks = await self._memory.blocks()
         self._seen = {block.label: block.text for block in blocks}
         return blocks
+
+    def unreadable(self) -> Mapping[str, str]:
+        """See `MemoryAccess.unreadable`."""
+        return self._memory.unreadable()
 
     def touch(self, label: str) -> None:
         """See `MemoryAccess.touch`."""

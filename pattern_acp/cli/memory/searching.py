@@ -1,0 +1,49 @@
+"""`pattern-acp memory search`: what /recall finds, in a terminal.
+
+Owns: which memory is searched, with which embedder. Must not know: how results look, or how things are found.
+"""
+
+from datetime import UTC, datetime
+
+from pattern_acp.bootstrap.embedding import open_embedder
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.memory.indexer import Indexer
+from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
+from pattern_acp.tools.memory_scope import MemoryOwner
+from pattern_acp.tools.memory_search import SessionSearch
+
+LIMIT = 10
+"""Results, as many as /recall shows."""
+
+_DAY_MS = 24 * 3_600_000
+
+
+async def search_memory(
+    arguments: Memory, process: Process, database: Database, owner: MemoryOwner
+) -> tuple[MemoryHit, ...]:
+    """What the person's words find among all that the persona and the project remember, best first.
+
+    Isolation hides nothing from the person.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    clock = SystemClock()
+    kinds, since = arguments.kinds, arguments.since
+    narrowing = MemoryNarrowing(
+        scope=arguments.scope,
+        kinds=kinds,
+        since_ms=_first_ms(since) if since else None,
+        until_ms=_first_ms(arguments.until) + _DAY_MS - 1 if arguments.until else None,
+    )
+    async with open_embedder(process.loaded.settings, clock) as chosen:
+        indexer = Indexer(database, chosen.embedder, clock)
+        searching = SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
+        return await searching.search(arguments.passage, LIMIT, narrowing)
+
+
+def _first_ms(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1000)

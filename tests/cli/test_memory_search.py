@@ -1,0 +1,126 @@
+"""`pattern-acp memory` finds things, tells what can be restored, and marks words without colours."""
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Process:
+    located = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
+    assert isinstance(arguments, Memory), arguments
+    run_memory(arguments, process)
+    printed = capsys.readouterr()
+    return printed.out + printed.err
+
+
+async def remember(process: Process, folder: Path, *texts: str) -> None:
+    database = process.loaded.paths.constellation_path("default")
+    async with running_agent(ScriptedProvider([]), database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        for text in texts:
+            await agent.editor.prompt(session, f"/remember {text}")
+
+
+def test_a_search_tells_what_was_found_where_and_why(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    anyio.run(remember, home, folder, "likes zeppelins", "project: build with ninja\tand ccache")
+    told = answer(home, folder, capsys, "search", "ninja")
+    assert told.startswith("memory block project  ")
+    assert "words: ninja" in told.splitlines()[0]
+    assert "  build with ninja" in told.splitlines()[1]
+    (hit,) = json.loads(answer(home, folder, capsys, "search", "what", "flies", "zeppelins", "--json"))
+    assert (hit["source"], hit["text"], hit["guess"]) == ("memory block human", "likes zeppelins", False)
+    assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--scope", "project")
+    assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--kind", "archival")
+    assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--until", "2001-02-03")
+    assert "zeppelins" in answer(home, folder, capsys, "search", "zeppelins", "--kind", "block", "--kind", "user")
+    assert "Nothing" in answer(home, folder, capsys, "search", "\"( AND NEAR* don't --")
+
+
+def test_a_search_in_a_new_constellation_finds_nothing(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert "Nothing in memory" in answer(home, folder, capsys, "search", "anything")
+
+
+def test_what_a_search_cannot_take_is_said(capsys: pytest.CaptureFixture[str]):
+    for words in (["--since", "yesterday"], ["--scope", "mine"], ["--kind", "letter"]):
+        refused = parse_arguments(["memory", "search", "x", *words])
+        assert isinstance(refused, BadUsage), words
+    assert isinstance(parse_arguments(["memory", "search"]), BadUsage)
+
+
+def test_the_list_says_how_far_the_project_is_isolated(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    anyio.run(remember, home, folder, "likes tea")
+    assert "isolated" not in answer(home, folder, capsys, "list")
+    (folder / ".pattern").mkdir()
+    (folder / ".pattern" / "config.toml").write_text('[memory]\nisolation = "full"\n')
+    assert "This project is isolated (memory.isolation is full)" in answer(home, folder, capsys, "list")
+    assert json.loads(answer(home, folder, capsys, "list", "--json"))["isolation"] == "full"
+
+
+def test_each_of_two_deleted_blocks_of_one_label_can_be_had_back(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    for text in ("the first", "the second"):
+        answer(home, folder, capsys, "create", "notes", "What to keep", "--text", text)
+        answer(home, folder, capsys, "delete", "notes")
+    told = answer(home, folder, capsys, "list")
+    assert "deleted notes, " in told
+    assert "10 characters: the second" in told
+    assert "deleted notes 2, " in told
+    assert "notes is back with 9 characters" in answer(home, folder, capsys, "restore", "notes", "2")
+    assert "the first" in answer(home, folder, capsys, "show", "notes")
+    with pytest.raises(PatternError, match="delete that one, then restore the older one by its number"):
+        answer(home, folder, capsys, "restore", "notes")
+    with pytest.raises(PatternError, match="No memory block 'persona'"):
+        answer(home, folder, capsys, "restore", "persona", "3")
+
+
+def test_a_comparison_by_words_is_marked_without_colours(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(home, folder, capsys, "create", "notes", "What to keep", "--text", r"build with make\nsecond")
+    new = folder / "new.txt"
+    new.write_bytes(b"build with ninja\r\nsecond\r\n")
+    answer(home, folder, capsys, "edit", "notes", "--file", str(new))
+    told = answer(home, folder, capsys, "diff", "notes", "--words")
+    assert told.splitlines() == ["build with [-make-]{+ninja+}", "second"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "stored"),
+    [
+        (r"a\nb", "a\nb"),
+        (r"C:\\new", r"C:\new"),
+        (r"\d+ \"x\" end\ ", r"\d+ \"x\" end\ "),
+        ('say "hi"', 'say "hi"'),
+        ("ends in \\", "ends in \\"),
+    ],
+)
+def test_the_first_text_of_a_block_keeps_its_backslashes(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str], typed: str, stored: str
+):
+    answer(home, folder, capsys, "create", "notes", "What to keep", "--text", typed)
+    assert json.loads(answer(home, folder, capsys, "show", "notes", "--json"))["text"] == stored
