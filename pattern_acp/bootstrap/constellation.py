@@ -39,12 +39,14 @@ async def open_constellation(
     """Everything that the sessions of the constellation in an open file share, until the context ends.
 
     Raises:
-        ConfigError: the persona cannot be read.
+        ConfigError: the persona cannot be read, or the model cannot be had and no other may stand in.
     """
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids, database = SystemClock(), RandomIds(), opened.database
     async with open_embedder(settings, clock) as chosen:
         choice = await providers.choose()
+        if choice.wrong and process.exact_model:
+            raise ConfigError(choice.wrong)
         _, model = providers.resolve(choice.qualified)
         problems = [str(problem) for problem in process.loaded.problems]
         problems += [problem for problem in (opened.lost, choice.problem, chosen.problem) if problem]

@@ -17,6 +17,8 @@ class Process:
     """The settings with a project's file taken in; reads files."""
     busy_seconds: float | None = None
     """Longest wait for another process's lock on the constellation; None is the database's own limit."""
+    exact_model: bool = False
+    """Sessions are refused when the model that the settings name cannot be had; another one stands in otherwise."""
 
 
 def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:
@@ -25,4 +27,4 @@ def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:
     def load_project(folder: str) -> Loaded:
         return load(flags, environ, project_dir=folder)
 
-    return Process(load(flags, environ, project_dir=None), environ, load_project)
+    return Process(load(flags, environ, project_dir=None), environ, load_project, exact_model=flags.exact_model)

@@ -66,8 +66,12 @@ def _add_chat(parser: "argparse.ArgumentParser") -> None:
     which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
 
 
-def _add_nothing(parser: "argparse.ArgumentParser") -> None:
-    del parser
+def _add_acp(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument(
+        "--exact-model",
+        action="store_true",
+        help="refuse sessions when the model cannot be had, instead of using another one and saying so",
+    )
 
 
 def _add_doctor(parser: "argparse.ArgumentParser") -> None:
@@ -89,7 +93,7 @@ class Command:
 
 
 COMMANDS = (
-    Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_nothing),
+    Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_acp),
     Command(
         "chat",
         "talk to the agent in a terminal",

@@ -65,6 +65,10 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         return _run_command(arguments, process)
     except PatternError as error:
         return _fail(error, as_json=getattr(arguments, "json", False) is True)
+    finally:
+        from pattern_acp.cli.output import finish_output
+
+        finish_output()
 
 
 def _fail(error: "PatternError", *, as_json: bool) -> int:

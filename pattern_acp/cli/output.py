@@ -7,9 +7,11 @@ protocol's (jsonrpc/stdio.py).
 
 import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from pattern_acp.cli.tables import fold, lay_out
@@ -70,6 +72,20 @@ def write_failed(error: PatternError, *, as_json: bool) -> None:
     write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
     if as_json:
         write_json({"error": {"code": error.failure_code, "message": error.sentence}})
+
+
+def finish_output() -> None:
+    """Write out what stdout still holds; when nobody reads it any more, drop it, or Python would complain at its end.
+
+    Python's own advice on SIGPIPE: what is held goes to the null device then.
+    """
+    try:
+        sys.stdout.flush()
+    except (BrokenPipeError, ValueError, AttributeError):
+        with suppress(OSError, ValueError, AttributeError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)
 
 
 def printable(text: str) -> str:

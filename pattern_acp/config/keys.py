@@ -140,6 +140,7 @@ KEYS: tuple[Key, ...] = (
         allowed="one of ask, edit, plan, auto",
         check=choice(*MODES_BY_REACH),
         default=_SETTINGS.mode,
+        variable="PATTERN_ACP_MODE",
         flag="--mode",
         project=ProjectRule.NARROWER,
         reach=MODES_BY_REACH,

@@ -324,6 +324,8 @@ class Flags:
     persona: str | None = None
     mode: Mode | None = None
     log_level: LogLevel | None = None
+    exact_model: bool = False
+    """No other model stands in for one that cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)

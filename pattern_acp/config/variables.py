@@ -30,7 +30,7 @@ def _sentence(name: str) -> str:
     wanted = name.removeprefix(PREFIX).lower()
     for key in KEYS:
         if wanted == key.name.replace(".", "_"):
-            # The nearest variable would be that of another setting: PATTERN_ACP_MODE is not PATTERN_ACP_MODEL.
+            # The nearest variable would be that of another setting.
             by_flag = f"{key.flag} or " if key.flag else ""
             return f"the setting {key.name} is not read from the environment; use {by_flag}config.toml."
     [nearest, *_] = get_close_matches(name, NAMES, 1, 0)

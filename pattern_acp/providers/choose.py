@@ -19,17 +19,24 @@ WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The choice. `reason` is a sentence for the person; `problem` is one when a setting is wrong, else empty."""
+    """The choice. `reason` is a sentence for the person."""
 
     provider: str
     model: str
     reason: str
-    problem: str = ""
+    wrong: str = ""
+    """What is wrong with the settings and how it is corrected, one or more sentences, when this stands in for what they
+    name; else empty."""
 
     @property
     def qualified(self) -> str:
         """`PROVIDER/MODEL`."""
         return f"{self.provider}/{self.model}"
+
+    @property
+    def problem(self) -> str:
+        """`wrong`, and what is used instead; empty when nothing is."""
+        return f"{self.wrong.removesuffix('.')}; {self.qualified} is used instead." if self.wrong else ""
 
 
 def choose_model(
@@ -41,9 +48,7 @@ def choose_model(
     named = _find_named(settings, known, local)
     if isinstance(named, ModelChoice):
         return named
-    choice = _choose_default(settings, known, local)
-    problem = f"{named} Correct {WHERE_TO_SET}; {choice.qualified} is used instead."
-    return replace(choice, problem=problem)
+    return replace(_choose_default(settings, known, local), wrong=f"{named} Correct {WHERE_TO_SET}.")
 
 
 def _find_named(
@@ -62,10 +67,19 @@ def _find_named(
     listed = _listed(provider, known, found)
     if not model:
         model = _default_model(provider, listed)
-        return ModelChoice(name, model, reason) if model else f"The provider {name!r} is configured without a model."
+        return ModelChoice(name, model, reason) if model else _no_model(provider)
     if listed and not _is_listed(model, listed):
         return f"The configured model {settings.model!r} does not exist: {name} does not list it."
     return ModelChoice(name, model, reason)
+
+
+def _no_model(provider: ProviderSettings) -> str:
+    """Why the provider that is named alone has no model: without its key nobody can ask it for its list."""
+    if provider.api_key is None and provider.needs_key:
+        from pattern_acp.providers.status import auth_error
+
+        return auth_error(provider, None).sentence
+    return f"The provider {provider.name!r} is configured without a model."
 
 
 def _choose_default(
@@ -93,8 +107,8 @@ def _instead_of(silent: str, choice: ModelChoice) -> ModelChoice:
     if not silent:
         return choice
     reason = f"{silent} is set up, but no model of it is known."
-    advice = f"Check its base_url, or name a model in {WHERE_TO_SET}; {choice.qualified} is used instead."
-    return replace(choice, reason=reason, problem=f"{silent} is set up, but its model list could not be read. {advice}")
+    advice = f"Check its base_url, or name a model in {WHERE_TO_SET}."
+    return replace(choice, reason=reason, wrong=f"{silent} is set up, but its model list could not be read. {advice}")
 
 
 def usable_providers(settings: Settings) -> Iterator[ProviderSettings]:

@@ -266,6 +266,17 @@ def test_a_bad_variable_falls_back_to_the_file(tmp_path: Path):
 
 def test_levels_and_modes_are_read_in_any_case(tmp_path: Path):
     assert load_with(tmp_path, PATTERN_ACP_LOG="DEBUG").settings.log_level == "debug"
+    assert load_with(tmp_path, PATTERN_ACP_MODE="AUTO").settings.mode == "auto"
+
+
+def test_the_mode_of_the_environment_wins_over_files_and_a_wrong_one_is_told(tmp_path: Path):
+    assert load_with(tmp_path, user='mode = "plan"', PATTERN_ACP_MODE="edit").settings.mode == "edit"
+    loaded = load_with(tmp_path, user='mode = "plan"', PATTERN_ACP_MODE="yolo")
+    assert loaded.settings.mode == "plan"
+    assert sentences(loaded, tmp_path) == [
+        '$PATTERN_ACP_MODE: mode: it must be one of ask, edit, plan, auto, not "yolo"; '
+        "plan is used (HOME/config.toml:1)."
+    ]
 
 
 def test_a_broken_file_is_one_problem_with_its_line(tmp_path: Path):

@@ -110,8 +110,8 @@ def test_a_model_of_a_preset_that_is_not_set_up_yet_is_no_contradiction(tmp_path
         ("PATTERN_ACP_MODL", "there is no such variable; the nearest is PATTERN_ACP_MODEL. It is not used."),
         ("PATTERN_ACP_LOG_LEVLE", "there is no such variable; the nearest is PATTERN_ACP_LOG. It is not used."),
         (
-            "PATTERN_ACP_MODE",
-            "the setting mode is not read from the environment; use --mode or config.toml. It is not used.",
+            "PATTERN_ACP_PERSONA",
+            "the setting persona is not read from the environment; use --persona or config.toml. It is not used.",
         ),
         (
             "PATTERN_ACP_TURN_SLOW_COMMANDS",
@@ -125,7 +125,7 @@ def test_a_variable_that_nothing_reads_is_told_of_with_what_was_perhaps_meant(tm
     assert [str(problem) for problem in loaded.problems] == [f"${name}: {sentence}"]
 
 
-@pytest.mark.parametrize("name", ["PATTERN_ACP_MODE", "PATTERN_ACPX", "PATTERN_HOME"])
+@pytest.mark.parametrize("name", ["PATTERN_ACP_PERSONA", "PATTERN_ACPX", "PATTERN_HOME"])
 def test_variables_that_are_empty_or_not_named_as_ours_are_nobody_s_business(tmp_path: Path, name: str):
-    value = "" if name == "PATTERN_ACP_MODE" else "x"
+    value = "" if name == "PATTERN_ACP_PERSONA" else "x"
     assert not load(Flags(), {"PATTERN_ACP_HOME": str(tmp_path), name: value}, project_dir=None).problems

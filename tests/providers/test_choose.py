@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
@@ -79,6 +81,11 @@ def test_a_wrong_model_falls_to_the_default_and_names_the_setting(model: str, wh
     assert choice.qualified == "anthropic/claude-sonnet-5-5"
     assert why in choice.problem
     assert "--model, PATTERN_ACP_MODEL or model in config.toml" in choice.problem
+
+
+def test_a_provider_named_alone_whose_key_is_missing_says_so():
+    keyless = replace(OPEN, name="hub", needs_key=True, api_key_env="HUB_KEY")
+    assert "hub needs a key and none is configured; set HUB_KEY" in chosen(settings(keyless, model="hub")).problem
 
 
 def test_an_alias_of_a_dated_model_is_found():

@@ -64,6 +64,7 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
         "--log-level": flags.log_level,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    words += ["acp", "--exact-model"] if flags.exact_model else []
     # -P: nothing is imported from the folder that the person is in.
     return (sys.executable, "-P", "-m", "pattern_acp", *words)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +24,8 @@ from pattern_acp.cli.chat.images import GivenImage, read_images
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure
+from pattern_acp.config.settings import Flags
+from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.conversation import Conversation, Opened, Wanted
@@ -63,13 +65,24 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
     chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:
         with chat.interrupts.installed(), start_blocking_portal() as portal:
-            agent = open_agent(command or agent_command(arguments.flags), process.environ)
+            agent = open_agent(command or agent_command(flags_of(chat)), process.environ)
             with held(portal, agent) as started:
                 return with_agent(chat, portal, started)
     except KeyboardInterrupt:
         return EXIT_CANCELLED
     except OutputClosed:
         return EXIT_OK
+
+
+def flags_of(chat: Run) -> Flags:
+    """The agent's flags. A script that asks one model is not answered by another, of other abilities and price.
+
+    A person at an interactive chat sees which one it is, recorded sessions have theirs, and commands need none.
+    """
+    arguments, prompt = chat.arguments, chat.prompt
+    is_recorded = bool(arguments.session) or arguments.latest
+    asks_model = prompt is not None and split_action(prompt.strip()) is None
+    return replace(arguments.flags, exact_model=asks_model and not is_recorded)
 
 
 def folder(given: str) -> str:

@@ -168,6 +168,37 @@ def test_a_turn_that_fails_says_so_and_exits_1(home: Path, project: Path):
     assert "/recall" in failed.stdout
 
 
+def test_a_prompt_for_a_model_that_cannot_be_had_is_refused_and_no_other_model_answers(home: Path, project: Path):
+    refused = chat(home, project, "--model", "nosuch/x", "hi")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "'nosuch/x' names no provider that there is" in refused.stderr
+    assert "instead" not in refused.stderr
+    by_variable = chat(home, project, stdin="hi", script={"PATTERN_ACP_MODEL": "nosuch"})
+    assert (by_variable.returncode, by_variable.stdout) == (1, "")
+
+
+def test_a_command_runs_although_the_model_cannot_be_had(home: Path, project: Path):
+    shown = chat(home, project, "--model", "nosuch/x", "/model")
+    assert shown.returncode == 0
+    assert "offline/offline" in shown.stdout
+
+
+def test_a_reader_that_goes_away_ends_a_prompt_quietly(home: Path, project: Path):
+    running = subprocess.Popen(
+        [*COMMAND, "chat", "hi"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=project,
+        env=agent_environment(home, PYTHONUTF8="1"),
+    )
+    assert running.stdout is not None
+    running.stdout.close()
+    running.stdout = None
+    _, told = running.communicate(timeout=25)
+    assert (running.returncode, told) == (0, b"")
+
+
 def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
     unknown = chat(home, project, "--session", "ses_unknown", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")
