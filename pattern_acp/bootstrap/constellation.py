@@ -43,7 +43,7 @@ async def open_constellation(
     """
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids, database = SystemClock(), RandomIds(), opened.database
-    async with open_embedder(settings, clock) as chosen:
+    async with open_embedder(settings, clock, KeysOfPerson(process)) as chosen:
         choice = await providers.choose()
         if choice.wrong and process.exact_model:
             raise ConfigError(choice.wrong)

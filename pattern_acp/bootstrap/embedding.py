@@ -14,6 +14,7 @@ from pattern_acp.memory.embeddings import Embedder, EmbedderError
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
+from pattern_acp.providers.keys import KeySource, SettingsKeys
 
 if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
@@ -23,6 +24,10 @@ IDLE_SECONDS = 30.0
 
 CLOSE_SECONDS = 0.3
 
+OK = 200
+
+UNAUTHORIZED = 401
+
 MOST_ANSWER_BYTES = 16 * 1024 * 1024
 """32 vectors of 4,096 numbers, written out, take 3 MB."""
 
@@ -30,27 +35,35 @@ MOST_ANSWER_BYTES = 16 * 1024 * 1024
 class ProviderPost:
     """`Post` to a configured provider. The client is this one's own and is closed with it."""
 
-    def __init__(self, settings: ProviderSettings, clock: Clock) -> None:
+    def __init__(self, settings: ProviderSettings, clock: Clock, keys: KeySource) -> None:
         self._settings = settings
+        self._keys = keys
         self._clock = clock
         self._http: HttpClient | None = None
 
     async def __call__(self, path: str, body: bytes) -> bytes:
         """See `Post`."""
-        settings = self._settings
-        headers = {"content-type": "application/json", **openai_headers(settings)}
-        request = HttpRequest(settings.name, endpoint(settings, path), headers, body)
         try:
-            async with (await self._client()).post(request) as response:
-                answer = await response.read(MOST_ANSWER_BYTES)
+            signed = await self._keys.signed(self._settings)
+            status, answer = await self._ask(signed, path, body)
+            if status == UNAUTHORIZED:
+                renewed = await self._keys.signed(self._settings, signed.api_key)
+                if renewed.api_key != signed.api_key:
+                    status, answer = await self._ask(renewed, path, body)
         except ProviderError as error:
             raise EmbedderError(error.sentence) from error
-        if response.status != 200:
+        if status != OK:
             raise EmbedderError(
-                f"{settings.name} refused to make vectors (HTTP {response.status}); check its key, and that it has the "
+                f"{self._settings.name} refused to make vectors (HTTP {status}); check its key, and that it has the "
                 "model that [memory] embedder names."
             )
         return answer
+
+    async def _ask(self, settings: ProviderSettings, path: str, body: bytes) -> tuple[int, bytes]:
+        headers = {"content-type": "application/json", **openai_headers(settings)}
+        request = HttpRequest(settings.name, endpoint(settings, path), headers, body)
+        async with (await self._client()).post(request) as response:
+            return response.status, await response.read(MOST_ANSWER_BYTES)
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -81,9 +94,14 @@ class ChosenEmbedder:
 
 
 @asynccontextmanager
-async def open_embedder(settings: Settings, clock: Clock) -> AsyncGenerator[ChosenEmbedder, None]:
-    """The embedder of the settings; its connections are closed, within a bounded time, when the context ends."""
-    chosen = choose_embedder(settings, clock)
+async def open_embedder(
+    settings: Settings, clock: Clock, keys: KeySource | None = None
+) -> AsyncGenerator[ChosenEmbedder, None]:
+    """The embedder of the settings; its connections are closed, within a bounded time, when the context ends.
+
+    `keys` has the keys that are not in the settings.
+    """
+    chosen = choose_embedder(settings, clock, keys)
     try:
         yield chosen
     finally:
@@ -92,7 +110,7 @@ async def open_embedder(settings: Settings, clock: Clock) -> AsyncGenerator[Chos
                 await chosen.post.aclose()
 
 
-def choose_embedder(settings: Settings, clock: Clock) -> ChosenEmbedder:
+def choose_embedder(settings: Settings, clock: Clock, keys: KeySource | None = None) -> ChosenEmbedder:
     """The embedder of `[memory] embedder`; hashed n-grams where that one cannot be had."""
     wanted = settings.memory.embedder
     if wanted == "hash" or (wanted == "auto" and not is_installed()):
@@ -113,5 +131,5 @@ def choose_embedder(settings: Settings, clock: Clock) -> ChosenEmbedder:
         )
     from pattern_acp.memory.remote_embedder import RemoteEmbedder
 
-    post = ProviderPost(provider, clock)
+    post = ProviderPost(provider, clock, keys or SettingsKeys())
     return ChosenEmbedder(RemoteEmbedder(wanted, post), post=post)

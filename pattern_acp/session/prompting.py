@@ -112,11 +112,15 @@ async def run_model_turn(session: "Session", turn_id: TurnId) -> TurnEnd:
 
 
 def _key_warnings(session: "Session") -> list[str]:
-    shared = session.constellation
-    warning = shared.models.key_warning(session.state.model.qualified)
-    new = {warning} - {""} - shared.warned
-    shared.warned |= new
-    return list(new)
+    """A sentence for each provider that this session's models may go to and whose key goes there unencrypted; once."""
+    shared, settings = session.constellation, session.state.settings
+    delegate = settings.delegate
+    others = (delegate.model, delegate.explorer_model, delegate.worker_model, delegate.reviewer_model)
+    names = (session.state.model.qualified, *settings.fallback, *others, settings.memory.embedder)
+    new = dict.fromkeys(warning for name in names if (warning := shared.models.key_warning(name)))
+    told = [warning for warning in new if warning not in shared.warned]
+    shared.warned.update(told)
+    return told
 
 
 def failed_end(error: Exception) -> TurnEnd:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.embeddings import EmbedderError, TextUse
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.providers.keys import SettingsKeys
 
 VECTORS = b'{"data": [{"index": 0, "embedding": [3.0, 4.0]}]}'
 
@@ -92,6 +94,25 @@ async def test_a_server_is_asked_with_its_key_and_gives_vectors():
     assert head.startswith(b"POST /v1/embeddings ")
     assert b"authorization: bearer k-1" in head.lower()
     assert body == b'{"model":"small","input":["port"],"encoding_format":"float"}'
+
+
+class RenewedKeys(SettingsKeys):
+    """Keys that are kept, the first of which is over."""
+
+    async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
+        """See `KeySource.signed`."""
+        return replace(settings, api_key=Secret("k-2" if refused else "k-1"))
+
+
+async def test_a_kept_key_is_used_and_renewed_once_when_it_is_refused():
+    server = FakeServer("401 Unauthorized", b"{}")
+    async with served(server) as url:
+        lab = ProviderSettings("lab", "openai", url)
+        async with open_embedder(settings("lab/small", lab), SystemClock(), RenewedKeys()) as chosen:
+            with anyio.fail_after(5), pytest.raises(EmbedderError, match=r"HTTP 401"):
+                await chosen.embedder.embed(["port"], TextUse.QUERY)
+    keys = [head.partition(b"\r\n\r\n")[0].lower().partition(b"authorization: bearer ")[2][:3] for head in server.read]
+    assert keys == [b"k-1", b"k-2"]
 
 
 async def test_a_refusal_and_a_server_that_is_not_there_are_sentences_without_the_key():

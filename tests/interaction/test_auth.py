@@ -3,6 +3,7 @@
 import pytest
 
 from pattern_acp.acp.capabilities import AUTH_METHOD, TERMINAL_AUTH_METHOD
+from pattern_acp.config.settings import DelegateSettings, MemorySettings, Settings
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
@@ -42,6 +43,23 @@ async def test_a_key_that_goes_out_unencrypted_is_warned_of_once():
         for _ in range(2):
             await agent.editor.prompt(session, "Hi")
         assert agent.editor.said().count("> The key can be read on the way.") == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(fallback=("spare/m",)),
+        Settings(delegate=DelegateSettings(reviewer_model="spare/m")),
+        Settings(memory=MemorySettings(embedder="spare/m")),
+    ],
+    ids=["fallback", "subagents", "embedder"],
+)
+async def test_a_key_of_another_model_in_use_that_goes_out_unencrypted_is_warned_of_too(settings: Settings):
+    async with running_agent(ScriptedProvider([says("Hello.")]), settings=settings) as agent:
+        agent.models.warnings["spare"] = "The spare key can be read on the way."
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hi")
+        assert agent.editor.said().count("> The spare key can be read on the way.") == 1
 
 
 async def test_after_logout_sessions_want_authentication_and_after_authenticate_they_work_again():
