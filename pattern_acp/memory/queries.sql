@@ -595,8 +595,8 @@ SELECT count(*) FROM (
 );
 
 -- name: nearest_of_all
--- The visible passages nearest to a vector, by comparing every one.
-SELECT e.id, vec_distance_cosine(v.vector, :vector) AS distance
+-- The visible passages nearest to a vector, by comparing every one. One without a direction is like nothing.
+SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance
 FROM search_entries AS e
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
 WHERE e.owner IN (SELECT value FROM json_each(:owners))
@@ -632,7 +632,7 @@ WHERE e.owner IN (SELECT value FROM json_each(:owners))
 
 -- name: distances
 -- How far vectors are from one; the entries are a JSON list of ids.
-SELECT v.entry, vec_distance_cosine(v.vector, :vector)
+SELECT v.entry, ifnull(vec_distance_cosine(v.vector, :vector), 1.0)
 FROM json_each(:entries) AS wanted
 JOIN vectors AS v ON v.entry = wanted.value AND v.model = :model
 WHERE length(v.vector) = :size;
