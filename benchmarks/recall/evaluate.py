@@ -146,15 +146,22 @@ def shipped(tx: Transaction, question: str, vector: QueryVector) -> tuple[Found,
     return search(tx, question, FILTERS, limit=DEPTH, now_ms=NOW, vector=vector)
 
 
-def ask(tx: Transaction, question: str, vector: QueryVector) -> dict[str, list[str]]:
-    """The ids that each method finds, best first."""
-    unlimited = replace(vector, model=replace(vector.model, floor=-1.0))
-    candidates = gather(tx, occurring(tx, query_terms(question)), FILTERS, unlimited)
-    return {name: [identity(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
-
-
 def identity(one: Candidate | Found) -> str:
     return one.source if one.kind == "archival" else one.item
+
+
+def ask(
+    tx: Transaction,
+    question: str,
+    vector: QueryVector,
+    *,
+    filters: Filters = FILTERS,
+    identify: Callable[[Candidate], str] = identity,
+) -> dict[str, list[str]]:
+    """The ids that each method finds, best first."""
+    unlimited = replace(vector, model=replace(vector.model, floor=-1.0))
+    candidates = gather(tx, occurring(tx, query_terms(question)), filters, unlimited)
+    return {name: [identify(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
 
 
 def outcome(question: Question, items: list[str]) -> Outcome:
