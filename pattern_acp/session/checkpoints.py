@@ -376,9 +376,12 @@ class TrackedFiles:
         await self._checkpoints.before_change(paths)
         try:
             yield
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS):
+            await self._checkpoints.after_change(paths)
+        except BaseException as error:
+            hurries = isinstance(error, anyio.get_cancelled_exc_class())
+            with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
                 await self._checkpoints.after_change(paths)
+            raise
 
 
 def _may_change_files(access: Access) -> bool:

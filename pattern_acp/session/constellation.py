@@ -28,6 +28,9 @@ from pattern_acp.workspace.git_status import GitStatus
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
 
+RECALL_SECONDS = 0.15
+"""Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
+
 
 class Models(Protocol):
     """The models that can be chosen: `providers.registry.Providers`, or a fake."""
@@ -118,6 +121,8 @@ class Constellation:
     """The state of the repository around a folder, within so many seconds; None: nobody can say."""
     folder_changes: FolderChanges | None = None
     """Finds out what commands changed in files; None: only what file tools change is kept."""
+    recall_seconds: float = RECALL_SECONDS
+    """Longest a turn waits for what is recalled."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     hooks: HookRunner | None = None

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RECALL_SECONDS = 0.15
-"""Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
-
 CANDIDATES = 24
 """Things looked at: those that the context has anyway are among them."""
 
@@ -97,7 +94,7 @@ async def _find(session: "Session", query: str, tokens: int, memory: Sequence[Me
     if not telling:
         return ()
     try:
-        with anyio.move_on_after(RECALL_SECONDS):
+        with anyio.move_on_after(session.constellation.recall_seconds):
             shown = {f"memory block {block.label}" for block in memory if block.is_shown}
             hits = await session.memory.search(query, CANDIDATES, _RECALLED)
             found = [

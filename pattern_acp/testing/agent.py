@@ -45,6 +45,9 @@ from pattern_acp.workspace.shell import shell_command
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
 
+PATIENT_SECONDS = 30.0
+"""How long a recall may take here: what a test expects to be found must not depend on how busy the machine is."""
+
 
 @contextmanager
 def temporary_folder() -> Generator[Path, None, None]:
@@ -223,4 +226,5 @@ def shared_means(database: Database, models: Models, settings: Settings) -> Cons
         persona=load_persona("default", Path("no-such-folder")),
         default_model=fake_model("scripted"),
         platform="TestOS 1.0",
+        recall_seconds=PATIENT_SECONDS,
     )

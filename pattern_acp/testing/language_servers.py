@@ -17,7 +17,7 @@ from pattern_acp.testing.language_server import command
 
 def fake_server(kind: str = "usual", argument: str = "") -> LspSettings:
     """Settings with the small server for files that end in `.txt`, and none that is installed."""
-    return LspSettings(wait_seconds=5, servers=(LspServerSettings("fake", command(kind, argument), ("txt",)),))
+    return LspSettings(wait_seconds=30, servers=(LspServerSettings("fake", command(kind, argument), ("txt",)),))
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ class PendingPrompt:
             self._end = error
         self._ended.set()
 
-    async def end(self, *, seconds: float = 5.0) -> JsonDict | RemoteError | None:
+    async def end(self, *, seconds: float = 30.0) -> JsonDict | RemoteError | None:
         """The response or the error, once it is there."""
         with anyio.fail_after(seconds):
             await self._ended.wait()

@@ -117,6 +117,6 @@ async def served(
             await editor.initialize()
         yield Served(editor, far, ended)
         far.close_sending()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await ended.wait()
         tasks.cancel_scope.cancel()

@@ -77,7 +77,7 @@ async def test_the_services_begin_after_initialize_was_answered():
     async with connected(services) as editor:
         assert services.began == 0
         await editor.initialize()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while services.began == 0:
                 await anyio.lowlevel.checkpoint()
         assert services.began == 1
@@ -88,7 +88,7 @@ async def test_an_initialize_that_was_answered_already_begins_the_services_and_g
     initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
     async with connected(services, is_introduced=True) as editor:
         await editor.recording.send(json.dumps(initialize).encode() + b"\n")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while services.began == 0:
                 await anyio.lowlevel.checkpoint()
         assert editor.recording.lines == []
@@ -122,7 +122,7 @@ async def test_every_method_of_the_table_is_known(method: str):
         await editor.recording.send(
             json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": full}).encode() + b"\n"
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not editor.recording.lines:
                 await anyio.lowlevel.checkpoint()
         assert str(METHOD_NOT_FOUND).encode() not in editor.recording.lines[0]

@@ -88,7 +88,7 @@ async def test_text_is_cut_for_the_line_whether_it_comes_at_once_or_gathers():
 async def test_text_that_was_not_sent_when_the_turn_was_cancelled_is_sent_later_and_once():
     batch, sent, _ = bench()
     sent.blocks = True
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(batch.add, text("One"))
             await sent.blocked.wait()
@@ -102,7 +102,7 @@ async def test_text_that_was_not_sent_when_the_turn_was_cancelled_is_sent_later_
 async def test_the_timer_sends_what_nothing_else_sends():
     sent, clock, timer = Sent(), FakeClock(), FlushTimer()
     batch = ChunkBatch(sent.send, timer, clock)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timer.run)
             await batch.add(text("One"))

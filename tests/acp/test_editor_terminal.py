@@ -27,7 +27,7 @@ def terminal(dispatcher: Dispatcher, scratch: Path, deadline: float = 3) -> Edit
 
 async def test_the_command_is_handed_over_with_its_folder_variables_and_limit(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(REQUEST) as command:
                 await command.wait_for_exit()
         assert [method for method, _ in editor.requests] == [
@@ -49,7 +49,7 @@ async def test_the_command_is_handed_over_with_its_folder_variables_and_limit(tm
 async def test_a_script_is_gone_when_the_terminal_is(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
         request = CommandRequest("echo a | cat", "/project")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(request) as command:
                 assert names_in(tmp_path)
                 await command.wait_for_exit()
@@ -60,7 +60,7 @@ async def test_a_script_is_gone_when_the_terminal_is(tmp_path: Path):
 async def test_a_command_that_is_not_started_leaves_nothing_behind(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
         editor.terminals.errors["terminal/create"] = RpcError(-32603, "Not today.")
-        with anyio.fail_after(5), pytest.raises(CommandFailedToStartError, match=r"Not today\."):
+        with anyio.fail_after(30), pytest.raises(CommandFailedToStartError, match=r"Not today\."):
             async with terminal(dispatcher, tmp_path).start(CommandRequest("echo a | cat", "/project")):
                 pass
         assert names_in(tmp_path) == []
@@ -71,7 +71,7 @@ async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
         editor.terminals.run = end_with("built", 0)
         editor.terminals.mute_methods = {"terminal/output"}
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path, deadline=0.05).start(REQUEST) as command:
                 assert await command.wait_for_exit() == ExitStatus(0)
                 with pytest.raises(EditorUnavailableError):
@@ -82,7 +82,7 @@ async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
 async def test_an_exit_without_any_member_is_an_unknown_exit(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
         editor.terminals.run = lambda state: state.end("", None, None)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(REQUEST) as command:
                 assert await command.wait_for_exit() == ExitStatus(None, None)
 
@@ -90,7 +90,7 @@ async def test_an_exit_without_any_member_is_an_unknown_exit(tmp_path: Path):
 async def test_what_still_runs_is_killed_then_released(tmp_path: Path):
     async with connected_editor() as (editor, dispatcher):
         editor.terminals.run = hang
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(REQUEST):
                 pass
         assert [method for method, _ in editor.requests][1:] == ["terminal/kill", "terminal/release"]

@@ -37,7 +37,7 @@ def approver(dispatcher: Dispatcher) -> tuple[EditorApprover, EditorView]:
 
 async def asked(editor: FakeEditor, dispatcher: Dispatcher) -> Answer:
     del editor
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return await approver(dispatcher)[0].ask(REQUEST)
 
 
@@ -78,6 +78,6 @@ async def test_text_that_waits_is_shown_before_the_question():
         # The connected dispatcher knows no session/update of ours as anything but a notification.
         for word in ("I ", "will ", "write."):
             await view.show(TextStreamed(MessageId("msg_1"), word))
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert await permission.ask(REQUEST) is Answer.REJECT_ONCE
         assert said == ["I will write."]

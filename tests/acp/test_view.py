@@ -41,7 +41,7 @@ async def updates(editor: FakeEditor, count: int) -> list[JsonDict]:
 
 async def test_text_that_waits_goes_before_whatever_follows():
     async with shown_to(Abilities()) as (view, editor):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             for word in ("Let ", "me ", "see."):
                 await view.show(TextStreamed(MESSAGE, word))
             await view.show(ThinkingStreamed(MESSAGE, "Hm."))
@@ -59,7 +59,7 @@ async def test_text_that_waits_goes_before_whatever_follows():
 
 async def test_settling_sends_what_waits():
     async with shown_to(Abilities()) as (view, editor):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await view.show(TextStreamed(MESSAGE, "One"))
             await view.show(TextStreamed(MESSAGE, " two"))
             await view.settle()
@@ -69,7 +69,7 @@ async def test_settling_sends_what_waits():
 
 async def test_a_terminal_of_ours_is_followed_by_one_name_from_its_announcement_to_its_end():
     async with shown_to(Abilities(terminal_meta=True)) as (view, editor):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await view.show(ToolCallStarted(TURN, VIEW))
             await view.show(ToolCallRunning(CALL))
             await view.show(ToolCallShows(CALL, (OURS,)))
@@ -93,7 +93,7 @@ async def test_a_terminal_of_ours_is_followed_by_one_name_from_its_announcement_
 
 async def test_other_clients_get_no_terminal_of_ours():
     async with shown_to(Abilities(embeds_terminals=True)) as (view, editor):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await view.show(TerminalStreamed(CALL, "local_7", "built\n"))
             await view.show(TerminalEnded(CALL, "local_7", 0, None))
             await view.show(ToolCallShows(CALL, (OURS,)))
@@ -104,7 +104,7 @@ async def test_other_clients_get_no_terminal_of_ours():
 
 async def test_a_burst_of_terminal_output_is_cut_for_the_line():
     async with shown_to(Abilities(terminal_meta=True)) as (view, editor):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await view.show(TerminalStreamed(CALL, "local_7", "\x01" * 400_000))
             shown = await updates(editor, 3)
         assert "".join(update["_meta"]["terminal_output"]["data"] for update in shown) == "\x01" * 400_000

@@ -17,7 +17,7 @@ from pattern_acp.testing.serving import Home, temporary_home
 
 
 async def look(home: Home) -> Diagnosis:
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         return await diagnose(home.process(Flags()))
 
 

@@ -27,7 +27,7 @@ async def test_doctor_looks_for_the_programs_of_servers_and_starts_none(tmp_path
     async with temporary_home() as home:
         home.environ["PATH"] = str(tmp_path)
         home.configure(FILE)
-        with anyio.fail_after(15):
+        with anyio.fail_after(30):
             diagnosis = await diagnose(home.process(Flags()))
         found = {finding.name: finding for finding in diagnosis.findings if finding.name.startswith("MCP server")}
         assert found["MCP server there"].detail == f"{program} (not started now)"

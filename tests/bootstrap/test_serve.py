@@ -53,21 +53,21 @@ async def test_the_end_of_input_while_idle_ends_the_agent():
     async with temporary_home() as home, served(home) as agent:
         await agent.open(home)
         agent.leave()
-        with anyio.fail_after(2):
+        with anyio.fail_after(10):
             await agent.ended.wait()
 
 
 async def test_the_end_of_input_right_after_initialize_ends_the_agent():
     async with temporary_home() as home, served(home) as agent:
         agent.leave()
-        with anyio.fail_after(2):
+        with anyio.fail_after(10):
             await agent.ended.wait()
 
 
 async def test_the_end_of_input_before_anything_ends_the_agent():
     async with temporary_home() as home, served(home, introduce=False) as agent:
         agent.leave()
-        with anyio.fail_after(2):
+        with anyio.fail_after(10):
             await agent.ended.wait()
 
 
@@ -80,7 +80,7 @@ async def test_the_end_of_input_in_a_turn_records_it_as_cancelled_and_gives_the_
             running = begin_prompt(tasks, agent.editor, session, "Talk")
             await agent.editor.wait_until(lambda: agent.editor.said() == "So far.")
             agent.leave()
-            with anyio.fail_after(2):
+            with anyio.fail_after(10):
                 await agent.ended.wait()
             assert await running.end() == {"stopReason": "cancelled"}
         recorded = await kinds_recorded(home.constellation, session)

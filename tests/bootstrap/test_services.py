@@ -47,7 +47,7 @@ async def test_everyone_who_waits_gets_the_same_methods():
         async def ask() -> None:
             found.append(await services.methods())
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
                     tasks.start_soon(ask)
@@ -59,7 +59,7 @@ async def test_a_failure_is_for_everyone_who_waits_and_the_next_request_tries_ag
     async with temporary_home() as home, services_of(home) as services:
         home.constellation.mkdir(parents=True)
         begin(services)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             for _ in range(2):
                 with pytest.raises(DatabaseError):
                     await services.methods()
@@ -71,7 +71,7 @@ async def test_threads_take_turns_as_before_once_the_file_is_opened():
     usual = sys.getswitchinterval()
     async with temporary_home() as home, services_of(home) as services:
         begin(services)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await services.methods()
         assert sys.getswitchinterval() == usual
 
@@ -88,7 +88,7 @@ async def test_whoever_waits_when_the_agent_ends_is_told():
 async def test_beginning_again_only_takes_the_new_promises():
     async with temporary_home() as home, services_of(home) as services:
         begin(services)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             methods = await services.methods()
             begin(services)
             assert await services.methods() is methods

@@ -65,7 +65,7 @@ def question(*offered: Answer, call_id: str = "call_1") -> ApprovalRequest:
 
 @pytest.mark.parametrize("answer", OFFERABLE)
 async def test_the_answer_is_what_the_person_chose(factory: Factory, answer: Answer):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory([answer]) as approver:
             assert await approver.ask(question(*OFFERABLE)) is answer
 
@@ -73,13 +73,13 @@ async def test_the_answer_is_what_the_person_chose(factory: Factory, answer: Ans
 @pytest.mark.parametrize("answer", OFFERABLE)
 async def test_an_answer_that_was_not_offered_is_a_refusal_of_this_one(factory: Factory, answer: Answer):
     others = [other for other in OFFERABLE if other is not answer]
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory([answer]) as approver:
             assert await approver.ask(question(*others)) is Answer.REJECT_ONCE
 
 
 async def test_a_question_that_was_withdrawn_is_no_consent(factory: Factory):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory([Answer.CANCELLED]) as approver:
             answer = await approver.ask(question(*OFFERABLE))
     assert answer is Answer.CANCELLED
@@ -87,7 +87,7 @@ async def test_a_question_that_was_withdrawn_is_no_consent(factory: Factory):
 
 
 async def test_each_question_gets_its_own_answer(factory: Factory):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory([Answer.ALLOW_ONCE, Answer.REJECT_ONCE, Answer.ALLOW_ALWAYS]) as approver:
             answers = [await approver.ask(question(*OFFERABLE, call_id=f"call_{number}")) for number in range(3)]
     assert answers == [Answer.ALLOW_ONCE, Answer.REJECT_ONCE, Answer.ALLOW_ALWAYS]

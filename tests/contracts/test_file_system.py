@@ -84,7 +84,7 @@ TEXTS = ["", "one\n", "no newline at the end", "one\r\ntwo\r\n", "mixed\r\nends\
 @pytest.mark.parametrize("text", TEXTS)
 async def test_a_text_is_read_as_it_was_written(factory: Factory, tmp_path: Path, text: str):
     path = str(tmp_path / "file.txt")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as files:
             written = await files.write_text_file(path, text)
             read = await files.read_text_file(path)
@@ -94,7 +94,7 @@ async def test_a_text_is_read_as_it_was_written(factory: Factory, tmp_path: Path
 
 async def test_a_second_write_replaces_the_first(factory: Factory, tmp_path: Path):
     path = str(tmp_path / "file.txt")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as files:
             await files.write_text_file(path, "a much longer first text\n")
             await files.write_text_file(path, "short\n")
@@ -102,7 +102,7 @@ async def test_a_second_write_replaces_the_first(factory: Factory, tmp_path: Pat
 
 
 async def test_reading_a_file_that_does_not_exist_says_so_in_a_sentence(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as files:
             with pytest.raises(FileMissingError) as caught:
                 await files.read_text_file(str(tmp_path / "nothing.txt"))
@@ -112,14 +112,14 @@ async def test_reading_a_file_that_does_not_exist_says_so_in_a_sentence(factory:
 
 async def test_writing_creates_the_folders_that_are_missing(factory: Factory, tmp_path: Path):
     path = str(tmp_path / "new" / "er" / "file.txt")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as files:
             await files.write_text_file(path, "text\n")
             assert (await files.read_text_file(path)).text == "text\n"
 
 
 async def test_files_do_not_mix(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as files:
             await files.write_text_file(str(tmp_path / "a"), "A\n")
             await files.write_text_file(str(tmp_path / "b"), "B\n")
@@ -128,7 +128,7 @@ async def test_files_do_not_mix(factory: Factory, tmp_path: Path):
 
 async def test_a_moved_file_is_at_its_new_name_only(whole_factory: WholeFactory, tmp_path: Path):
     old, new = str(tmp_path / "old"), str(tmp_path / "folder" / "new")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with whole_factory() as files:
             await files.write_text_file(old, "text\n")
             await files.move_file(old, new)
@@ -143,7 +143,7 @@ async def test_a_moved_file_is_at_its_new_name_only(whole_factory: WholeFactory,
 
 async def test_a_removed_file_is_gone(whole_factory: WholeFactory, tmp_path: Path):
     path = str(tmp_path / "file")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with whole_factory() as files:
             await files.write_text_file(path, "text\n")
             await files.remove_file(path)

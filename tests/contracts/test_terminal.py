@@ -115,7 +115,7 @@ async def streamed(command: RunningCommand) -> str:
 
 
 async def test_a_command_gives_its_output_and_exit_code(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(HELLO, str(tmp_path))) as command:
             status = await command.wait_for_exit()
             output = await command.output()
@@ -124,7 +124,7 @@ async def test_a_command_gives_its_output_and_exit_code(factory: Factory, tmp_pa
 
 
 async def test_output_is_streamed_whole_or_not_at_all(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(HELLO, str(tmp_path))) as command:
             text = await streamed(command)
             await command.wait_for_exit()
@@ -133,21 +133,21 @@ async def test_output_is_streamed_whole_or_not_at_all(factory: Factory, tmp_path
 
 
 async def test_stdout_and_stderr_come_as_one(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(BOTH, str(tmp_path))) as command:
             await command.wait_for_exit()
             assert (await command.output()).text == "outerr"
 
 
 async def test_a_failing_command_is_a_result(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(FAIL, str(tmp_path))) as command:
             assert await command.wait_for_exit() == ExitStatus(3)
             assert await command.wait_for_exit() == ExitStatus(3)
 
 
 async def test_a_killed_command_ends_by_a_signal(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(HANG, str(tmp_path))) as command:
             await command.kill()
             status = await command.wait_for_exit()
@@ -157,13 +157,13 @@ async def test_a_killed_command_ends_by_a_signal(factory: Factory, tmp_path: Pat
 
 
 async def test_leaving_the_context_does_not_wait_for_a_command_that_hangs(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(HANG, str(tmp_path))):
             pass
 
 
 async def test_waiting_can_be_given_up_and_taken_up_again(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal, terminal.start(CommandRequest(HANG, str(tmp_path))) as command:
             with anyio.move_on_after(0.02) as scope:
                 await command.wait_for_exit()
@@ -173,7 +173,7 @@ async def test_waiting_can_be_given_up_and_taken_up_again(factory: Factory, tmp_
 
 
 async def test_the_newest_output_is_kept_when_there_is_more_than_the_limit(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal:
             request = CommandRequest(MANY, str(tmp_path), output_limit=4)
             async with terminal.start(request) as command:
@@ -183,7 +183,7 @@ async def test_the_newest_output_is_kept_when_there_is_more_than_the_limit(facto
 
 
 async def test_a_command_runs_in_its_folder_with_its_variables(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal:
             folder = resolve_path(str(tmp_path))
             async with terminal.start(CommandRequest(WHERE, folder)) as command:
@@ -195,7 +195,7 @@ async def test_a_command_runs_in_its_folder_with_its_variables(factory: Factory,
 
 
 async def test_every_terminal_has_a_name_of_its_own(factory: Factory, tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with factory() as terminal:
             request = CommandRequest(HELLO, str(tmp_path))
             async with terminal.start(request) as first, terminal.start(request) as second:

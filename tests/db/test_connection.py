@@ -101,14 +101,14 @@ async def test_a_cancelled_caller_has_written_whole_and_holds_no_lock():
     def slow(tx: Transaction) -> None:
         add_blob(tx, "a")
         entered.set()
-        release.wait(5)
+        release.wait(30)
         add_blob(tx, "b")
 
     async with temporary_constellation() as constellation:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(constellation.database.write, slow)
-                await anyio.to_thread.run_sync(entered.wait, 5)
+                await anyio.to_thread.run_sync(entered.wait, 30)
                 group.cancel_scope.cancel()
                 release.set()
             assert await constellation.database.read(blob_names) == ["a", "b"]
@@ -122,7 +122,7 @@ async def test_a_cancelled_caller_does_not_wait_for_a_lock_and_its_write_comes_i
     def hold(tx: Transaction) -> None:
         add_blob(tx, "a")
         entered.set()
-        release.wait(10)
+        release.wait(30)
 
     async with (
         temporary_constellation() as constellation,
@@ -130,7 +130,7 @@ async def test_a_cancelled_caller_does_not_wait_for_a_lock_and_its_write_comes_i
     ):
         async with anyio.create_task_group() as holder:
             holder.start_soon(other.write, hold)
-            await anyio.to_thread.run_sync(entered.wait, 5)
+            await anyio.to_thread.run_sync(entered.wait, 30)
             with anyio.move_on_after(0.01) as waiting:
                 await constellation.database.write(lambda tx: add_blob(tx, "b"))
             assert waiting.cancelled_caught
@@ -146,14 +146,14 @@ async def test_a_write_that_fails_after_its_caller_was_cancelled_is_logged(caplo
     def fail(tx: Transaction) -> None:
         del tx
         entered.set()
-        release.wait(10)
+        release.wait(30)
         raise LookupError("words that belong to nobody's log")
 
     async with temporary_constellation() as constellation:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(constellation.database.write, fail)
-                await anyio.to_thread.run_sync(entered.wait, 5)
+                await anyio.to_thread.run_sync(entered.wait, 30)
                 tasks.cancel_scope.cancel()
             release.set()
             await constellation.database.write(lambda tx: add_blob(tx, "a"))
@@ -176,13 +176,13 @@ async def test_a_reader_never_waits_for_a_writer():
     def slow(tx: Transaction) -> None:
         add_blob(tx, "a")
         entered.set()
-        release.wait(5)
+        release.wait(30)
 
     async with temporary_constellation() as constellation:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(constellation.database.write, slow)
-                await anyio.to_thread.run_sync(entered.wait, 5)
+                await anyio.to_thread.run_sync(entered.wait, 30)
                 assert await constellation.database.read(blob_names) == []
                 release.set()
 
@@ -229,10 +229,10 @@ async def test_closing_stops_a_statement_that_would_run_for_hours():
             await database.read(count)
 
     async with temporary_constellation() as constellation:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(run, constellation.database)
-                await anyio.to_thread.run_sync(started.wait, 5)
+                await anyio.to_thread.run_sync(started.wait, 30)
                 assert await constellation.database.close()
 
 
@@ -310,7 +310,7 @@ async def test_a_writer_waits_for_another_process_to_let_go():
     async with temporary_constellation() as constellation:
         blocker = connect(str(constellation.path), flags=CREATE)
         blocker.execute("BEGIN IMMEDIATE")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(constellation.database.write, write)
                 await constellation.database.read(blob_names)

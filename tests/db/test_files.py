@@ -93,7 +93,7 @@ async def test_the_schema_cannot_change_between_the_check_and_the_commit():
     def slow(tx: Transaction) -> None:
         add(tx, "a")
         entered.set()
-        release.wait(5)
+        release.wait(30)
 
     async with (
         temporary_constellation() as constellation,
@@ -101,7 +101,7 @@ async def test_the_schema_cannot_change_between_the_check_and_the_commit():
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(constellation.database.write, slow)
-        await anyio.to_thread.run_sync(entered.wait, 5)
+        await anyio.to_thread.run_sync(entered.wait, 30)
         with pytest.raises(Exception, match="locked by another process"):
             await newer.write(lambda tx: tx.all("PRAGMA user_version = 999"))
         release.set()

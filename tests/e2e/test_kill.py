@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.load import process_environment
@@ -17,7 +18,14 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.store import list_blocks
 from pattern_acp.testing.acknowledged import Acknowledged, recorded_texts
 from pattern_acp.testing.editor import FakeEditor
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+from pattern_acp.testing.process import (
+    SLACK_SECONDS,
+    AgentProcess,
+    Launch,
+    read_events,
+    running_process,
+    write_script,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -25,8 +33,8 @@ ROUNDS = 30
 SESSION_ROUNDS = 5
 """Rounds that go on with one session; its replay grows with each."""
 
-LONGEST_SECONDS = 0.8
-"""About as long as the scripted turns take, from the prompt on."""
+LONGEST_SECONDS = (0.8, 1.5)
+"""About as long as the scripted turns take, from the prompt on, on a quiet machine and at most on a busy one."""
 
 UNSAVED_SECONDS = 1.0
 """Rule R2: text of an unfinished message that is younger than this may be lost."""
@@ -87,8 +95,8 @@ async def kill_in_a_turn(agent: AgentProcess, session: str, seconds: float, ackn
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         with anyio.move_on_after(seconds):
-            if seconds > UNSAVED_SECONDS:
-                with anyio.move_on_after(seconds - UNSAVED_SECONDS - 0.1):
+            if seconds > UNSAVED_SECONDS + SLACK_SECONDS:
+                with anyio.move_on_after(seconds - UNSAVED_SECONDS - SLACK_SECONDS):
                     await ended.wait()
                 old_text = texts_shown(agent.editor)
             await ended.wait()
@@ -124,7 +132,17 @@ async def check_replay(agent: AgentProcess, session: str, folder: Path, acknowle
     assert acknowledged.started <= shown.keys()
 
 
-@pytest.mark.timeout(150)
+async def seconds_of_a_turn(home: Path, work: Path, folder: Path) -> float:
+    """How long a whole turn takes here and now."""
+    script = write_script(folder, turns_of_round(ROUNDS))
+    async with running_process(Launch(home, ("--mode", "auto"), script)) as agent:
+        session = await agent.editor.open_session(str(work))
+        began = anyio.current_time()
+        await agent.editor.prompt(session, "go")
+        return anyio.current_time() - began
+
+
+@pytest.mark.timeout(300)
 async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path):
     seed = int(process_environment().get(SEED_VARIABLE, secrets.randbelow(2**32)))
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201  how to play a failure again
@@ -134,6 +152,8 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
     work.mkdir()
     (work / "a.txt").write_text("hello\n", encoding="utf-8")
     session, acknowledged = "", Acknowledged()
+    quiet, busy = LONGEST_SECONDS
+    longest = min(busy, max(quiet, await seconds_of_a_turn(home, work, tmp_path)))
     for number in range(ROUNDS):
         script = write_script(tmp_path, turns_of_round(number))
         async with running_process(Launch(home, ("--mode", "auto"), script)) as agent:
@@ -142,7 +162,7 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
             else:
                 session = await agent.editor.open_session(str(work))
                 acknowledged = Acknowledged(facts=acknowledged.facts)
-            await kill_in_a_turn(agent, session, moments.uniform(0.0, LONGEST_SECONDS), acknowledged)
+            await kill_in_a_turn(agent, session, moments.uniform(0.0, longest), acknowledged)
             await check(agent.constellation, session, acknowledged)
     assert len(acknowledged.facts) > ROUNDS / 2, "the moments came too early to prove anything"
 
@@ -154,8 +174,9 @@ async def test_text_that_was_shown_a_second_ago_survives_a_kill(tmp_path: Path):
         session = await agent.editor.open_session(str(tmp_path))
         tasks.start_soon(prompt, agent, session, Acknowledged())
         await agent.editor.wait_until(lambda: agent.editor.said() == "Shown early.")
-        with anyio.move_on_after(UNSAVED_SECONDS + 0.2):
-            await anyio.sleep_forever()
+        with anyio.move_on_after(UNSAVED_SECONDS + SLACK_SECONDS):
+            while not recorded_texts(await read_events(agent.constellation, session)):
+                await anyio.lowlevel.checkpoint()
         agent.kill()
         await agent.wait()
         texts = recorded_texts(await read_events(agent.constellation, session))

@@ -44,7 +44,7 @@ async def test_servers_and_their_children_die_with_the_process_in_time(tmp_path:
         servers = [passed("child", str(note)), passed("rude"), passed("mute")]
         answer = await agent.editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": servers})
         await agent.editor.prompt(answer["sessionId"], "Hi")
-        with anyio.fail_after(15):
+        with anyio.fail_after(30):
             # A pipe with a name: the first prompt waits for servers only so long, reading waits for the number.
             child = int(await anyio.to_thread.run_sync(note.read_text, abandon_on_cancel=True))
         assert is_running(child)

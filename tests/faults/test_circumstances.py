@@ -194,7 +194,7 @@ async def test_a_process_that_slept_while_its_session_was_taken_over_is_told_and
                 assert "taken over" in second.editor.said()
                 assert len(second.editor.asked) == 1
                 first.process.send_signal(signal.SIGCONT)
-                with anyio.fail_after(15):
+                with anyio.fail_after(30):
                     await ended.wait()
                 # Its next write meets the other window, or the look that it takes every second does.
                 told = {
@@ -214,7 +214,7 @@ async def test_a_process_that_slept_while_its_session_was_taken_over_is_told_and
 
 async def suspend(agent: AgentProcess) -> None:
     """Stop the process at a moment when it holds no lock of the database."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while True:
             agent.process.send_signal(signal.SIGSTOP)
             try:

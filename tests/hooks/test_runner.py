@@ -27,13 +27,13 @@ async def test_a_command_that_reads_nothing_is_no_failure():
 
 
 async def test_a_command_at_its_limit_has_no_opinion_and_ends_with_what_it_started():
-    with anyio.fail_after(8):
+    with anyio.fail_after(30):
         answer = await ran("sleep 600 & sleep 600", seconds=1)
     assert (answer.verdict, answer.problem) == (Verdict.NONE, "took longer than its 1 s, so it was ended")
 
 
 async def test_what_a_command_leaves_running_does_not_hold_the_turn():
-    with anyio.fail_after(8):
+    with anyio.fail_after(30):
         assert (await ran("sleep 600 & echo quick")).context == "quick"
 
 

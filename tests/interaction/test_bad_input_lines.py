@@ -30,7 +30,7 @@ async def answer_to(editor: FakeEditor, line: bytes) -> JsonDict:
     """The next line that the agent writes."""
     before = len(editor.recording.lines)
     await editor.recording.send(line + b"\n")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while len(editor.recording.lines) == before:
             await anyio.lowlevel.checkpoint()
     return cast("JsonDict", json.loads(editor.recording.lines[before]))

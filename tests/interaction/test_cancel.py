@@ -111,7 +111,7 @@ async def test_inside_a_child_process_of_ours_the_child_is_gone(tmp_path: Path):
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").endswith("\n")):
                     await anyio.lowlevel.checkpoint()
             await agent.editor.cancel(session)
@@ -222,7 +222,7 @@ async def test_in_the_very_next_line_after_the_prompt():
 
 async def sent(agent: RunningAgent, method: str, times: int = 1) -> None:
     """Wait until the editor has written a request, and not an instant longer."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while sum(f'"{method}"'.encode() in line for _, line in agent.editor.recording.both) < times:
             await anyio.lowlevel.checkpoint()
 

@@ -15,7 +15,7 @@ from pattern_acp.testing.turns import last_result, results_of
 FILES_ONLY = {**FULL_CLIENT, "terminal": False}
 
 
-def with_server(kind: str = "usual", argument: str = "", *, seconds: int = 5, mode: str = "edit") -> Settings:
+def with_server(kind: str = "usual", argument: str = "", *, seconds: int = 30, mode: str = "edit") -> Settings:
     settings = Settings(editor_deadline_seconds=5, lsp=replace(fake_server(kind, argument), wait_seconds=seconds))
     return replace(settings, mode="plan" if mode == "plan" else "ask" if mode == "ask" else "edit")
 

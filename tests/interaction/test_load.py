@@ -167,7 +167,7 @@ async def test_loading_while_the_sessions_own_prompt_runs_is_refused_and_the_pro
     async with running_agent(model) as agent, anyio.create_task_group() as tasks:
         session = await agent.editor.open_session(str(agent.folder))
         running = begin_prompt(tasks, agent.editor, session, "Hi")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await waiting.reached.wait()
         params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         for method in ("session/load", "session/resume"):
@@ -201,7 +201,7 @@ async def test_after_a_crash_in_a_turn_calls_are_failed_text_is_kept_and_the_ses
         (crashed.folder / "a.txt").write_text("hello\n", encoding="utf-8")
         session = await crashed.editor.open_session(str(crashed.folder))
         begin_prompt(tasks, crashed.editor, session, "Look")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await waiting.reached.wait()
             await wait_for_partial(crashed)
         await crashed.database.write(dead_holder)
@@ -233,7 +233,7 @@ async def test_a_call_that_a_crash_cut_off_is_shown_as_failed():
     async with running_agent(model, permission=never) as crashed, anyio.create_task_group() as tasks:
         session = await crashed.editor.open_session(str(crashed.folder))
         begin_prompt(tasks, crashed.editor, session, "Write")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await asked.wait()
         await crashed.database.write(dead_holder)
         again = ScriptedProvider([says("I go on.")])

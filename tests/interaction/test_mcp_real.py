@@ -56,7 +56,7 @@ def clock() -> Path:
 
 async def opened(agent: RunningAgent, server: JsonDict) -> str:
     answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": [server]})
-    await agent.sessions.get(answer["sessionId"]).mcp.servers.wait_settled(20)
+    await agent.sessions.get(answer["sessionId"]).mcp.servers.wait_settled(30)
     return answer["sessionId"]
 
 

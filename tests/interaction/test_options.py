@@ -159,7 +159,7 @@ async def test_a_mode_set_while_a_turn_runs_counts_for_its_next_call():
     async with running_agent(model) as agent, anyio.create_task_group() as tasks:
         session = await agent.editor.open_session(str(agent.folder))
         running = begin_prompt(tasks, agent.editor, session, "Write it")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await waiting.reached.wait()
         options = await choose(agent, session, "mode", "auto")
         assert option(options, "mode")["currentValue"] == "auto"

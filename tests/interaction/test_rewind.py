@@ -323,7 +323,7 @@ async def test_what_a_cancelled_command_had_changed_can_be_put_back():
         session = await opened(agent)
         made = anyio.Path(agent.folder / "made.txt")
         async with prompting(agent.editor, session, "Run.") as turn:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 while not await made.exists():
                     await anyio.lowlevel.checkpoint()
             await agent.editor.cancel(session)

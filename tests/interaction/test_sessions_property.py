@@ -122,7 +122,7 @@ class Play:
             model.waits = anyio.Event()
             async with anyio.create_task_group() as tasks:
                 running = begin_prompt(tasks, editor, session, text)
-                with anyio.fail_after(10):
+                with anyio.fail_after(30):
                     await model.waits.wait()
                 await editor.cancel(session)
                 assert await running.end() == {"stopReason": "cancelled"}

@@ -28,7 +28,16 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
 from pattern_acp.testing.scripts import Turn, calls, gate, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, prompting, results_of, statuses, unpaired_calls
+from pattern_acp.testing.turns import (
+    CANCEL_SECONDS,
+    events_of,
+    last_result,
+    of_type,
+    prompting,
+    results_of,
+    statuses,
+    unpaired_calls,
+)
 from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
 
 
@@ -244,7 +253,7 @@ async def test_four_run_at_once_and_the_fifth_waits():
     async with running_agent(model, settings=settings()) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 for each in held[:SIDE_BY_SIDE]:
                     await each.reached.wait()
             assert len(model.requests) == 1 + SIDE_BY_SIDE
@@ -314,10 +323,10 @@ async def test_a_cancel_ends_the_subagent_with_its_turn_and_every_call_once():
     async with running_agent(model, settings=settings()) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await held.reached.wait()
             await agent.editor.cancel(session)
-            assert await prompt.stop_reason(seconds=2) == "cancelled"
+            assert await prompt.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
         assert statuses(agent.editor)["call_1"].count("failed") == 1
         assert shown_of(agent, "call_1")[-1]["title"] == "Worker: maker"
         events = await events_of(agent, session)
@@ -340,13 +349,13 @@ async def test_one_subagent_is_stopped_alone_and_the_turn_goes_on_with_what_it_d
     async with running_agent(model, settings=settings()) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await held.reached.wait()
                 await other.reached.wait()
             asked: JsonDict = {"sessionId": session, "toolCallId": "call_1"}
             assert await agent.editor.request("_pattern/subagent/stop", asked) == {"toolCallId": "call_1"}
             other.opened.set()
-            assert await prompt.stop_reason(seconds=5) == "end_turn"
+            assert await prompt.stop_reason() == "end_turn"
         assert await agent.editor.request("_pattern/subagent/stop", {"sessionId": session}) == {"toolCallId": ""}
         stopped, found = results_of(model.requests[-1])
         assert "The person stopped it" in stopped.text
@@ -460,7 +469,7 @@ async def test_memory_is_shown_to_it_and_a_rewrite_keeps_what_others_wrote_meanw
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "/remember Likes tea.")
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await held.reached.wait()
             other = await agent.editor.open_session(str(agent.folder))
             await agent.editor.prompt(other, "/remember Has a dog.")
@@ -534,7 +543,7 @@ async def test_a_mode_that_changes_meanwhile_holds_for_it_at_once():
     async with running_agent(model, settings=settings("auto")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await held.reached.wait()
             await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
             held.opened.set()
@@ -566,7 +575,7 @@ async def test_a_long_task_is_read_on_by_the_subagent_itself():
     async with running_agent(model_of(first, says("Done."), finder=script), settings=settings()) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await held.reached.wait()
             sent = str(requests_of(agent.model, "finder")[0].messages)
             assert "PLUM" not in sent

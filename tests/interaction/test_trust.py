@@ -184,7 +184,7 @@ async def test_a_projects_servers_run_while_the_folder_is_trusted_and_only_then(
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "/trust")
         servers = agent.sessions.get(session).mcp.servers
-        await servers.wait_settled(20)
+        await servers.wait_settled(30)
         await agent.editor.prompt(session, "Hello.")
         assert any(tool.name == "theirs__echo" for tool in model.requests[1].tools)
         assert [server.name for server in servers.servers] == ["theirs"]

@@ -227,7 +227,7 @@ async def test_a_turn_that_another_window_takes_over_has_one_failure():
     async with running_agent(model) as first, anyio.create_task_group() as tasks:
         session = await first.editor.open_session(str(first.folder))
         running = begin_prompt(tasks, first.editor, session, "Look")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await waiting.reached.wait()
         path, permission = first.database.path, choose("allow_always")
         async with running_agent(ScriptedProvider([says("Mine.")]), database=path, permission=permission) as second:

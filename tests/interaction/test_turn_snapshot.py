@@ -65,7 +65,7 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
             says("It says bye now.") + uses(140, 14),
         ]
     )
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with running_agent(model, capabilities=FULL_CLIENT) as agent:
             session = await open_project(agent, a="hello\n")
             answer = await agent.editor.prompt(session, "Say bye in a.txt.")
@@ -179,7 +179,7 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
 
 async def test_a_failed_call_is_shown_like_this():
     model = ScriptedProvider([calls("read_file", path="no.txt"), says("It is not there.")])
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with running_agent(model, capabilities=FULL_CLIENT) as agent:
             session = await open_project(agent)
             await agent.editor.prompt(session, "Read it.")
@@ -215,7 +215,7 @@ async def error_of(agent: RunningAgent, method: str, params: JsonDict) -> Json:
 
 
 async def test_errors_are_told_like_this():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with running_agent(ScriptedProvider([])) as agent:
             session = await agent.editor.open_session(str(agent.folder))
             errors = {

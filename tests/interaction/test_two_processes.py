@@ -156,7 +156,7 @@ async def test_a_turn_whose_session_is_taken_over_ends_with_a_sentence_and_keeps
         (first.folder / "a.txt").write_text("hello\n", encoding="utf-8")
         session = await first.editor.open_session(str(first.folder))
         running = begin_prompt(tasks, first.editor, session, "Look")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await waiting.reached.wait()
         async with running_agent(
             ScriptedProvider([says("Here now.")]), database=first.database.path, permission=choose("allow_always")

@@ -74,7 +74,7 @@ async def serving(
         translate=translate,
         eof_grace=eof_grace,
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dispatcher.run)
             yield Peer(theirs, dispatcher)
@@ -236,7 +236,7 @@ async def test_a_withdrawal_in_the_very_next_line_finds_what_was_prepared():
         prepare={"m": prepare},
         translate=lambda error: None,
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await dispatcher.run()
     assert seen == [["m"]]
 
@@ -481,7 +481,7 @@ async def test_ending_the_connection_still_answers_what_runs():
         await anyio.sleep_forever()
 
     dispatcher = Dispatcher(ours, requests={"m": handler}, notifications={}, translate=lambda error: None)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dispatcher.run)
             await theirs.send(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')

@@ -183,7 +183,7 @@ async def agent_before(front: Front, folder: Path) -> AsyncGenerator[tuple[Agent
     launch = Launch(home, (), {"PATTERN_ACP_MODEL": f"mine/{MODEL_NAME}"})
     async with running_process(launch) as agent:
         session = await agent.editor.open_session(str(work))
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await front.listed.wait()
         yield agent, session
         await agent.close_input()

@@ -16,7 +16,7 @@ from pattern_acp.testing.mcp_fakes import hosted, script, silent
 
 async def test_tools_prompts_and_resources_are_listed():
     async with hosted(script("usual")) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         (server,) = session.ready
         assert [tool.name for tool in server.catalogue.tools][:2] == ["echo", "look"]
         look = server.catalogue.tool("look")
@@ -29,7 +29,7 @@ async def test_tools_prompts_and_resources_are_listed():
 
 async def test_calls_return_text_images_errors_and_resources():
     async with hosted(script("usual")) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         (server,) = session.ready
         assert (await server.call("echo", {"text": "hi"}, silent)).text == "echo: hi"
         assert (await server.call("fail", {}, silent)).is_error
@@ -44,9 +44,9 @@ async def test_calls_return_text_images_errors_and_resources():
 async def test_a_call_tells_its_progress_and_a_cancel_reaches_the_server():
     lines: list[str] = []
     async with hosted(script("usual")) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         (server,) = session.ready
-        with anyio.CancelScope() as scope, anyio.fail_after(5):
+        with anyio.CancelScope() as scope, anyio.fail_after(30):
 
             async def report(line: str) -> None:
                 lines.append(line)
@@ -55,7 +55,7 @@ async def test_a_call_tells_its_progress_and_a_cancel_reaches_the_server():
 
             await server.call("slow", {}, report)
         assert lines == ["1 of 100: still at it", "2 of 100: still at it"]
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while (await server.call("cancelled", {}, silent)).text != "cancelled: 1":
                 await anyio.lowlevel.checkpoint()
 
@@ -64,27 +64,27 @@ async def test_a_program_gets_its_folder_and_variables_and_not_the_clients_shell
     settings = script("usual")
     settings = McpServerSettings("usual", command=settings.command, args=settings.args, env={"TOKEN": "t"})
     async with hosted(settings, cwd=str(Path(__file__).parent)) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         seen = json.loads((await session.ready[0].call("environment", {}, silent)).text)
         assert (seen["cwd"], seen["TOKEN"]) == (str(Path(__file__).parent), "t")
 
 
 async def test_noise_on_stdout_and_deafness_to_signals_are_survived():
     async with hosted(script("rude")) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         assert session.ready
-        with anyio.fail_after(2):
+        with anyio.fail_after(10):
             session.close()
             await session.wait_closed()
 
 
 async def test_a_program_that_dies_in_a_call_is_named_with_its_last_words_and_started_again(tmp_path: Path):
     async with hosted(script("once", str(tmp_path / "died"))) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         (server,) = session.servers
         with pytest.raises(ServerError, match="I am done for"):
             await server.call("echo", {}, silent)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while server.restarts == 0 or server.state is not ServerState.READY:
                 await anyio.lowlevel.checkpoint()
         assert (await server.call("echo", {"text": "back"}, silent)).text == "echo: back"
@@ -104,7 +104,7 @@ async def test_a_mute_program_is_waited_for_as_long_as_was_said():
 async def test_what_a_program_started_dies_with_the_session(tmp_path: Path):
     note = tmp_path / "child"
     async with hosted(script("child", str(note))) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         child = int(note.read_text(encoding="utf-8"))
         os.kill(child, 0)
     assert not is_running(child)
@@ -113,7 +113,7 @@ async def test_what_a_program_started_dies_with_the_session(tmp_path: Path):
 async def test_a_program_that_ends_at_once_is_reported():
     settings = McpServerSettings("bad", command=sys.executable, args=("-c", "raise SystemExit('no token given')"))
     async with hosted(settings) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         (server,) = session.servers
         assert server.state is ServerState.FAILED
         assert "no token given" in server.problem
@@ -124,7 +124,7 @@ async def test_a_server_that_cannot_be_reached_is_reported_without_its_address()
         McpServerSettings("a", "http", url="http://user:hush@127.0.0.1:1/mcp"),
         McpServerSettings("b", "sse", url="http://127.0.0.1:1/sse?key=hush"),
     ) as session:
-        await session.wait_settled(10)
+        await session.wait_settled(30)
         for server in session.servers:
             assert server.state is ServerState.FAILED
             assert "cannot be reached" in server.problem

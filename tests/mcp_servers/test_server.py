@@ -15,7 +15,7 @@ SOUND = McpServerSettings("one", command=sys.executable)
 
 
 async def state_becomes(server: Server, state: ServerState) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while server.state is not state:
             await anyio.lowlevel.checkpoint()
 
@@ -23,7 +23,7 @@ async def state_becomes(server: Server, state: ServerState) -> None:
 async def test_a_server_is_ready_with_what_it_offers():
     fake = FakeServers(FakeConnection(Catalogue((ECHO,))))
     async with hosted(SOUND, load=fake.load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         (server,) = session.ready
         assert server.catalogue.tool("echo") == ECHO
         assert (await server.call("echo", {"text": "hi"}, silent)).text == "echo {'text': 'hi'}"
@@ -34,7 +34,7 @@ async def test_a_server_that_ends_is_started_once_more_and_no_more():
     fake = FakeServers(first, second)
     async with hosted(SOUND, load=fake.load) as session:
         (server,) = session.servers
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         first.ended.set()
         await state_becomes(server, ServerState.STARTING)
         assert (await server.call("echo", {}, silent)).text == "echo {}", "a call waits for the second start"
@@ -51,7 +51,7 @@ async def test_a_server_that_ends_is_started_once_more_and_no_more():
 async def test_a_server_that_cannot_be_started_is_not_tried_again():
     fake = FakeServers(CannotStartError("there is no program 'x'"))
     async with hosted(SOUND, load=fake.load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         (server,) = session.servers
         assert (server.state, server.problem) == (ServerState.FAILED, "there is no program 'x'")
         assert fake.started == ["one"]
@@ -60,17 +60,17 @@ async def test_a_server_that_cannot_be_started_is_not_tried_again():
 async def test_a_server_that_tells_of_a_change_is_listed_again():
     connection = FakeConnection(Catalogue())
     async with hosted(SOUND, load=FakeServers(connection).load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         connection.offers = Catalogue((ECHO,))
         connection.on_change()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not session.servers[0].catalogue.tools:
                 await anyio.lowlevel.checkpoint()
 
 
 async def test_after_the_session_is_closed_its_servers_say_so():
     async with hosted(SOUND, load=FakeServers(FakeConnection(Catalogue())).load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         session.close()
         await session.wait_closed()
         assert session.servers[0].state is ServerState.FAILED
@@ -92,7 +92,7 @@ async def test_what_cannot_work_is_never_tried(settings: McpServerSettings, word
     assert words in problem_of(settings)
     fake = FakeServers()
     async with hosted(settings, load=fake.load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         assert session.servers[0].state is ServerState.FAILED
     assert fake.started == []
 

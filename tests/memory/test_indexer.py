@@ -98,7 +98,7 @@ async def test_the_background_task_embeds_what_is_stored(constellation: Constell
     indexer = Indexer(constellation.database, embedder, constellation.clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(indexer.run)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await embedder.done.wait()
             while (await indexer.state()).waiting:
                 await anyio.lowlevel.checkpoint()
@@ -128,7 +128,7 @@ async def test_the_background_task_survives_a_failing_embedder(constellation: Co
     indexer = Indexer(constellation.database, embedder, constellation.clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(indexer.run)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not (await indexer.state()).problem:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

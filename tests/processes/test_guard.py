@@ -74,7 +74,7 @@ async def test_a_killed_process_takes_its_groups_with_it_also_what_ignores_a_pol
     async with watched_command(tmp_path, *words) as command:
         group = begin(command.line)
         try:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await command.wait_until_started()
                 await dies(watcher(str(group.pid)))
                 await command.wait_until_gone()
@@ -88,7 +88,7 @@ async def test_a_group_that_was_forgotten_is_left_alone(tmp_path: Path):
     async with watched_command(tmp_path / "one") as kept, watched_command(tmp_path / "two") as lost:
         groups = begin(kept.line), begin(lost.line)
         try:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await kept.wait_until_started()
                 await lost.wait_until_started()
                 await dies(watcher(f"{groups[0].pid} {groups[1].pid}", str(groups[0].pid)))
@@ -103,7 +103,7 @@ async def test_a_guard_that_somebody_ended_is_started_again_with_all_that_it_wat
     async with watched_command(tmp_path) as command:
         group, other = begin(command.line), begin("exec sleep 30")
         try:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await command.wait_until_started()
                 await dies(watcher(str(group.pid), "", str(other.pid)))
                 await command.wait_until_gone()

@@ -78,27 +78,27 @@ def test_llama_servers_list_of_capabilities_does_no_harm():
 async def test_llama_server_tells_beside_its_list_whether_tools_reach_the_model(props: Answer, listed: ListedModel):
     """It leaves tools out of the prompt of a model without a place for them, and says so nowhere else."""
     models = Answer(listing({"id": "a", "owned_by": "llamacpp"}))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, web_server({"/v1/models": models, "/props": props}) as server:
             settings = replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))
             assert await fetch_models(http, settings) == (listed,)
-            (found,) = await find_local_servers(http, [settings], seconds=3)
+            (found,) = await find_local_servers(http, [settings], seconds=30)
             assert found.models == (listed,)
 
 
 async def test_a_llama_server_that_is_slow_to_tell_more_is_found_all_the_same():
     answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "llamacpp"})), "/props": Answer(hangs=True)}
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, web_server(answers) as server:
             (found,) = await find_local_servers(
-                http, [replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))], seconds=0.5
+                http, [replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))], seconds=1.5
             )
     assert found.models == (ListedModel("a"),)
 
 
 async def test_other_servers_are_asked_for_nothing_beside_their_list():
     answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "vllm"}))}
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, web_server(answers) as server:
             assert await fetch_models(http, replace(LOCAL_SERVERS[2], base_url=server.url("/v1")))
             assert len(server.asked) == 1
@@ -111,28 +111,28 @@ def test_what_is_no_list_is_a_protocol_error(body: bytes):
 
 
 async def test_a_list_is_fetched():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, serve_models([], models=("a", "b")) as server:
             found = await fetch_models(http, ProviderSettings("x", "openai", f"{server.url}/v1"))
     assert [model.name for model in found] == ["a", "b"]
 
 
 async def test_a_list_that_is_not_there_is_an_error():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, serve_models([]) as server:
             with pytest.raises(ProviderError):
                 await fetch_models(http, ProviderSettings("x", "openai", f"{server.url}/elsewhere/x?"))
 
 
 async def test_servers_that_answer_are_found_in_the_order_of_preference():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with real_http() as http, serve_models([], models=("a",)) as one, serve_models([], models=("b",)) as two:
             candidates = [
                 replace(LOCAL_SERVERS[0], base_url=f"{one.url}/v1"),
                 replace(LOCAL_SERVERS[1], base_url="http://127.0.0.1:1/v1"),
                 replace(LOCAL_SERVERS[2], base_url=f"{two.url}/v1"),
             ]
-            found = await find_local_servers(http, candidates, seconds=3)
+            found = await find_local_servers(http, candidates, seconds=30)
     assert [(server.settings.name, server.models[0].name) for server in found] == [
         ("ollama", "a"),
         ("llama-server", "b"),
@@ -144,7 +144,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time():
         async with stream:
             await anyio.sleep_forever()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         port = listener.extra_attributes[SocketAttribute.local_port]()
         async with real_http() as http, listener, anyio.create_task_group() as tasks:
@@ -176,7 +176,7 @@ async def test_googles_list_is_read_without_what_answers_no_prompts():
 
 
 async def test_googles_list_comes_from_googles_address():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with serve_models([], models=["a"]) as server, real_http() as http:
             found = await fetch_models(http, ProviderSettings("gemini", "gemini", server.url))
     assert found == (ListedModel("a", 1000),)

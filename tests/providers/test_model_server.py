@@ -12,7 +12,7 @@ from pattern_acp.testing.model_server import Reply, load_server_script, serve_mo
 
 
 async def test_requests_are_recorded_and_answered_in_order():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with serve_models([[ScriptStep(text="one")]]) as server, httpx.AsyncClient(trust_env=False) as client:
             first = await client.post(f"{server.url}/v1/messages", json={"model": "m"})
             second = await client.post(f"{server.url}/v1/messages", json={"model": "m"})
@@ -22,21 +22,21 @@ async def test_requests_are_recorded_and_answered_in_order():
 
 
 async def test_an_answer_may_be_empty():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with serve_models([Reply(raw="")]) as server, httpx.AsyncClient(trust_env=False) as client:
             answer = await client.post(f"{server.url}/v1/messages", json={"model": "m"})
     assert (answer.status_code, answer.text) == (200, "")
 
 
 async def test_unknown_paths_are_not_found():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with serve_models([]) as server, httpx.AsyncClient(trust_env=False) as client:
             assert (await client.post(f"{server.url}/v1/other", content=b"x")).status_code == 404
             assert (await client.get(f"{server.url}/other")).status_code == 404
 
 
 async def test_a_script_repeats_when_told_to():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with (
             serve_models([[ScriptStep(text="one")]], repeat=True) as server,
             httpx.AsyncClient(trust_env=False) as client,

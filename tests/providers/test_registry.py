@@ -112,7 +112,7 @@ def test_a_scripted_provider_without_a_usable_script_is_refused(tmp_path: Path):
 
 async def test_a_list_is_fetched_once_a_day_and_kept_in_a_file(tmp_path: Path):
     clock = FakeClock()
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("a", "text-embedding-3")) as server:
             first = Providers(settings(mine(server.url)), tmp_path, clock)
             await first.refresh()
@@ -130,7 +130,7 @@ async def test_a_list_is_fetched_once_a_day_and_kept_in_a_file(tmp_path: Path):
 
 async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(tmp_path: Path):
     clock = FakeClock()
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("a",)) as server:
             providers = Providers(settings(mine(server.url)), tmp_path, clock)
             await providers.refresh("another/model")
@@ -145,7 +145,7 @@ async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(
 
 
 async def test_a_model_that_nobody_knows_is_learned_of_its_providers_list_before_the_first_request():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("m",), window=4_096) as server:
             for named in ((), ("m",)):
                 providers = Providers(settings(mine(server.url, *named)))
@@ -160,7 +160,7 @@ async def test_a_model_that_nobody_knows_is_learned_of_its_providers_list_before
 
 
 async def test_a_list_that_cannot_be_had_is_waited_for_once():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], window=4_096) as server:
             address = server.url
         providers = Providers(settings(mine(address)))
@@ -172,7 +172,7 @@ async def test_a_list_that_cannot_be_had_is_waited_for_once():
 
 
 async def test_an_unreachable_provider_keeps_its_old_list(tmp_path: Path):
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         lists = ModelLists(tmp_path, FakeClock(0))
         lists.put(NOWHERE, (ListedModel("old"),))
         lists.save()
@@ -183,7 +183,7 @@ async def test_an_unreachable_provider_keeps_its_old_list(tmp_path: Path):
 
 
 async def test_choosing_asks_for_a_list_when_nothing_is_known():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("a",)) as server:
             providers = Providers(settings(mine(server.url)))
             assert providers.choice().provider == "offline"
@@ -193,7 +193,7 @@ async def test_choosing_asks_for_a_list_when_nothing_is_known():
 
 
 async def test_choosing_finds_a_local_server():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("qwen3:8b",)) as server:
             ollama = ProviderSettings("ollama", "openai", f"{server.url}/v1")
             others = [
@@ -201,6 +201,9 @@ async def test_choosing_finds_a_local_server():
             ]
             providers = Providers(settings(ollama, *others))
             choice = await providers.choose()
+            while choice.provider == "offline":
+                # The 0.3 s that it may take are over sooner than a busy machine answers.
+                choice = await providers.choose()
             await providers.aclose()
     assert choice.qualified == "ollama/qwen3:8b"
     assert providers.available()[0].qualified == "ollama/qwen3:8b"
@@ -208,9 +211,12 @@ async def test_choosing_finds_a_local_server():
 
 @pytest.mark.parametrize("model", ["mine/x", "offline"])
 async def test_choosing_asks_nobody_when_the_person_named_a_model(model: str):
-    providers = Providers(settings(NOWHERE, model=model))
-    with anyio.fail_after(1):
-        assert (await providers.choose()).qualified == (model if "/" in model else "offline/offline")
+    with anyio.fail_after(30):
+        async with serve_models([], models=("a",)) as server:
+            providers = Providers(settings(mine(server.url), model=model))
+            assert (await providers.choose()).qualified == (model if "/" in model else "offline/offline")
+            await providers.aclose()
+    assert server.lists == 0
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lists":{"mine":1}}'])

@@ -149,7 +149,7 @@ async def test_a_gate_holds_the_stream_until_it_is_opened():
     async def play() -> None:
         got.extend(await events_of(provider))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(play)
             await gate.reached.wait()
@@ -159,7 +159,7 @@ async def test_a_gate_holds_the_stream_until_it_is_opened():
 
 async def test_waiting_for_cancel_can_be_cancelled():
     provider = provider_of(parse_script(b'[[{"text":"a"},{"wait_for":"cancel"}]]', "x"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with provider.stream(request()) as events:
             assert await anext(events) == TextDelta("a")
             with anyio.move_on_after(0.01) as scope:

@@ -87,7 +87,7 @@ async def playing(
     wire: Wire, *replies: Reply | list[ScriptStep], idle: float = 5, total: float = 60, key: str = KEY
 ) -> AsyncGenerator[Setup, None]:
     sleeps = Sleeps()
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models(replies) as server:
             settings = ProviderSettings(
                 "mine", wire, server.url, Secret(key, "$MINE_KEY") if key else None, "MINE_KEY", configured=True
@@ -393,7 +393,7 @@ async def test_an_unreachable_server_is_named(wire: Wire):
         provider = setup.provider
     # The server is gone now; the port is free.
     setup = Setup(setup.server, provider, setup.sleeps)
-    with anyio.fail_after(10), pytest.raises(ProviderConnectionError, match=r"mine cannot be reached at 127\.0\.0\.1"):
+    with anyio.fail_after(30), pytest.raises(ProviderConnectionError, match=r"mine cannot be reached at 127\.0\.0\.1"):
         await setup.events()
 
 

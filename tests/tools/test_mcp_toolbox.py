@@ -50,7 +50,7 @@ async def toolbox(
     connections = [FakeConnection(offer) for offer in offers]
     settings = [McpServerSettings(f"s{number}", command="x") for number in range(len(offers))]
     async with hosted(*settings, load=FakeServers(*connections).load) as session:
-        await session.wait_settled(5)
+        await session.wait_settled(30)
         yield McpToolbox(session, Memory(), own), connections
 
 
@@ -65,7 +65,7 @@ async def test_nothing_is_offered_before_the_first_prompt_and_nothing_changes_af
         assert offered(box) == ["s0__t0", "s0__t1"]
         connection.offers = Catalogue((remote("t1"), remote("t2")))
         connection.on_change()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not box.notes():
                 await anyio.lowlevel.checkpoint()
         box.fix()
@@ -121,7 +121,7 @@ async def test_a_server_that_ended_is_told():
     async with toolbox(Catalogue(many(1))) as (box, (connection,)):
         box.fix()
         connection.ended.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not box.notes():
                 await anyio.lowlevel.checkpoint()
         assert box.notes() == ("The MCP server s0 is not there now.",)

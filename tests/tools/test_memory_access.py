@@ -228,7 +228,7 @@ async def test_past_messages_are_found_and_those_of_this_session_are_not(constel
 
 
 async def test_another_connection_reads_a_commit_at_once(constellation: Constellation):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await memory_in(constellation).commit(MemoryEdit("human", "append", "likes tea"), CALL)
         async with open_database(constellation.path, clock=constellation.clock) as database:
             other = ConstellationMemory(
@@ -245,7 +245,7 @@ async def test_another_connection_reads_a_commit_at_once(constellation: Constell
 
 async def test_tasks_that_write_at_once_lose_nothing(constellation: Constellation):
     memory = memory_in(constellation)
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             for number in range(20):
                 group.start_soon(memory.commit, MemoryEdit("human", "append", f"line {number}"), None)

@@ -64,7 +64,7 @@ class Bench:
         self.checks = ConfiguredChecks(checks, self.tools.context, gate, self.sink, clock=clock, ids=RandomIds())
 
     async def after(self, *paths: Path) -> str:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             return await self.checks.after_edits(TURN, [str(path) for path in paths])
 
     @property

@@ -18,7 +18,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def write(path: Path, text: str) -> str:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return (await LocalFileSystem().write_text_file(str(path), text)).text
 
 
@@ -120,7 +120,7 @@ async def test_a_path_through_a_file_is_refused_in_a_sentence(tmp_path: Path):
 @posix_only
 async def test_a_pipe_is_neither_opened_nor_replaced(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         with pytest.raises(WorkspaceError, match="pipe"):
             await LocalFileSystem().read_text_file(str(tmp_path / "pipe"))
         with pytest.raises(WorkspaceError, match="pipe"):

@@ -18,7 +18,7 @@ TERMINAL = LocalTerminal(ENVIRONMENT, secret_variables=["MY_KEY"])
 
 
 async def run(line: str, cwd: Path, *, output_limit: int = 10_000) -> tuple[ExitStatus, CommandOutput]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with TERMINAL.start(CommandRequest(line, str(cwd), output_limit=output_limit)) as command:
             status = await command.wait_for_exit()
             return status, await command.output()
@@ -26,7 +26,7 @@ async def run(line: str, cwd: Path, *, output_limit: int = 10_000) -> tuple[Exit
 
 async def wait_until_gone(pid: int) -> None:
     """Wait until a process ended; one that nobody reaps (a container without init) counts as ended."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while await is_alive(pid):
             await anyio.lowlevel.checkpoint()
 
@@ -45,7 +45,7 @@ async def is_alive(pid: int) -> bool:
 
 async def first_number(command_line: str, cwd: Path) -> int:
     """Start a command, read the process id that it prints, and leave its context."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with TERMINAL.start(CommandRequest(command_line, str(cwd))) as command:
             text = ""
             while not text.endswith("\n"):
@@ -54,13 +54,13 @@ async def first_number(command_line: str, cwd: Path) -> int:
 
 
 async def test_output_comes_while_the_command_runs(tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with TERMINAL.start(CommandRequest("echo first; sleep 60; echo second", str(tmp_path))) as command:
             assert await command.next_output() == "first\n"
 
 
 async def test_a_process_left_in_the_background_delays_nothing_and_is_ended(tmp_path: Path):
-    with anyio.fail_after(3):
+    with anyio.fail_after(30):
         async with TERMINAL.start(CommandRequest("sleep 60 & echo $!", str(tmp_path))) as command:
             assert await command.wait_for_exit() == ExitStatus(0)
             pid = int((await command.output()).text)
@@ -80,13 +80,13 @@ async def test_children_of_the_shell_end_with_it(tmp_path: Path):
 
 
 async def test_a_command_that_ignores_the_polite_signal_ends_all_the_same(tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         pid = await first_number("trap '' TERM; echo $$; while true; do sleep 1; done", tmp_path)
     await wait_until_gone(pid)
 
 
 async def test_a_command_may_clean_up_when_it_is_killed(tmp_path: Path):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         line = "trap 'echo bye; exit 7' TERM; echo ready; while true; do sleep 0.01; done"
         async with TERMINAL.start(CommandRequest(line, str(tmp_path))) as command:
             await command.next_output()
@@ -97,7 +97,7 @@ async def test_a_command_may_clean_up_when_it_is_killed(tmp_path: Path):
 
 async def test_cancelling_leaves_no_process(tmp_path: Path):
     pid = 0
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
 
             async def use() -> None:
@@ -143,7 +143,7 @@ async def test_much_output_is_read_while_it_is_written(tmp_path: Path):
 async def test_two_waiters_see_the_whole_output_and_the_end(tmp_path: Path):
     pieces: list[str] = []
     statuses: list[ExitStatus] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         line = "for i in 1 2 3 4 5 6 7 8 9; do echo $i; done; exit 4"
         async with TERMINAL.start(CommandRequest(line, str(tmp_path))) as command:
 

@@ -21,7 +21,7 @@ PYTHON = sys.executable
 @asynccontextmanager
 async def terminals() -> AsyncGenerator[Terminals, None]:
     async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             yield Terminals(LocalTerminal(process_environment()), tasks)
         tasks.cancel_scope.cancel()
 

@@ -39,7 +39,7 @@ class Bytes(ByteReceiveStream, ByteSendStream):
 async def received(*chunks: bytes) -> list[Message]:
     transport = PipeTransport(Bytes(), Bytes(*chunks), lambda _: True)
     found: list[Message] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while (message := await transport.receive()) is not None:
             found.append(message)
     assert transport.ended.is_set()
@@ -69,7 +69,7 @@ async def test_an_agent_that_is_gone_is_a_connection_error():
 async def test_what_is_looked_at_and_kept_does_not_reach_the_sdk():
     lines = b'{"method":"$/cancel_request"}\n{"id":1}\n'
     transport = PipeTransport(Bytes(), Bytes(lines), Incoming(queue.SimpleQueue[Happening]()).look)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert await transport.receive() == {"id": 1}
 
 
