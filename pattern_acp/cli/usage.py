@@ -22,7 +22,7 @@ from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.journal.usage import UsedOnce, usage_since
-from pattern_acp.session.usage_report import UsageSum, day_began_ms, sum_up, total_of
+from pattern_acp.session.usage_report import UsageSum, sum_up, total_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,9 +76,11 @@ def since_ms(since: str, now_ms: int) -> int:
     if not since:
         return 0
     if since.endswith("d"):
-        first = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone() - timedelta(days=int(since[:-1]) - 1)
-        return day_began_ms(int(first.timestamp() * 1000))
-    day = date.fromisoformat(since)
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
+        # Days of the calendar: one of them has 23 hours, another one 25.
+        day = today - timedelta(days=int(since[:-1]) - 1)
+    else:
+        day = date.fromisoformat(since)
     return int(datetime(day.year, day.month, day.day).astimezone().timestamp() * 1000)
 
 

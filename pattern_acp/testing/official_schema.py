@@ -38,14 +38,21 @@ def official_schema() -> JsonObject | None:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
             part.write(text)
         Path(part.name).replace(kept)
-    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
+    return _read(kept)
+
+
+def kept_schema() -> JsonObject | None:
+    """The schema if an earlier test fetched it; never fetches.
+
+    That it is not there yet is not kept: who is judged by it would depend on which test came first.
+    """
+    kept = _kept_file()
+    return _read(kept) if kept.exists() else None
 
 
 @functools.cache
-def kept_schema() -> JsonObject | None:
-    """The schema if an earlier test fetched it; never fetches."""
-    kept = _kept_file()
-    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else None
+def _read(kept: Path) -> JsonObject:
+    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
 
 
 def _kept_file() -> Path:

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
-from datetime import datetime, timedelta
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -20,6 +22,7 @@ from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.usage_report import UsageSum, total_of
 from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.process import agent_environment
 from pattern_acp.testing.scripts import says
 
 
@@ -82,6 +85,17 @@ def test_days_back_begin_at_midnight_and_today_is_one_of_them():
     first = datetime.fromtimestamp(since_ms("2d", int(now.timestamp() * 1000)) / 1000).astimezone()
     assert first.date() == (now - timedelta(days=1)).date()
     assert (first.hour, first.minute) == (0, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="TZ is POSIX")
+def test_days_back_are_days_of_the_calendar_also_when_one_of_them_has_23_hours():
+    code = "from pattern_acp.cli.usage import since_ms; import sys; print(since_ms('2d', int(sys.argv[1])))"
+    after_midnight = int(datetime(2027, 3, 28, 22, 30, tzinfo=UTC).timestamp() * 1000)
+    began = int(datetime(2027, 3, 27, 23, tzinfo=UTC).timestamp() * 1000)
+    environment = {**agent_environment(), "TZ": "CET-1CEST,M3.5.0,M10.5.0/3"}
+    command = [sys.executable, "-c", code, str(after_midnight)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=50, env=environment)
+    assert done.stdout.split() == [str(began)]
 
 
 def test_a_terminal_gets_bars_as_long_as_the_money():
