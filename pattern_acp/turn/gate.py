@@ -29,6 +29,8 @@ REFUSED = (
     "continue without it or ask the person what they prefer."
 )
 
+REFUSED_BY_PERSON = "Refused; it did not run."
+
 
 @dataclass(slots=True)
 class PolicyState:
@@ -43,9 +45,10 @@ class PolicyState:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that does not run, and the sentence that tells the model why."""
+    """A call that does not run: `sentence` tells the model why, `shown` the person."""
 
     sentence: str
+    shown: str
 
 
 def resolved(path: str, folder: str) -> str:
@@ -116,7 +119,7 @@ class Gate:
                     await self.announce(turn_id, latest, view.call_id)
                     return _settled(latest)
                 answer = await self._ask(turn_id, latest, accesses, view)
-        return None if answer.allows else Refusal(REFUSED)
+        return None if answer.allows else Refusal(REFUSED, REFUSED_BY_PERSON)
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
@@ -139,4 +142,5 @@ class Gate:
 def _settled(decision: Decision) -> Refusal | None:
     if decision.verdict is Verdict.ALLOW:
         return None
-    return Refusal(f"Not allowed: {decision.reason} Do not try to get round this; tell the person if it matters.")
+    shown = f"Not allowed: {decision.reason}"
+    return Refusal(f"{shown} Do not try to get round this; tell the person if it matters.", shown)

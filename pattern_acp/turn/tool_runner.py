@@ -73,7 +73,7 @@ class CallProgress:
         """The result of a call that is cancelled now."""
         text = "\n\n".join(part for part in (reason, self._noted) if part)
         title = view.title if self.is_retitled else ""
-        content = self.content or view.content
+        content = (*(self.content or view.content), TextContent(text))
         return ToolOutcome(text, is_error=True, content=content, title=title, failure="tool.interrupted")
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
@@ -257,7 +257,8 @@ class ToolRunner:
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view, again=decide)
             if refusal is not None:
-                outcome = ToolOutcome(refusal.sentence, is_error=True, content=view.content, failure="policy.refused")
+                shown = (*view.content, TextContent(refusal.shown))
+                outcome = ToolOutcome(refusal.sentence, is_error=True, content=shown, failure="policy.refused")
             else:
                 await self._sink.show(ToolCallRunning(view.call_id))
                 outcome = await self._effect(turn_id, view, prepared, progress)

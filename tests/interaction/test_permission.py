@@ -181,6 +181,19 @@ async def test_reject_always_refuses_the_next_one_without_asking():
         assert [item.verdict for item in decided] == ["ask", "deny"]
 
 
+async def test_a_call_that_did_not_run_shows_why_below_what_it_would_have_done():
+    model = ScriptedProvider(
+        [calls("run_command", command="make a"), calls("run_command", command="make a"), says("I see.")]
+    )
+    async with running_agent(model, capabilities=TERMINAL_CLIENT, permission=choose("reject_always")) as agent:
+        await ask_once(agent)
+        ends = [update["update"] for update in agent.editor.updates if is_end(update)]
+        shown = [[item["content"]["text"] for item in end["content"]] for end in ends]
+        assert shown[0] == ["```sh\nmake a\n```", "Refused; it did not run."]
+        assert shown[1][0] == "```sh\nmake a\n```"
+        assert shown[1][1].startswith("Not allowed: ")
+
+
 async def test_an_allowance_survives_a_load():
     first, second = (calls("run_command", command=f"pytest tests/{name}") for name in "ab")
     model = ScriptedProvider([first, says("One."), second, says("Two.")])

@@ -27,7 +27,7 @@ from pattern_acp.tools.base import Progress, ToolFailedError, ToolOutcome
 from pattern_acp.turn.call_reading import MOST_LEVELS
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.tool_runner import SIDE_BY_SIDE, ToolRunner
+from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, SIDE_BY_SIDE, ToolRunner
 
 TURN = TurnId("turn_1")
 ROOT = Path("/project")
@@ -165,7 +165,7 @@ async def test_a_cancelled_call_ends_once_as_interrupted_with_what_it_had_shown(
             tasks.cancel_scope.cancel()
     [finished] = bench.finished
     assert (finished.status, finished.interrupted) == (ToolCallStatus.FAILED, True)
-    assert shown in finished.content
+    assert finished.content == (shown, TextContent(CANCELLED_SENTENCE))
 
 
 async def test_every_one_of_several_cancelled_calls_ends_once():
