@@ -32,6 +32,10 @@ AT_END = "*** End of File"
 _UNIFIED = late_pattern(r"@@ -\d+(,\d+)? \+\d+(,\d+)? @@")
 """The header of a unified diff. Its numbers are no part of this format and are passed over: lines say where it fits."""
 
+_OPENS = late_pattern(r"(apply_patch\s+)?<<-?\s*['\"]?\w+['\"]?\s*|```\w*\s*")
+_CLOSES = late_pattern(r"\w+\s*|```\s*")
+"""The first and last line of a here-document or a code fence around a patch."""
+
 
 class PatchSyntaxError(ToolInputError):
     """The text is no patch of this format: which line is wrong, and what was expected there."""
@@ -85,12 +89,29 @@ Section: TypeAlias = AddFile | DeleteFile | UpdateFile
 
 
 def parse_patch(text: str) -> tuple[Section, ...]:
-    """The sections of a patch, at least one.
+    """The sections of a patch, at least one; those that change one file without moving it are one.
 
     Raises:
         PatchSyntaxError: the text breaks the grammar.
     """
-    return _Parser(text).sections()
+    return _joined(_Parser(text).sections())
+
+
+def _joined(sections: tuple[Section, ...]) -> tuple[Section, ...]:
+    joined: list[Section] = []
+    edited: dict[str, int] = {}
+    for section in sections:
+        if isinstance(section, UpdateFile) and not section.move_to:
+            at = edited.setdefault(section.path, len(joined))
+            if at < len(joined):
+                joined[at] = UpdateFile(section.path, _hunks(joined[at]) + section.hunks)
+                continue
+        joined.append(section)
+    return tuple(joined)
+
+
+def _hunks(section: Section) -> tuple[Hunk, ...]:
+    return section.hunks if isinstance(section, UpdateFile) else ()
 
 
 class _Parser:
@@ -99,8 +120,12 @@ class _Parser:
         lines = stripped.split("\n")
         if lines[0].endswith("\r"):
             lines = [line.removesuffix("\r") for line in lines]
-        self._lines = lines
         self._first = len(text[: len(text) - len(text.lstrip("\r\n"))].split("\n"))
+        if _OPENS.fullmatch(lines[0]) and len(lines) > 2 and _CLOSES.fullmatch(lines[-1]):
+            # Models that know the patch as a shell command leave the command's own quoting around it.
+            lines = lines[1:-1]
+            self._first += 1
+        self._lines = lines
         self._at = 0
 
     def sections(self) -> tuple[Section, ...]:

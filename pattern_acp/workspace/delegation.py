@@ -17,7 +17,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.editor_calls import EditorCalls
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError, FileMissingError
 from pattern_acp.workspace.files import FileSystem, TextFile, TextStore
-from pattern_acp.workspace.kinds import PathFacts, inspect_path
+from pattern_acp.workspace.kinds import PathFacts, encoding_of_file, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
@@ -27,7 +27,7 @@ _SAVE_WAITS = (0.02, 0.05, 0.1, 0.3)
 _CLOCK_MARGIN_NS = 100_000_000
 """File times come from a coarser clock than ours."""
 
-_NOT_UTF_8 = frozenset({"utf-16-le", "utf-16-be"})
+_NOT_UTF_8 = frozenset({"utf-16-le", "utf-16-be", "cp1252"})
 """What most editors read wrongly and all but few write back as UTF-8 when a client asks them to."""
 
 
@@ -81,7 +81,7 @@ class DelegatingFileSystem:
 
     async def read_text_file(self, path: str) -> TextFile:
         """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""
-        facts = await _inspect(path)
+        facts = await _inspect_whole(path)
         is_gone = path in self._gone and facts.kind == "missing"
         if not self._can_read or self._calls.paused or is_gone or not _editor_can_hold(facts) or not _can_name(path):
             return await self._local.read_text_file(path)
@@ -103,7 +103,7 @@ class DelegatingFileSystem:
         """See `FileSystem.write_text_file`: through the editor when it can, through the disk when it did not."""
         if not self._can_write or self._calls.paused or not _can_name(path):
             return await self._write_to_disk(path, text)
-        before = await _inspect(path)
+        before = await _inspect_whole(path)
         if before.marked in _NOT_UTF_8:
             return await self._write_to_disk(path, text)
         self._gone.discard(path)
@@ -258,6 +258,15 @@ class DelegatingTerminal:
 
 async def _inspect(path: str) -> PathFacts:
     return await to_thread.run_sync(inspect_path, path, abandon_on_cancel=True)
+
+
+async def _inspect_whole(path: str) -> PathFacts:
+    """Also whether a file of text is UTF-8 to its end; editors show what is not as U+FFFD and would write that."""
+    facts = await _inspect(path)
+    if facts.kind != "text" or facts.marked is not None or facts.size > MAX_TEXT_BYTES:
+        return facts
+    encoding = await to_thread.run_sync(encoding_of_file, path, abandon_on_cancel=True)
+    return replace(facts, marked=encoding) if encoding in _NOT_UTF_8 else facts
 
 
 def _size(text: str) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.text_codec import TextEncoding, bom_encoding, is_utf32
+from pattern_acp.workspace.errors import NotTextError
+from pattern_acp.workspace.text_codec import TextEncoding, bom_encoding, decode_text, is_utf32, is_western
 
 PathKind: TypeAlias = Literal["text", "image", "binary", "directory", "missing", "other"]
 
@@ -54,6 +55,14 @@ def inspect_path(path: str) -> PathFacts:
     return PathFacts(kind, found.st_size, found.st_mtime_ns, media_type, bom_encoding(head))
 
 
+def encoding_of_file(path: str) -> TextEncoding | None:
+    """The encoding of a whole file of text; None when it is none or cannot be read. Blocks."""
+    try:
+        return decode_text(Path(path).read_bytes())[1]
+    except (OSError, ValueError, NotTextError):
+        return None
+
+
 def kind_of_bytes(head: bytes) -> tuple[PathKind, str]:
     """Kind and media type of a file that starts with `head`; a character cut at the end of `head` is no fault."""
     image = _image_type(head)
@@ -87,5 +96,5 @@ def _looks_like_text(head: bytes) -> bool:
     try:
         codecs.getincrementaldecoder(encoding or "utf-8")().decode(head)
     except UnicodeDecodeError:
-        return False
+        return encoding is None and is_western(head)
     return True

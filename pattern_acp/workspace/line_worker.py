@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
-from pattern_acp.workspace.text_codec import bom_encoding
+from pattern_acp.workspace.text_codec import bom_encoding, is_western
 
 
 class LineRequest(TypedDict):
@@ -60,7 +60,10 @@ def read_text(path: Path, max_bytes: int) -> str:
         return data[2:].decode(encoding, "replace")
     if b"\0" in data:
         return ""
-    return data.decode("utf-8-sig", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252" if is_western(data) else "utf-8-sig", "replace")
 
 
 def matching_lines(

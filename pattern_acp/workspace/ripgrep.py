@@ -14,6 +14,7 @@ from pattern_acp.workspace.flavour import PLATFORM
 from pattern_acp.workspace.ignore import rules_for
 from pattern_acp.workspace.matches import MAX_SEARCHED_BYTES, MatchCollector, RawLine, TextQuery
 from pattern_acp.workspace.search_process import run_lines
+from pattern_acp.workspace.text_codec import is_western
 from pattern_acp.workspace.walk import in_thread
 
 
@@ -113,6 +114,7 @@ def _name(path: _Text) -> str:
 
 def _raw_line(data: _Data) -> RawLine:
     line = _plain(data.lines)
-    text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-    start = len(line[: data.submatches[0].start].decode("utf-8", "replace")) if data.submatches else None
+    encoding = "cp1252" if is_western(line) else "utf-8"
+    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding, "replace")
+    start = len(line[: data.submatches[0].start].decode(encoding, "replace")) if data.submatches else None
     return RawLine(data.line_number or 0, text, start)

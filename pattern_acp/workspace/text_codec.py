@@ -1,8 +1,9 @@
 """Bytes of a file to text and back.
 
-Owns: which encodings count as text: UTF-8, with or without a byte order mark, and UTF-16 with one. Guessing further
-(Latin-1, Shift JIS) would write a wrong guess back. Line endings pass through untouched. Must not know: files, paths.
-Needs the standard library only, since the search worker loads it alone.
+Owns: which encodings count as text: UTF-8, with or without a byte order mark, UTF-16 with one, and Windows-1252 (which
+Latin-1 text is read as) for what can hardly be anything else. Each of its characters is one byte, so that what is not
+edited comes back exactly even where the guess is wrong. Line endings pass through untouched. Must not know: files,
+paths. Needs the standard library only, since the search worker loads it alone.
 """
 
 import codecs
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from pattern_acp.workspace.errors import NotTextError
 
-TextEncoding: TypeAlias = Literal["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"]
+TextEncoding: TypeAlias = Literal["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "cp1252"]
 """`utf-8-sig` and both UTF-16 forms carry a byte order mark in the file."""
 
 _MARKS: tuple[tuple[bytes, TextEncoding], ...] = (
@@ -19,6 +20,15 @@ _MARKS: tuple[tuple[bytes, TextEncoding], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MARK_OF = {encoding: mark for mark, encoding in _MARKS}
+
+_NO_TEXT = bytes({*range(32), 127} - set(b"\t\n\f\r\x1b"))
+"""Control characters that texts do not have."""
+
+_ASCII = bytes(range(128))
+
+WESTERN_SHARE = 0.3
+"""Largest share of characters outside ASCII in what is taken for Windows-1252. Western texts have a tenth at most;
+texts in Cyrillic or Japanese encodings have more."""
 
 
 def is_utf32(data: bytes) -> bool:
@@ -34,6 +44,22 @@ def bom_encoding(data: bytes) -> TextEncoding | None:
     return None
 
 
+def is_western(data: bytes) -> bool:
+    """Whether data that is no UTF-8 is text in Windows-1252.
+
+    Text with well-formed characters of UTF-8 in it is UTF-8 with a fault somewhere, and nothing is guessed of it.
+    """
+    foreign = len(data.translate(None, _ASCII))
+    if not 0 < foreign <= WESTERN_SHARE * len(data) or len(data.translate(None, _NO_TEXT)) != len(data):
+        return False
+    try:
+        data.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    # Whatever can be read as UTF-8 beyond ASCII is left over when all else is passed over.
+    return data.decode("utf-8", "ignore").isascii()
+
+
 def decode_text(data: bytes) -> tuple[str, TextEncoding]:
     """The text without its byte order mark, and the encoding to write it back with.
 
@@ -45,7 +71,9 @@ def decode_text(data: bytes) -> tuple[str, TextEncoding]:
     try:
         text = body.decode("utf-8" if encoding == "utf-8-sig" else encoding)
     except UnicodeDecodeError as error:
-        raise NotTextError("It is neither UTF-8 nor UTF-16 text.") from error
+        if encoding == "utf-8" and is_western(body):
+            return body.decode("cp1252"), "cp1252"
+        raise NotTextError("It is text in no encoding that is known here (UTF-8, UTF-16, Windows-1252).") from error
     if "\0" in text or is_utf32(data):
         raise NotTextError("It holds NUL characters, so it is not text.")
     return text, encoding
@@ -55,7 +83,8 @@ def encode_text(text: str, encoding: TextEncoding) -> bytes:
     """The bytes to store, with the encoding's byte order mark; a mark at the start of `text` is not doubled.
 
     Raises:
-        NotTextError: the text could not be read back: it holds NUL or half of a surrogate pair.
+        NotTextError: the text could not be read back: it holds NUL, half of a surrogate pair, or a character that the
+            encoding does not have.
     """
     if "\0" in text:
         raise NotTextError("The text holds NUL characters, so it cannot be kept in a text file.")
@@ -64,4 +93,10 @@ def encode_text(text: str, encoding: TextEncoding) -> bytes:
     try:
         return mark + body.encode("utf-8" if encoding == "utf-8-sig" else encoding)
     except UnicodeEncodeError as error:
+        if encoding == "cp1252":
+            missing = text[error.start]
+            raise NotTextError(
+                f"The file is in Windows-1252, which does not have the character {missing!r}; "
+                "use others, or convert the file to UTF-8 with a command first."
+            ) from error
         raise NotTextError("The text holds half of a surrogate pair, so it cannot be kept in a text file.") from error

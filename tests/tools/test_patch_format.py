@@ -59,6 +59,29 @@ def test_empty_lines_set_sections_apart():
     assert (add, delete) == (AddFile("b", "b\n"), DeleteFile("c"))
 
 
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [("<<'EOF'", "EOF"), ("apply_patch <<EOF", "EOF"), ('<<-"PATCH"', "PATCH"), ("```", "```"), ("```diff", "```\n")],
+)
+def test_quoting_of_a_shell_or_of_markdown_around_a_patch_is_passed_over(opens: str, closes: str):
+    bare = patch("*** Update File: a", "-x", "+y")
+    (section,) = parse_patch(f"{opens}\n{bare}\n{closes}")
+    assert section == UpdateFile("a", (Hunk((), (("-", "x"), ("+", "y")), line=4),))
+
+
+def test_several_sections_that_change_one_file_are_one():
+    sections = parse_patch(
+        patch(
+            "*** Update File: a", "-x", "+y", "*** Add File: b", "+b", "*** Update File: a", "@@ def f():", "-v", "+w"
+        )
+    )
+    first = Hunk((), (("-", "x"), ("+", "y")), line=3)
+    second = Hunk(("def f():",), (("-", "v"), ("+", "w")), line=8)
+    assert sections == (UpdateFile("a", (first, second)), AddFile("b", "b\n"))
+    moved = ("*** Update File: a", "*** Move to: c", "*** Update File: a", "-x", "+y")
+    assert len(parse_patch(patch(*moved))) == 2
+
+
 def test_a_patch_with_windows_line_endings_is_the_same_patch():
     text = patch("*** Update File: a", "@@ top", "-x", "+y")
     assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)

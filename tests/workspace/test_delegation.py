@@ -268,6 +268,16 @@ async def test_utf_16_is_not_trusted_to_editors(tmp_path: Path):
     assert bench.editor.calls == []
 
 
+@pytest.mark.parametrize("before", ["", "plain\n" * 3_000])
+async def test_text_in_windows_1252_is_not_trusted_to_editors_wherever_it_shows(tmp_path: Path, before: str):
+    bench = Bench(tmp_path, EditorHabits(plain_utf_8=True))
+    path = bench.put("a.txt", f"{before}caf\u00e9\n", encoding="cp1252")
+    assert await read(bench, path) == (f"{before}caf\u00e9\n", "disk")
+    assert await write(bench, path, f"{before}na\u00efve\n") == (f"{before}na\u00efve\n", "disk")
+    assert bench.on_disk("a.txt", encoding="cp1252") == f"{before}na\u00efve\n"
+    assert bench.editor.calls == []
+
+
 async def test_a_new_file_is_written_through_the_editor(tmp_path: Path):
     bench = Bench(tmp_path)
     path = str(tmp_path / "new.txt")

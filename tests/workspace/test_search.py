@@ -49,7 +49,7 @@ async def test_lines_are_found_in_text_files_that_git_does_not_ignore(tmp_path: 
     matches = await search_text(str(tmp_path), "needle", use_ripgrep=use_ripgrep)
     assert shown(matches) == [
         ".hidden:1:hidden needle",
-        "latin.txt:1:caf\ufffd needle",
+        "latin.txt:1:caf\u00e9 needle",
         "mark.txt:1:needle after a mark",
         "src/a.py:2:two needle",
         "src/c.txt:1:needle without an end",

@@ -25,6 +25,19 @@ def test_bytes_are_refused_or_come_back_exactly(data: bytes):
     assert encode_text(text, encoding) == data or text.startswith("\ufeff")
 
 
+def test_text_in_latin_1_is_read_and_written_as_windows_1252():
+    text, encoding = decode_text("# caf\u00e9, \u20ac 3\r\nprint(1)\n".encode("cp1252"))
+    assert (text, encoding) == ("# caf\u00e9, \u20ac 3\r\nprint(1)\n", "cp1252")
+    assert encode_text("na\u00efve", encoding) == b"na\xefve"
+    with pytest.raises(NotTextError, match="Windows-1252, which does not have the character '\u2192'"):
+        encode_text("a \u2192 b", encoding)
+
+
+def test_utf_8_with_a_fault_is_not_guessed_to_be_something_else():
+    with pytest.raises(NotTextError):
+        decode_text("all of na\u00efve and caf".encode() + b"\xe9")
+
+
 def test_a_mark_in_the_text_is_not_doubled():
     assert encode_text("\ufeffa", "utf-8-sig") == b"\xef\xbb\xbfa"
 
