@@ -15,7 +15,7 @@ from pattern_acp.cli.output import OutputClosed, write_failure, write_line, writ
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import Figure, ModelInfo
-from pattern_acp.providers.model_figures import Source, assumed, source_of
+from pattern_acp.providers.model_figures import CONFIGURED_PRICES, Source, assumed, source_of
 
 
 def run_models(arguments: ModelsWanted, process: Process) -> int:
@@ -82,8 +82,14 @@ def _cells(info: ModelInfo) -> tuple[str, ...]:
         *(_price(info, price) or "?" for price in (info.input_price, info.cache_read_price, info.output_price)),
         "yes" if info.sees_images else "no",
         ", ".join(info.thought_levels) or "no",
-        info.prices or ("this machine" if info.is_free else "not known"),
+        info.prices or _no_price_from(info),
     )
+
+
+def _no_price_from(info: ModelInfo) -> str:
+    if not info.is_free:
+        return "not known"
+    return CONFIGURED_PRICES if source_of(info, Figure.PRICES) == Source.CONFIG else "this machine"
 
 
 def _mark(info: ModelInfo, figure: Figure) -> str:

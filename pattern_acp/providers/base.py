@@ -172,6 +172,8 @@ class ModelSwitched:
     qualified: str
     """`PROVIDER/MODEL` that answers from here on."""
     sentence: str = ""
+    info: "ModelInfo | None" = field(default=None, compare=False)
+    """What is known of it, its prices above all; None where a recorded answer is read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,6 +281,8 @@ def configure(facts: ModelFacts, own: ModelSettings) -> ModelFacts:
 
 def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
     """What a request cost, rounded up to a micro-unit, or None when the prices are not known."""
+    if info.is_free:
+        return Cost(0)
     if not info.input_price and not info.output_price:
         return None
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens

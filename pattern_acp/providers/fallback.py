@@ -80,7 +80,7 @@ class FallbackProvider:
         failed: list[str] = []
         told = 0
         if self._current.info is not None:
-            yield ModelSwitched(self._current.info.qualified)
+            yield ModelSwitched(self._current.info.qualified, info=self._current.info)
         while True:
             has_content = False
             try:
@@ -98,7 +98,8 @@ class FallbackProvider:
                     raise NoModelLeftError(" ".join(failed)) from error
             else:
                 return
-            yield ModelSwitched(qualified, f"{' '.join(failed[told:])} {qualified} goes on for this turn.")
+            sentence = f"{' '.join(failed[told:])} {qualified} goes on for this turn."
+            yield ModelSwitched(qualified, sentence, self._current.info)
             told = len(failed)
 
     def _take_next(self, failed: list[str], request: ProviderRequest) -> str:

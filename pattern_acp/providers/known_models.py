@@ -14,8 +14,17 @@ import anyio.to_thread
 
 from pattern_acp.config.settings import HTTP_WIRES, ModelSettings, ProviderSettings, Settings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.providers.base import Figure, ModelInfo
-from pattern_acp.providers.catalogue import WELL_KNOWN, ListedModel, ModelFacts, configure, describe, is_chat_model
+from pattern_acp.providers.catalogue import (
+    WELL_KNOWN,
+    ListedModel,
+    ModelFacts,
+    configure,
+    describe,
+    is_chat_model,
+    vendor_name,
+)
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.providers.endpoints import base_url, has_vendor_names, is_openai
 from pattern_acp.providers.listening import listening
@@ -31,6 +40,10 @@ logger = logging.getLogger(__name__)
 MAX_OFFERED = 200
 """Models of one provider that are offered; OpenRouter lists hundreds, and an editor shows them in one menu. Any other
 can still be named."""
+
+
+_AT_ITS_VENDOR = late_pattern(r"gpt-\d|chatgpt-|o\d(-|$)|claude-|gemini-|grok-([3-9]|code)")
+"""Models whose weights their vendors never gave away (OpenAI, Anthropic, Google, xAI; November 2026)."""
 
 
 class KnownModels:
@@ -178,9 +191,14 @@ class KnownModels:
 
 def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
     facts = describe(settings.name, model, listed, is_openai=is_openai(settings))
-    if facts.info.prices or not _is_on_this_machine(settings):
+    if facts.info.prices or not _is_on_this_machine(settings) or _runs_at_its_vendor(model):
         return facts
     return replace(facts, info=replace(facts.info, is_free=True))
+
+
+def _runs_at_its_vendor(model: str) -> bool:
+    """Whether nobody else has the model's weights: what offers it on this machine is a gateway, and somebody pays."""
+    return _AT_ITS_VENDOR.match(vendor_name(model.rsplit("/", 1)[-1].lower())) is not None
 
 
 def _is_on_this_machine(settings: ProviderSettings) -> bool:

@@ -1,8 +1,7 @@
 """Making room in the model's context.
 
 Owns: what of a conversation must stay, the request for a summary, and that a compaction is recorded, counted and seen
-by the person. Must not know: when room is needed (`session/window.py`), or how units are chosen
-(`context/choosing.py`).
+by the person. Must not know: when room is needed (session/window.py), or how units are chosen (context/choosing.py).
 """
 
 import logging
@@ -54,12 +53,12 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.providers.base import ProviderStop
+from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.hooks import run_event
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.digests import RequestDigests
-from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, reported
+from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
@@ -123,6 +122,7 @@ class _Written:
     cost: Cost | None = None
     problem: str = ""
     estimated: bool = False
+    by: tuple[str, ModelInfo | None] = ("", None)  # as `by_model` takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ async def _write_summary(
     digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
     await session.sink.record(Fact(requested, Actor.SYSTEM))
-    assembly = MessageAssembly(MessageId("msg_summary"), model.provider.name)
+    assembly = MessageAssembly(MessageId("msg_summary"), model.info.qualified)
     problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
     try:
         with anyio.move_on_after(SUMMARY_SECONDS):
@@ -284,7 +284,7 @@ def _usage_facts(turn_id: TurnId, written: _Written, model: ModelInUse, spend: S
     if written.usage == Usage():
         return []
     event = reported(turn_id, written.usage, written.cost, model.info, spend(written.usage, written.cost), used)
-    return [Fact(replace(event, estimated=written.estimated), Actor.SYSTEM)]
+    return [Fact(replace(by_model(event, *written.by), estimated=written.estimated), Actor.SYSTEM)]
 
 
 def _counted(
@@ -296,7 +296,7 @@ def _counted(
     from pattern_acp.providers.catalogue import cost_of
 
     usage = Usage(asked, assembly.written_bytes // BYTES_PER_TOKEN)
-    return replace(written, usage=usage, cost=cost_of(model.info, usage), estimated=True)
+    return replace(written, usage=usage, cost=cost_of(assembly.info or model.info, usage), estimated=True)
 
 
 def _judged(assembly: MessageAssembly, problem: str) -> _Written:
@@ -310,7 +310,9 @@ def _judged(assembly: MessageAssembly, problem: str) -> _Written:
         problem = "the answer broke off"
     elif not problem and summary is None:
         problem = "the answer was empty"
-    return _Written("" if problem else summary or "", assembly.usage, assembly.cost, problem)
+    return _Written(
+        "" if problem else summary or "", assembly.usage, assembly.cost, problem, by=(assembly.provider, assembly.info)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,7 +274,6 @@ class TurnLoop:
     def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
         """What a request used: as its provider says, or estimated when it did not, or was cut before."""
         usage, cost, info = assembly.usage, assembly.cost, self._model.info
-        is_other = assembly.provider != info.qualified
         is_told = usage != Usage()
         if is_told and self.window is not None:
             self.window.counted(usage)
@@ -286,13 +285,12 @@ class TurnLoop:
 
             sent = Usage(self.window.sent_tokens() if self.window is not None else 0)
             usage = replace(usage if is_told else sent, output_tokens=written)
-            cost = None if is_other else cost_of(info, usage)
+            cost = cost_of(assembly.info or info, usage)
         if usage == Usage():
             return []
         self._budget.take_usage(usage, cost)
         event = reported(turn_id, usage, cost, info, self._budget.cost_so_far)
-        if is_other:  # another model stood in, and its provider counted by a table of its own
-            event = replace(event, model=assembly.provider, prices="")
+        event = by_model(event, assembly.provider, assembly.info)
         return [Fact(replace(event, estimated=is_estimated), Actor.SYSTEM)]
 
     async def _run_tools(
@@ -329,6 +327,13 @@ def reported(
     context = usage.context_tokens if used is None else used
     prices = info.prices if spent is not None else ""
     return UsageReported(turn_id, usage, context, info.context_window, so_far, info.qualified, spent, prices)
+
+
+def by_model(event: UsageReported, qualified: str, other: ModelInfo | None) -> UsageReported:
+    """The event with the model that answered, `qualified`, and its prices, where another one stood in."""
+    if qualified == event.model:
+        return event
+    return replace(event, model=qualified, prices=other.prices if other is not None and event.spent is not None else "")
 
 
 def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *, all_new: bool = False) -> Message:

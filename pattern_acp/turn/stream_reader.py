@@ -12,6 +12,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.base import (
+    ModelInfo,
     ModelSwitched,
     Provider,
     ProviderEvent,
@@ -57,6 +58,8 @@ class MessageAssembly:
     cost: Cost | None = None
     stop: ProviderStop = ProviderStop.INTERRUPTED
     detail: str = ""
+    info: ModelInfo | None = None
+    """The model that stood in for the one that was asked, where one did and it is known."""
     is_waiting: bool = False
     """Whether no request is on its way: the next one waits for its time."""
     is_untold: bool = False
@@ -93,8 +96,8 @@ class MessageAssembly:
                 self.is_untold = True
             case Stopped(reason, detail):
                 self.stop, self.detail = reason, detail
-            case ModelSwitched(qualified):
-                self.provider = qualified
+            case ModelSwitched(qualified, info=info):
+                self.provider, self.info = qualified, info
             case _:
                 pass
 

@@ -1,7 +1,10 @@
 """A model that stands in for the chosen one: told, recorded, kept for the turn and given up with it."""
 
+from dataclasses import replace
+
 from pattern_acp.journal.events import MessageRecorded, UsageReported
-from pattern_acp.providers.errors import ProviderOverloadedError
+from pattern_acp.providers.base import TextDelta
+from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.testing.agent import running_agent
 from pattern_acp.testing.heard import conversation
@@ -36,3 +39,18 @@ async def test_what_a_request_used_is_counted_for_the_model_that_answered():
         await agent.editor.prompt(session, "Go.")
         reports = of_type(await events_of(agent, session), UsageReported)
         assert [report.model for report in reports] == ["spare/test"]
+
+
+async def test_a_cut_answer_of_the_other_model_is_estimated_with_its_prices():
+    model = ScriptedProvider([(ProviderOverloadedError("scripted is out."),)])
+    spare = ScriptedProvider([(TextDelta("Half of the"), ProviderConnectionError("spare broke off."))], name="spare")
+    async with running_agent(model, others={"spare": spare}) as agent:
+        agent.models.fallback = ("spare/test",)
+        infos = agent.models.infos
+        infos["spare"] = replace(infos["spare"], input_price=3_000_000, output_price=15_000_000, prices="table 1")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        [report] = of_type(await events_of(agent, session), UsageReported)
+        assert (report.model, report.prices, report.estimated) == ("spare/test", "table 1", True)
+        assert report.spent is not None
+        assert report.spent.micro_units > 0

@@ -134,6 +134,12 @@ def test_no_price_is_no_cost():
     assert cost_of(ModelInfo("p", "m"), Usage(1, 1)) is None
 
 
+def test_what_a_free_model_used_cost_nothing_and_is_not_unknown():
+    assert cost_of(ModelInfo("p", "m", is_free=True), Usage(1000, 1000)) == Cost(0)
+    own = configure(describe("p", "m"), ModelSettings(input_price=0, output_price=0)).info
+    assert cost_of(own, Usage(1000, 1000)) == Cost(0)
+
+
 @given(st.builds(Usage, *[st.integers(0, 10**7)] * 4))
 def test_a_cost_is_never_negative_and_never_lost(usage: Usage):
     cost = cost_of(describe("anthropic", "claude-sonnet-5-5").info, usage)

@@ -50,3 +50,11 @@ def test_a_model_on_this_machine_costs_nothing():
     assert providers.resolve("lab/llama")[1].is_free
     assert providers.resolve("offline/")[1].is_free
     assert not providers.resolve("far/llama")[1].is_free
+
+
+@pytest.mark.parametrize("model", ["gpt-5.2", "openai/o3", "claude-next-9", "gemini-9-pro", "xai/grok-code-fast-1"])
+def test_a_model_that_only_its_vendor_has_is_not_free_at_a_gateway_of_this_machine(model: str):
+    lab = ProviderSettings("lab", "openai", "http://127.0.0.1:9/v1", configured=True)
+    providers = Providers(Settings(providers={"lab": lab}))
+    assert not providers.resolve(f"lab/{model}")[1].is_free
+    assert providers.resolve("lab/gpt-oss:20b")[1].is_free

@@ -12,6 +12,7 @@ from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.marks import Marks
 from pattern_acp.cli.chat.screen import Hanging
 from pattern_acp.domain.plan import PlanStatus
+from pattern_acp.domain.usage import MICRO, amount_text
 
 STOPS = {
     "cancelled": "cancelled",
@@ -45,7 +46,7 @@ def usage_words(usage: schema.UsageUpdate | None) -> list[str]:
         return []
     words = [f"{short_number(usage.used)} of {short_number(usage.size)} tokens"] if usage.size else []
     if usage.cost is not None and usage.cost.amount:
-        words.append(f"{usage.cost.amount:.4f} {usage.cost.currency}")
+        words.append(amount_text(round(usage.cost.amount * MICRO), usage.cost.currency))
     return words
 
 

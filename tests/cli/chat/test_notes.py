@@ -2,8 +2,9 @@
 
 import pytest
 
+from pattern_acp.acp import schema
 from pattern_acp.cli.chat.marks import ASCII, UNICODE, marks_for
-from pattern_acp.cli.chat.notes import duration, folder_words, short_number
+from pattern_acp.cli.chat.notes import duration, folder_words, short_number, usage_words
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,10 @@ def test_the_alphabet_is_what_the_stream_can_write():
 )
 def test_folders_of_the_person_begin_with_a_tilde(folder: str, home: str, shown: str):
     assert folder_words(folder, home) == shown
+
+
+def test_the_smallest_cost_is_not_shown_as_nothing():
+    update = schema.UsageUpdate(used=10, size=100, cost=schema.Cost(amount=0.000001, currency="USD"))
+    assert usage_words(update)[-1] == "0.0001 USD"
+    free = schema.UsageUpdate(used=10, size=100, cost=schema.Cost(amount=0, currency="USD"))
+    assert len(usage_words(free)) == 1
