@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from pattern_acp.config.load import Loaded, load
+from pattern_acp.config.load import Loaded, SettingsReader
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.lazy_dataclass import dataclass
 
@@ -23,8 +23,5 @@ class Process:
 
 def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:
     """Read the settings of this process, without any project's file."""
-
-    def load_project(folder: str) -> Loaded:
-        return load(flags, environ, project_dir=folder)
-
-    return Process(load(flags, environ, project_dir=None), environ, load_project, exact_model=flags.exact_model)
+    reader = SettingsReader(flags, environ)
+    return Process(reader.read(None), environ, reader.read, exact_model=flags.exact_model)

@@ -83,55 +83,94 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
         environ: The environment (`process_environment()`).
         project_dir: The directory that may hold `.pattern/config.toml`; None to read no project's file.
     """
-    paths, path_problems = find_paths(environ)
-    user, user_problems = read_toml(paths.config_file)
-    project, project_problems = _read_project(project_dir, user)
-    user, project = with_long_form(user), with_long_form(project)
-    language_servers, lsp_problems, lsp_values = read_lsp_servers(user)
-    providers, provider_problems, provider_values = read_providers(environ, user)
-    models, model_problems, model_values = read_models(user)
-    servers, server_problems, server_values = read_mcp_servers(user)
-    hooks = read_hooks(user.table.get("hooks", []), user.path)
-    checks, check_problems, check_values = read_checks(user)
-    resolution = _Resolution(flags, environ, project, user, providers)
-    found = {key.name: _resolve(resolution, key) for key in KEYS}
-    lsp = found["lsp.mode"][0] == "on"
-    offer, offer_problems = (
-        (NOTHING, ()) if project_dir is None else read_offer(project, project_dir, with_language_servers=lsp)
-    )
-    problems = (
-        *path_problems,
-        *unknown_variables(environ),
-        *user_problems,
-        *_unknown_keys(user),
-        *provider_problems,
-        *model_problems,
-        *server_problems,
-        *(user.problem(key, sentence) for key, sentence in hooks.problems),
-        *check_problems,
-        *lsp_problems,
-        *project_problems,
-        *_unknown_keys(project),
-        *_refused_tables(project),
-        *refused_models(project),
-        *offer_problems,
-        *resolution.problems,
-    )
-    values = (
-        *_path_values(paths),
-        *(EffectiveValue(name, _shown(value), source) for name, (value, source) in found.items()),
-        *provider_values,
-        *model_values,
-        *server_values,
-        *check_values,
-        *lsp_values,
-    )
-    built = _build(found, providers, servers)
-    problems = (*problems, *contradictions(built, models, user))
-    built = replace(
-        built, models=models, hooks=tuple(hooks.hooks), checks=checks, lsp=replace(built.lsp, servers=language_servers)
-    )
-    return Loaded(built, paths, problems, values, offer)
+    return SettingsReader(flags, environ).read(project_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """The files that settings are read from, as they are now."""
+
+    user: TomlFile
+    user_problems: tuple[Problem, ...]
+    project: TomlFile
+    project_problems: tuple[Problem, ...]
+
+
+class SettingsReader:
+    """Reads the settings of one process: flags and environment stay as they are, files may change.
+
+    Every turn looks whether they did. Where they say what they said before, it is not worked out once more.
+    """
+
+    def __init__(self, flags: Flags, environ: Mapping[str, str]) -> None:
+        self._flags = flags
+        self._environ = environ
+        self._paths, self._path_problems = find_paths(environ)
+        self._kept: dict[str | None, tuple[_Sources, Loaded]] = {}
+
+    def read(self, project_dir: str | None) -> Loaded:
+        """See `load`. Safe from any thread."""
+        user, user_problems = read_toml(self._paths.config_file)
+        project, project_problems = _read_project(project_dir, user)
+        sources = _Sources(with_long_form(user), user_problems, with_long_form(project), project_problems)
+        kept = self._kept.get(project_dir)
+        if kept is None or kept[0] != sources:
+            kept = self._kept[project_dir] = (sources, self._loaded(sources))
+        loaded = kept[1]
+        if project_dir is None:
+            return loaded
+        # Also of scripts and programs that no file of settings names by itself, so it is read each time.
+        offer, problems = read_offer(
+            sources.project, project_dir, with_language_servers=loaded.settings.lsp.mode == "on"
+        )
+        return replace(loaded, offer=offer, problems=(*loaded.problems, *problems))
+
+    def _loaded(self, sources: _Sources) -> Loaded:
+        user, project, environ = sources.user, sources.project, self._environ
+        language_servers, lsp_problems, lsp_values = read_lsp_servers(user)
+        providers, provider_problems, provider_values = read_providers(environ, user)
+        models, model_problems, model_values = read_models(user)
+        servers, server_problems, server_values = read_mcp_servers(user)
+        hooks = read_hooks(user.table.get("hooks", []), user.path)
+        checks, check_problems, check_values = read_checks(user)
+        resolution = _Resolution(self._flags, environ, project, user, providers)
+        found = {key.name: _resolve(resolution, key) for key in KEYS}
+        problems = (
+            *self._path_problems,
+            *unknown_variables(environ),
+            *sources.user_problems,
+            *_unknown_keys(user),
+            *provider_problems,
+            *model_problems,
+            *server_problems,
+            *(user.problem(key, sentence) for key, sentence in hooks.problems),
+            *check_problems,
+            *lsp_problems,
+            *sources.project_problems,
+            *_unknown_keys(project),
+            *_refused_tables(project),
+            *refused_models(project),
+            *resolution.problems,
+        )
+        values = (
+            *_path_values(self._paths),
+            *(EffectiveValue(name, _shown(value), source) for name, (value, source) in found.items()),
+            *provider_values,
+            *model_values,
+            *server_values,
+            *check_values,
+            *lsp_values,
+        )
+        built = _build(found, providers, servers)
+        problems = (*problems, *contradictions(built, models, user))
+        built = replace(
+            built,
+            models=models,
+            hooks=tuple(hooks.hooks),
+            checks=checks,
+            lsp=replace(built.lsp, servers=language_servers),
+        )
+        return Loaded(built, self._paths, problems, values)
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:

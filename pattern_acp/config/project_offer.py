@@ -126,6 +126,8 @@ def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[Pro
 def _language_server_parts(root: Path) -> Iterator[ProjectPart]:
     """The servers that the project brings along, and what of it installed ones would run."""
     for folder in PROJECT_FOLDERS:
+        if not (root / folder).is_dir():
+            continue
         for program in PROGRAMS:
             content = _content(root / folder / program)
             if content is not None and can_serve(root / folder / program):

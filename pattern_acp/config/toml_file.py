@@ -6,6 +6,7 @@ Owns: reading and parsing, and finding lines, which `tomllib` does not report. M
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -61,7 +62,13 @@ def read_toml(path: Path) -> tuple[TomlFile, tuple[Problem, ...]]:
         return empty, (Problem(empty.path, None, "", "it is not UTF-8 text, so none of it is used."),)
     except OSError as error:
         return empty, (Problem(empty.path, None, "", f"it cannot be read ({error.strerror}), so none of it is used."),)
-    return parse_toml(str(path), text)
+    return _parsed(str(path), text)
+
+
+@lru_cache(maxsize=4)
+def _parsed(path: str, text: str) -> "tuple[TomlFile, tuple[Problem, ...]]":
+    """Every turn reads the person's file and the project's, and both hardly ever change."""
+    return parse_toml(path, text)
 
 
 def parse_toml(path: str, text: str) -> tuple[TomlFile, tuple[Problem, ...]]:

@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.load import Loaded, known_secrets, load, process_environment
+from pattern_acp.config.load import Loaded, SettingsReader, known_secrets, load, process_environment
 from pattern_acp.config.presets import SIGN_IN
 from pattern_acp.config.settings import (
     BackupSettings,
@@ -433,3 +433,28 @@ def test_a_project_may_not_choose_who_reads_memory(tmp_path: Path):
     loaded = load_with(tmp_path, project='[memory]\nembedder = "openai/text-embedding-3-small"')
     assert loaded.settings.memory.embedder == "auto"
     assert len(loaded.problems) == 1
+
+
+def test_settings_are_read_anew_when_a_file_has_changed_and_kept_while_none_has(tmp_path: Path):
+    folder = tmp_path / "project"
+    reader = SettingsReader(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)})
+    before = reader.read(str(folder))
+    assert reader.read(str(folder)).settings is before.settings
+    write(folder / ".pattern" / "config.toml", 'mode = "plan"')
+    assert reader.read(str(folder)).settings.mode == "plan"
+    assert reader.read(None).settings.mode == before.settings.mode
+    write(tmp_path / "config.toml", "[turn]\nmax_model_requests = 7")
+    assert reader.read(str(folder)).settings.turn.max_model_requests == 7
+    (folder / ".pattern" / "config.toml").unlink()
+    assert reader.read(str(folder)).settings.mode == before.settings.mode
+
+
+def test_what_a_project_would_run_is_read_each_time(tmp_path: Path):
+    folder = tmp_path / "project"
+    write(folder / ".pattern" / "config.toml", '[checks.tests]\ncommand = "sh run.sh"\nfiles = ["*.py"]')
+    write(folder / "run.sh", "echo 1")
+    reader = SettingsReader(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)})
+    [before] = reader.read(str(folder)).offer.parts
+    write(folder / "run.sh", "echo 2")
+    [after] = reader.read(str(folder)).offer.parts
+    assert before.digest != after.digest
