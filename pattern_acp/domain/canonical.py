@@ -22,9 +22,20 @@ def canonical_json(value: Json) -> bytes:
     Raises:
         TypeError: `value` holds a float, which has no single spelling.
     """
+    import msgspec
+
+    if _is_plain(value):
+        try:
+            # The same bytes in a tenth of the time; every event is written in them, twice.
+            return msgspec.json.encode(value, order="sorted")
+        except (UnicodeEncodeError, OverflowError):
+            pass  # a lone surrogate, or an integer of more than 64 bits
+    return _encode_slowly(value)
+
+
+def _encode_slowly(value: Json) -> bytes:
     import json
 
-    _refuse_floats(value)
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # A lone surrogate cannot be UTF-8; it can reach us inside a model's escaped output.
     return text.encode("utf-8", "surrogatepass")
@@ -55,14 +66,21 @@ def _members(value: Json) -> Iterable[Json]:
     return value if isinstance(value, Sequence) else ()
 
 
-def _refuse_floats(value: Json) -> None:
-    if isinstance(value, float):
-        raise TypeError("Canonical JSON holds no floats; store an integer of a smaller unit instead.")
-    if isinstance(value, str) or value is None:
-        return
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _refuse_floats(item)
-    elif isinstance(value, Sequence):
-        for item in value:
-            _refuse_floats(item)
+def _is_plain(value: Json) -> bool:
+    """Whether nothing but the plain types of JSON is in `value`; for what derives from them, json knows the rules.
+
+    Raises:
+        TypeError: there is a float.
+    """
+    is_plain = True
+    waiting: list[Json] = [value]
+    # The list grows while it is gone through: a function that calls itself takes three times as long.
+    for each in waiting:
+        kind = type(each)
+        if kind is str or kind is int or kind is bool or each is None:
+            continue
+        if isinstance(each, float):
+            raise TypeError("Canonical JSON holds no floats; store an integer of a smaller unit instead.")
+        is_plain = is_plain and (kind is dict or kind is list or kind is tuple)
+        waiting.extend(_members(each))
+    return is_plain

@@ -1,7 +1,11 @@
+import json
+from enum import StrEnum
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.canonical import Json, is_deeper
+from pattern_acp.domain.canonical import Json, canonical_json, is_deeper
 
 
 def nested(levels: int) -> Json:
@@ -18,3 +22,32 @@ def test_the_levels_of_objects_and_arrays_are_counted(levels: int, allowed: int)
 
 def test_nesting_deeper_than_the_call_stack_is_found():
     assert is_deeper(nested(100_000), 32)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+texts = (
+    st.text()
+    | st.text(st.characters(categories=("Cs", "Cc", "Ll")))
+    | st.just('\x7f\u2028\\/"\ud800')
+    | st.just(Colour.RED)
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(texts, inner),
+)
+
+
+@given(value=values)
+def test_the_canonical_form_is_that_of_the_json_module_with_sorted_keys(value: Json):
+    spelled = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert canonical_json(value) == spelled.encode("utf-8", "surrogatepass")
+
+
+@given(value=values, place=st.integers(0, 2))
+def test_a_float_is_refused_wherever_it_stands(value: Json, place: int):
+    holder: tuple[Json, ...] = (1.5, {"a": [value, 1.5]}, (value, {"b": {"c": -0.0}}))
+    with pytest.raises(TypeError, match="floats"):
+        canonical_json(holder[place])
