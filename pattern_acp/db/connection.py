@@ -1,46 +1,33 @@
 """The database as the rest of the program sees it: one function is one transaction.
 
-Owns: the two connections of a constellation and their threads, shielding from cancellation, bounded closing. Must not
-know: any table. Why one function: cancelling a task that awaits `BEGIN IMMEDIATE` leaves the lock held (memory.md
-section 0, item 4), so a transaction never spans two awaits.
+Owns: the two connections of a constellation. Must not know: any table, and threads (db/worker.py). Why one function:
+cancelling a task that awaits `BEGIN IMMEDIATE` leaves the lock held (memory.md section 0, item 4), so a transaction
+never spans two awaits.
 """
 
-import asyncio
 import logging
-import math
-import os
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar
 
-import aiosqlite
-import anyio
 import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_file
-from pattern_acp.db.errors import DatabaseClosedError, DatabaseCorruptError, DatabaseForkedError, is_of_index
+from pattern_acp.db.errors import DatabaseCorruptError, is_of_index
 from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_version
 from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.segment_files import delete_segments
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.db.worker import WorkerConnection
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    import sqlite3
-    from queue import SimpleQueue
 
 __all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_SECONDS = 0.2
-"""Longest that a cancelled caller goes on waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
-answered within 2 s (architecture.md, invariant 3)."""
 
 _SEGMENTS_SECONDS = 2.0
 """Longest wait for a process that is writing segments, when they are to be deleted."""
@@ -60,79 +47,6 @@ class DatabaseFacts:
     fts5: bool
     schema_version: int
     read_only: bool
-
-
-class WorkerConnection(aiosqlite.Connection):
-    """aiosqlite's thread and queue around an `ApswConnection`, with one call that runs a function there.
-
-    aiosqlite's own statement methods are not used: each of them is a step of its own between two awaits.
-    """
-
-    def __init__(self, driver: ApswConnection) -> None:
-        super().__init__(cast("Callable[[], sqlite3.Connection]", lambda: driver), iter_chunk_size=64)
-        # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290).
-        self._thread.daemon = True
-        self._driver = driver
-        self._process = os.getpid()
-
-    async def run(self, function: Callable[[ApswConnection], T]) -> T:
-        """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
-
-        Who is cancelled still waits for the end of an ordinary call, but not for another process's lock: after
-        `PATIENCE_SECONDS` the cancellation goes on, and the function runs in its turn all the same.
-
-        Raises:
-            DatabaseClosedError: the connection was closed before.
-            DatabaseForkedError: this process is a fork of the one that opened it, and has not got its thread.
-        """
-        if self._is_copy():
-            raise DatabaseForkedError(
-                f"The constellation {self._driver.path} was opened by process {self._process}, of which this one is a "
-                "copy; open it again in this process to use it."
-            )
-        if not self._running or self._connection is None:
-            raise DatabaseClosedError(
-                f"The constellation {self._driver.path} is already closed; start pattern-acp again to use it."
-            )
-        running: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # aiosqlite leaves the type of what is queued open.
-        queue = cast("SimpleQueue[tuple[asyncio.Future[T], Callable[[], T]]]", self._tx)  # pyright: ignore[reportUnknownMemberType]
-        queue.put_nowait((running, partial(function, self._driver)))
-        while True:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait((running,), timeout=PATIENCE_SECONDS)
-            if running.done():
-                return running.result()
-            if anyio.current_effective_deadline() == -math.inf:
-                running.add_done_callback(_report_late)
-                await anyio.sleep_forever()
-
-    async def close_within(self, seconds: float) -> bool:
-        """Close after what is queued, stopping a running statement when time is up. False: it did not close."""
-        if self._is_copy():
-            return True  # the process that opened it closes it
-        with anyio.move_on_after(seconds / 2, shield=True):
-            await self.close()
-            return True
-        self._driver.interrupt()
-        with anyio.move_on_after(seconds / 2, shield=True):
-            await anyio.to_thread.run_sync(self._thread.join, abandon_on_cancel=True)
-            return True
-        return False
-
-    def _is_copy(self) -> bool:
-        """Whether this process was forked from the one that opened the file.
-
-        It must not use the connections and locks of that one (sqlite.org/howtocorrupt.html, section 2.6), and has not
-        got its threads.
-        """
-        return os.getpid() != self._process
-
-
-def _report_late(running: "asyncio.Future[T]") -> None:
-    """What nobody waits for any longer still must not fail in silence."""
-    if not running.cancelled() and (error := running.exception()) is not None:
-        logger.warning("a call of the database failed after its caller was cancelled: %s", type(error).__name__)
 
 
 class Database:

@@ -22,7 +22,9 @@ class OpenedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._identities = _identities(path)
+        # Spelled once: each transaction looks at them twice.
+        self._names = tuple(f"{path}{ending}" for ending in _ENDINGS)
+        self._identities = self._now()
         self.version: int | None = None
         """The schema version that this program works with; None until it is known, as in a migration."""
 
@@ -32,7 +34,7 @@ class OpenedFile:
         Raises:
             DatabaseUnreachableError: one was deleted, moved or replaced; what is written would go with the process.
         """
-        if _identities(self._path) != self._identities:
+        if self._now() != self._identities:
             raise DatabaseUnreachableError(
                 f"The constellation {self._path} was deleted, moved or replaced while pattern-acp had it open, so "
                 "nothing can be saved; start pattern-acp again."
@@ -44,8 +46,11 @@ class OpenedFile:
         Not once others may have begun a log of their own: ours would be written over what theirs brought. A log that
         alone was deleted is still ours: whoever had opened the file since had made a new one, and left it to us.
         """
-        now = _identities(self._path)
+        now = self._now()
         return now == self._identities or now == (self._identities[0], None, self._identities[2])
+
+    def _now(self) -> tuple[Identity, ...]:
+        return tuple(map(_identity, self._names))
 
     def require_version(self, found: int) -> None:
         """Nothing, unless a newer program has changed the schema since.
@@ -55,10 +60,6 @@ class OpenedFile:
         """
         if self.version is not None and found > self.version:
             raise DatabaseNewerError(self._path, found=found, known=self.version, is_open=True)
-
-
-def _identities(path: Path) -> tuple[Identity, ...]:
-    return tuple(_identity(f"{path}{ending}") for ending in _ENDINGS)
 
 
 def _identity(name: str) -> Identity:

@@ -116,6 +116,38 @@ async def test_a_cancelled_caller_has_written_whole_and_holds_no_lock():
                 await other.write(lambda tx: add_blob(tx, "c"))
 
 
+async def test_a_caller_that_is_cancelled_meanwhile_still_has_what_its_write_gave():
+    entered, release = threading.Event(), threading.Event()
+    results: list[object] = []
+
+    def slow(tx: Transaction) -> int:
+        entered.set()
+        release.wait(5)
+        add_blob(tx, "a")
+        return 7
+
+    def refuse(_: Transaction) -> None:
+        raise LookupError
+
+    async with temporary_constellation() as constellation:
+
+        async def keep() -> None:
+            results.append(await constellation.database.write(slow))
+            try:
+                await constellation.database.write(refuse)
+            except LookupError as error:
+                results.append(type(error))
+            await anyio.sleep_forever()
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(keep)
+                await anyio.to_thread.run_sync(entered.wait, 5)
+                group.cancel_scope.cancel()
+                release.set()
+        assert results == [7, LookupError]
+
+
 async def test_a_cancelled_caller_does_not_wait_for_a_lock_and_its_write_comes_in_its_turn():
     entered, release = threading.Event(), threading.Event()
 
