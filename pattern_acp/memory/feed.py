@@ -216,11 +216,16 @@ class Subscription:
     """Whether events were dropped, so that all has to be told anew."""
 
     def put(self, events: Sequence[FeedEvent], known: dict[str, Known]) -> None:
-        """Let events wait. When too many do, they and all that is known are dropped: all is told anew next time."""
+        """Let events wait. When too many do, they and all that is known are dropped: all is told anew next time.
+
+        That a block is gone is kept, since nothing tells it anew.
+        """
         if self._ended:
             return
         if self._waiting and len(self._waiting) + len(events) > self.capacity:
+            gone = [event for event in (*self._waiting, *events) if isinstance(event, BlockGone)]
             self._waiting.clear()
+            self._waiting.extend(gone)
             self.has_lost = True
             self.known = {block_id: Known(LOST, was.info) for block_id, was in known.items()}
             return

@@ -110,7 +110,13 @@ class MiniLm:
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """See `Embedder.embed`."""
         del use
-        return tuple([await anyio.to_thread.run_sync(self._vector, text, limiter=self._limiter) for text in texts])
+        # Who does not wait any more leaves the thread to itself: it may be loading the model, for the next one.
+        return tuple(
+            [
+                await anyio.to_thread.run_sync(self._vector, text, limiter=self._limiter, abandon_on_cancel=True)
+                for text in texts
+            ]
+        )
 
     def _vector(self, text: str) -> Vector:
         try:

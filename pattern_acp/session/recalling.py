@@ -38,7 +38,7 @@ SHOWN_QUERY = 200
 """Characters of the prompt that the tool call repeats as its input."""
 
 
-_RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "task"))
+_RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "task"), hurried=True)
 """Not skills, which the model has a list of."""
 
 

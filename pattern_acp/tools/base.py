@@ -326,6 +326,8 @@ class MemoryNarrowing:
     session: str = ""
     since_ms: int | None = None
     until_ms: int | None = None
+    hurried: bool = False
+    """Rather by words alone than to wait for an embedder that has to be loaded first."""
 
 
 EVERYTHING = MemoryNarrowing()

@@ -59,7 +59,9 @@ class SessionSearch:
         filters = self._filters(narrowing)
         if seen is not None:
             filters = replace(filters, exclude_session="")
-        vector = await self._indexer.query(query) if self._indexer is not None else None
+        vector = None
+        if self._indexer is not None:
+            vector = await self._indexer.query(query, hurried=narrowing.hurried)
         now_ms = self._clock.now_ms()
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
 

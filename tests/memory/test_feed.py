@@ -10,6 +10,7 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.feed import (
     BlockAvailable,
     BlockGone,
+    BlockInfo,
     Delta,
     Done,
     FeedEvent,
@@ -111,6 +112,9 @@ async def test_blocks_of_one_label_have_the_shared_one_told_apart(constellation:
     assert change.after == "Tabs.\nNo blanks."
 
 
+INFO = BlockInfo("b9", "notes", "project", "What to keep.", "read_write", 8_000, "core", pinned=False)
+
+
 def gone(number: int) -> BlockGone:
     return BlockGone(f"b{number}", f"label{number}")
 
@@ -127,14 +131,23 @@ async def test_events_come_in_their_order_and_done_is_the_last():
 
 async def test_a_subscriber_that_lags_loses_events_and_all_that_it_knew_counts_no_more():
     subscription = Subscription(Watch(()), capacity=3)
-    subscription.put([gone(1), gone(2)], {"b9": Known(4, None)})
-    subscription.put([gone(3), gone(4)], {"b9": Known(5, None)})
+    subscription.put([MetadataChanged(INFO)] * 2, {"b9": Known(4, None)})
+    subscription.put([MetadataChanged(INFO)] * 2, {"b9": Known(5, None)})
     assert subscription.has_lost
     assert subscription.known == {"b9": Known(-1, None)}
     subscription.put([gone(number) for number in range(10)], {"b9": Known(5, None)})
     assert not subscription.has_lost
     with anyio.fail_after(30):
         assert await subscription.next() == gone(0)
+
+
+async def test_a_subscriber_that_lags_still_hears_that_a_block_is_gone():
+    subscription = Subscription(Watch(()), capacity=2)
+    subscription.put([gone(1), MetadataChanged(INFO)], {})
+    subscription.put([MetadataChanged(INFO), gone(2)], {})
+    assert subscription.has_lost
+    with anyio.fail_after(5):
+        assert [await subscription.next() for _ in range(2)] == [gone(1), gone(2)]
 
 
 async def test_whoever_waits_is_woken():

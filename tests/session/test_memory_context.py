@@ -13,10 +13,9 @@ from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallSt
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.hashing import HashedNgrams
-from pattern_acp.memory.indexer import QUERY_SECONDS, Indexer
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.constellation import RECALL_SECONDS
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, gate, says
@@ -301,18 +300,27 @@ class SilentEmbedder:
         raise AssertionError("it sleeps for ever")
 
 
-async def test_a_turn_does_not_wait_for_an_embedder_that_is_silent():
+async def test_a_turn_does_not_wait_for_a_search_that_takes_longer_than_it_may():
+    async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
+        await remember(agent, "The staging database listens on port 5433.")
+        agent.sessions.constellation.recall_seconds = 0
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Which port has the staging database?")
+        assert searches(agent) == []
+        assert agent.editor.said().endswith("5433.")
+
+
+async def test_words_are_recalled_for_a_turn_while_the_embedder_is_silent():
     async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
         await remember(agent, "The staging database listens on port 5433.")
         shared = agent.sessions.constellation
         shared.indexer = Indexer(agent.database, SilentEmbedder(), shared.clock)
-        shared.recall_seconds = RECALL_SECONDS
         session = await agent.editor.open_session(str(agent.folder))
-        # A search that is not given up goes by words after `QUERY_SECONDS`, and finds it.
-        assert shared.recall_seconds < QUERY_SECONDS
         await agent.editor.prompt(session, "Which port has the staging database?")
-        assert searches(agent) == []
-        assert agent.editor.said().endswith("5433.")
+        (end,) = agent.editor.of_kind("tool_call_update")
+        assert "listens on port 5433" in end["content"][0]["content"]["text"]
+        # Only the hurry was why, so the next search asks the embedder again.
+        assert (await shared.indexer.state()).problem == ""
 
 
 async def test_a_working_block_that_is_not_in_the_context_is_recalled():

@@ -1,0 +1,111 @@
+"""Live memory over the pipes of a real agent, to a client that stops reading while another process writes."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import Process as RunningProcess
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from pattern_acp.db.connection import open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.memory.feed import MOST_DELTAS, QUEUE_EVENTS
+from pattern_acp.memory.project import project_key
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.process import COMMAND, agent_environment
+from pattern_acp.tools.base import MemoryEdit
+from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
+from pattern_acp.tools.memory_history import HistoryScope
+from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.tools.memory_scope import PERSON
+
+pytestmark = pytest.mark.e2e
+
+WRITES = MOST_DELTAS - 4
+"""To each block: so few that all of them would come as deltas to a client that reads."""
+
+BLOCKS = tuple(f"notes-{number}" for number in range(QUEUE_EVENTS // WRITES + 2))
+
+REASON = "because " * 2_000
+"""Goes with every event, so that a few of them fill the pipe."""
+
+
+class Client:
+    """Speaks JSON-RPC with an agent, and reads only when it is told to."""
+
+    def __init__(self, process: RunningProcess) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin = process.stdin
+        self._stdout = BufferedByteReceiveStream(process.stdout)
+        self.events: list[JsonDict] = []
+        self._number = 0
+
+    async def ask(self, method: str, params: JsonDict) -> JsonDict:
+        self._number += 1
+        line = json.dumps({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        await self._stdin.send(line.encode() + b"\n")
+        while (message := await self.read()).get("id") != self._number:
+            pass
+        return message["result"]
+
+    async def read(self) -> JsonDict:
+        message = json.loads(await self._stdout.receive_until(b"\n", 4_000_000))
+        if message.get("method") == "_pattern/memory/event":
+            self.events.append(message["params"]["event"])
+        return message
+
+    def texts(self) -> dict[str, str]:
+        """What a client that follows the events holds of each block."""
+        held: dict[str, str] = {}
+        for event in self.events:
+            if event["type"] == "block_gone":
+                held.pop(event["blockId"], None)
+            elif event["type"] == "block_available":
+                held[event["block"]["blockId"]] = event["text"]
+            elif event["type"] == "delta" and event.get("text") is not None:
+                held[event["blockId"]] = event["text"]
+        return held
+
+
+async def test_a_client_that_stops_reading_loses_events_and_holds_the_same_memory_afterwards(tmp_path: Path):
+    home, folder = tmp_path / "home", tmp_path / "folder"
+    folder.mkdir()
+    clock, ids = SystemClock(), RandomIds()
+    with anyio.fail_after(60):
+        async with await anyio.open_process([*COMMAND], env=agent_environment(home), stderr=None) as process:
+            client = Client(process)
+            await client.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+            opened = await client.ask("session/new", {"cwd": str(folder), "mcpServers": []})
+            session = {"sessionId": opened["sessionId"]}
+            prompt = [{"type": "text", "text": "/memory"}]
+            await client.ask("session/prompt", {**session, "prompt": prompt})
+            (path,) = home.rglob("constellation.db")
+            async with open_database(path, clock=clock) as database:
+                owner = MemoryOwner("default", project_key(None, str(folder)), SessionId("other"))
+                memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=ids.peer())
+                for label in BLOCKS:
+                    await memory.commit(MemoryEdit(label, "create", label, description="Notes."), None)
+                subscribed = await client.ask("_pattern/memory/subscribe", session)
+                while len(client.texts()) < 3 + len(BLOCKS):
+                    await client.read()
+                for number in range(WRITES):
+                    await memory.commit_all(
+                        [MemoryEdit(label, "append", f"{label}.{number}", reason=REASON) for label in BLOCKS], None
+                    )
+                scope = HistoryScope(owner.owners, "other", PERSON.actor, PERSON.origin, ids.peer())
+                await MemoryReverts(database, scope, clock=clock).delete(BLOCKS[0])
+                there = {block.block_id: block.text for block in await memory.blocks()}
+            while client.texts() != there:
+                await client.read()
+            told = Counter(event["type"] for event in client.events)
+            assert told["delta"] < WRITES * len(BLOCKS)
+            assert told["block_available"] > 3 + len(BLOCKS)
+            await client.ask("_pattern/memory/unsubscribe", {"subscriptionId": subscribed["subscriptionId"]})
+            while client.events[-1]["type"] != "done":
+                await client.read()
+            assert client.events[-1]["reason"] == "unsubscribed"
+            process.terminate()
