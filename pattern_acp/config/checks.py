@@ -27,6 +27,9 @@ _ALLOWED = {
     "timeout_seconds": f"a whole number from 1 to {MOST_SECONDS}",
 }
 
+_NO_PLACES = ("{file}", "{path}", "{paths}", "{filename}")
+"""What other tools put in place of a file's name; no shell gives these words a meaning of its own."""
+
 
 @dataclass(slots=True)
 class _Read:
@@ -57,9 +60,14 @@ def _read_check(read: _Read, file: TomlFile, name: str, table: object) -> None:
         if not _is_usable(field_name, raw):
             read.problems.append(file.problem(f"{key}.{field_name}", _refusal(field_name, raw)))
             return
-    if "command" not in table:
+    command = table.get("command")
+    if command is None:
         read.problems.append(file.problem(key, "it needs a command, so the check is left out."))
         return
+    for place in _NO_PLACES:
+        if place in str(command):
+            said = f"{place} stands for nothing; {{files}} stands for the changed files. The check runs as it is."
+            read.problems.append(file.problem(f"{key}.command", said))
     check = _check(name, table, file.path)
     read.checks.append(check)
     line = file.line_of(key)

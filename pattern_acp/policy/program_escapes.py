@@ -37,6 +37,7 @@ ESCAPES = {
         "--config --manifest-path --target-dir -Z -C --fix --artifact-dir --out-dir --open --lockfile-path"
     ),
     "tree": _names("-o -R -l"),
+    "yq": _names("-i --inplace --in-place -s --split-exp --split-exp-file -f --from-file"),
     "grep": _names("-R --dereference-recursive"),
     "egrep": _names("-R --dereference-recursive"),
     "fgrep": _names("-R --dereference-recursive"),

@@ -7,6 +7,7 @@ elsewhere at the second look (DNS rebinding) gains nothing. Redirects within the
 same way; one that leads to another host is reported instead, since the person allowed this host only.
 """
 
+import re
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
@@ -137,7 +138,7 @@ class Pages:
         except TimeoutError as error:
             raise PageFailedError(f"{_shown(url)} was not there within {seconds:g} seconds.") from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-            reason = str(error).strip(" .") or type(error).__name__
+            reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).strip(" .") or type(error).__name__
             raise PageFailedError(f"{_shown(url)} could not be fetched: {reason[:200]}.") from error
 
     async def _follow(self, url: str) -> Fetched:

@@ -55,6 +55,12 @@ def test_a_check_that_cannot_be_used_is_left_out_and_said(table: str, words: str
     assert "left out" in problems[0].sentence
 
 
+def test_a_place_of_another_tool_is_told_of():
+    checks, (problem,), _ = read('[checks.a]\ncommand = "ruff format {file}"\n')
+    assert [check.command for check in checks] == ["ruff format {file}"]
+    assert problem.sentence.startswith("{file} stands for nothing; {files} stands for the changed files.")
+
+
 @pytest.mark.parametrize("text", ["checks = 1", "[checks]\na = 1"])
 def test_what_is_no_table_is_said(text: str):
     checks, (problem,), _ = read(text)

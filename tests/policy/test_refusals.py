@@ -31,7 +31,7 @@ def resolve(path: str, folder: str) -> str:
 ALLOWED = (
     ("pytest",), ("ruff", "check"), ("git", "status"), ("git", "log"), ("git", "diff"), ("git", "grep"), ("ls",),
     ("cat",), ("rg",), ("grep",), ("sort",), ("echo",), ("npm", "run", "test"), ("npm", "test"), ("go", "test"),
-    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("wc",), ("./run",), ("py.test",),
+    ("cargo", "test"), ("uv", "run", "pytest"), ("head",), ("tree",), ("yq",), ("wc",), ("./run",), ("py.test",),
     ("basedpyright",), ("jest",), ("vitest",), ("mocha",), ("tsc",), ("go", "build"), ("phpunit",), ("eslint",),
     ("prettier",), ("gofmt",), ("shfmt",), ("clang-format",), ("cargo", "build"), ("coverage", "report"), ("bat",),
     ("git", "add"), ("git", "commit"),
@@ -112,6 +112,7 @@ REFUSED_LINES: tuple[str, ...] = (
     "sort --compress-program=./x y", "go test -exec ./x", "go test -toolexec=./x", "cargo test --config x=1",
     "npm test --prefix /x", "npm run test --script-shell ./x", "pytest --rootdir=/etc", "pytest --rootdir x",
     "pytest --basetemp=src", "pytest -p evil", "pytest -pevil", "pytest -c evil.ini", "tree -o x", "tree -ox",
+    "yq -i . f",
     # other spellings of such options, and programs that load or overwrite what their words name
     "py.test -p evil", "basedpyright --pythonpath ./x", "jest --globalSetup=./x.js", "jest --global-setup=./x.js",
     "jest --test-runner ./x.js", "tsc --OUTDIR src", "tsc -outDir src", "go build -ldflags=-extld=./x",
