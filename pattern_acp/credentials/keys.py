@@ -63,7 +63,7 @@ class StoredKeys:
         if credential is None:
             return own
         if self._is_over(credential, refused):
-            credential = await self._renew(settings, refused)
+            credential = await self._renew(settings, credential, refused)
         return Secret(credential.secret, _NAMES[sources[0].tier])
 
     async def _load(self, provider: str) -> Credential | None:
@@ -85,13 +85,15 @@ class StoredKeys:
         expires = credential.expires_at_ms
         return expires is not None and expires - self._clock.now_ms() <= REFRESH_BEFORE_MS
 
-    async def _renew(self, settings: ProviderSettings, refused: str) -> Credential:
+    async def _renew(self, settings: ProviderSettings, seen: Credential, refused: str) -> Credential:
         async with self._renewing.setdefault(settings.name, anyio.Lock()), self._locked(settings.name):
             # Whoever held the lock may have renewed it: what it saved counts, and the network is not asked again.
             found = await anyio.to_thread.run_sync(self._store.load, settings.name)
             if found is None:
                 raise SignInRevokedError(f"{settings.name} was signed out meanwhile; sign in again.")
-            if not self._is_over(found, refused):
+            is_new = found.secret != seen.secret and self._is_usable_still(found, refused)
+            # Some servers' tokens live shorter than the time ahead: a new one is over by that, and serves all the same.
+            if is_new or not self._is_over(found, refused):
                 return found
             # A server that rotates tokens voids the old one when it answers: a cancellation must not lose the new one.
             return await self._refreshed(settings, found, refused)

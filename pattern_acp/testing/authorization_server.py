@@ -9,7 +9,7 @@ own way (openrouter.ai/docs/guides/overview/auth/oauth): a code from /auth, exch
 # pyright: reportUntypedBaseClass=false, reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportIncompatibleMethodOverride=false, reportReturnType=false, reportArgumentType=false
 # pyright: reportOptionalMemberAccess=false
-# ruff: noqa: ANN001, ANN202, RUF012 - the methods are Authlib's, and so are their types
+# ruff: noqa: ANN001, ANN002, ANN003, ANN202, RUF012 - the methods are Authlib's, and so are their types
 
 import base64
 import hashlib
@@ -108,6 +108,7 @@ class Authorization:
     allows: bool | None = True
     """The person's answer; None: none yet."""
     lifetime_seconds: int = 3600
+    """Of tokens and device codes."""
     failing: int = 0
     """A status that the token endpoint answers everything with; 0: none."""
     slow_downs: int = 0
@@ -287,6 +288,10 @@ class _Server(AuthorizationServer):
         self.register_grant(_RefreshGrant)
         self.register_endpoint(_DeviceEndpoint)
         self.register_grant(_DeviceGrant)
+
+    def generate_token(self, *words, **named):
+        """See Authlib; tokens live as long as the state says."""
+        return super().generate_token(*words, **{**named, "expires_in": self.state.lifetime_seconds})
 
 
 class _Quiet(WSGIRequestHandler):

@@ -17,8 +17,9 @@ from pattern_acp.credentials.model import Credential, Entry, Tier
 from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.credentials.store import CredentialStore
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.testing.authorization_server import CLIENT_ID, Authorization, authorization_server
+from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.credentials import FakeKeyring
 
 ENTRY = Entry("api_key", "keyring", "6789")
@@ -49,8 +50,8 @@ async def sign_in(server: Authorization, **changes: str) -> tuple[Credential, li
     return credential, pages
 
 
-def keys_in(folder: Path) -> StoredKeys:
-    return StoredKeys(CredentialStore(folder, FakeKeyring(broken=True)), folder, post_once, CLOCK)
+def keys_in(folder: Path, clock: Clock = CLOCK) -> StoredKeys:
+    return StoredKeys(CredentialStore(folder, FakeKeyring(broken=True)), folder, post_once, clock)
 
 
 def test_what_the_person_did_on_purpose_beats_what_is_merely_set():
@@ -162,6 +163,44 @@ async def test_a_token_near_its_end_is_renewed_once_for_everybody_and_the_rotati
         kept = CredentialStore(tmp_path, FakeKeyring(broken=True)).load("mine")
         assert kept is not None
         assert kept.refresh_token == server.tokens[0].refresh_token
+
+
+async def test_a_token_that_lives_shorter_than_the_time_ahead_is_still_renewed_once_for_everybody(tmp_path: Path):
+    with authorization_server() as server:
+        server.lifetime_seconds = 30
+        credential, _ = await sign_in(server)
+        CredentialStore(tmp_path, FakeKeyring(broken=True)).save("mine", credential)
+        provider = replace(AMBIENT, oauth=oauth_of(server))
+        ones = [keys_in(tmp_path), keys_in(tmp_path)]
+        found: set[str] = set()
+
+        async def ask(keys: StoredKeys) -> None:
+            found.add((await keys.key(provider) or Secret("")).value)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(ask, ones[number % 2])
+        assert server.token_requests.count("refresh_token") == 1
+        assert found == {server.tokens[0].access_token}
+
+
+@pytest.mark.parametrize("hours", [-48, 48], ids=["back", "ahead"])
+async def test_a_clock_that_is_moved_costs_one_renewal_and_no_sign_in(tmp_path: Path, hours: int):
+    with authorization_server() as server:
+        credential, _ = await sign_in(server)
+        CredentialStore(tmp_path, FakeKeyring(broken=True)).save("mine", credential)
+        provider = replace(AMBIENT, oauth=oauth_of(server))
+        clock = FakeClock(CLOCK.now_ms())
+        clock.advance(hours * 3_600_000)
+        keys = keys_in(tmp_path, clock)
+        first = await keys.key(provider)
+        assert first is not None
+        # By the clock that went back it is valid for two days more; the server knows better, and refuses it.
+        renewed = await keys.key(provider, refused=credential.secret)
+        assert renewed is not None
+        assert renewed.value == server.tokens[0].access_token
+        assert (await keys.key(provider)) == renewed
+        assert server.token_requests.count("refresh_token") == 1
 
 
 async def test_a_refused_token_is_renewed_once_and_one_renewed_meanwhile_is_taken_as_it_is(tmp_path: Path):
