@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-import httpx
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.left_out import LeftOut
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
     ProviderConnectionError,
@@ -27,6 +27,11 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
     ProviderTooSlowError,
 )
+
+with LeftOut("httpx._main"):
+    # Its command line, and with it click, pygments and rich, which come with mcp and with ours: they take longer to
+    # import than all the rest of httpx.
+    import httpx
 
 WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""

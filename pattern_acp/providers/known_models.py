@@ -29,7 +29,7 @@ from pattern_acp.providers.choose import usable_providers
 from pattern_acp.providers.endpoints import base_url, has_vendor_names, is_openai
 from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
-from pattern_acp.providers.model_figures import Source, with_sources
+from pattern_acp.providers.model_figures import Source, source_of, with_sources
 from pattern_acp.providers.model_lists import ModelLists
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ class KnownModels:
         """What is known of one model, with the provider's own list laid over the catalogue."""
         listed = next((entry for entry in self._listed(settings) if entry.name == model), None)
         return self._facts(settings, model, listed)
+
+    def window_is_assumed(self, qualified: str) -> bool:
+        """Whether nothing but a provider's list can say how large the window of `PROVIDER/MODEL` is."""
+        name, _, model = qualified.partition("/")
+        settings = self._configured.get(name)
+        if settings is None or settings.wire not in HTTP_WIRES:
+            return False
+        return source_of(self.describe(settings, model).info, Figure.WINDOW) == Source.ASSUMED
 
     async def learn_no_tools(self, settings: ProviderSettings, model: str) -> None:
         """Keep that a model refused tools."""

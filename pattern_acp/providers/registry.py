@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.providers.base import Figure, ModelInfo, Provider
+from pattern_acp.providers.base import ModelInfo, Provider
 from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
@@ -25,7 +25,6 @@ from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
 from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
-from pattern_acp.providers.model_figures import Source, source_of
 from pattern_acp.providers.model_lists import ModelLists
 from pattern_acp.providers.retry import RetryPolicy
 
@@ -152,11 +151,13 @@ class Providers:
     async def refresh(self, model: str = "") -> None:
         """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises.
 
-        For one `model` only the list of its provider, where none was ever seen: a local model's window is known from
-        nowhere else, and a first request that is longer would be refused.
+        For one `model` only the list of its provider, where none was ever seen and nothing else says how large the
+        window is: a first request that is longer would be refused. A list that tells no more than that waits: it would
+        take its time from the first turn.
         """
         if model:
-            await self._models.refresh_lists(only_unknown=True, only_of=model.partition("/")[0])
+            if self._models.window_is_assumed(model):
+                await self._models.refresh_lists(only_unknown=True, only_of=model.partition("/")[0])
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._models.refresh_lists)
@@ -169,13 +170,9 @@ class Providers:
         Once for each provider, and at most `FIRST_LIST_SECONDS`: a request made for the window that is assumed would be
         refused by a small one. Never raises.
         """
-        name, _, model = qualified.partition("/")
-        settings = self._configured.get(name)
-        if settings is None or settings.wire not in HTTP_WIRES:
-            return
-        if source_of(self._models.describe(settings, model).info, Figure.WINDOW) == Source.ASSUMED:
+        if self._models.window_is_assumed(qualified):
             with anyio.move_on_after(FIRST_LIST_SECONDS):
-                await self._models.first_list(name)
+                await self._models.first_list(qualified.partition("/")[0])
 
     def warm(self, qualified: str) -> None:
         """Get ready for the first request to a model: httpx and its client, where the model is behind HTTP.

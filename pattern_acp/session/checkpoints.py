@@ -31,6 +31,7 @@ from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
+from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.paths import is_within, resolve_path
@@ -82,12 +83,11 @@ def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFact
     Whoever writes the transaction makes sure that the session is this process's.
     """
     from pattern_acp.memory.points import block_points
-    from pattern_acp.session.history_scope import history_scope
 
     where = stream_position(tx, session.session_id)
     points = tuple(
         MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
-        for point in block_points(tx, history_scope(session).owners)
+        for point in block_points(tx, memory_owner(session).owners)
     )
     event = CheckpointTaken(
         facts.checkpoint_id,

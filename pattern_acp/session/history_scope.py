@@ -6,7 +6,8 @@ Owns: putting both together from what the session is. Must not know: commands, o
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.tools.memory_access import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.tools.memory_access import PERSON, PERSONA, Writer
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_takeback import AgentHistory
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
     """Whose blocks a session sees, for the person or the agent."""
     shared = session.constellation
-    owner = MemoryOwner(shared.persona.name, session.state.project_key, session.session_id)
-    return HistoryScope(owner.owners, session.session_id, writer.actor, writer.origin, shared.peer)
+    return HistoryScope(memory_owner(session).owners, session.session_id, writer.actor, writer.origin, shared.peer)
 
 
 def agent_history(session: "Session", turn_id: TurnId) -> AgentHistory:

@@ -15,6 +15,7 @@ from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_u
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.history_scope import history_scope
+from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.memory_setup import (
     SetupPlace,
     create_block,
@@ -23,7 +24,6 @@ from pattern_acp.session.memory_setup import (
     take_word,
     unshare_block,
 )
-from pattern_acp.tools.memory_access import MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
@@ -214,8 +214,7 @@ async def _forget(session: "Session", argument: str) -> str:
 def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Run:
     async def run(session: "Session", argument: str) -> str:
         shared, state = session.constellation, session.state
-        owner = MemoryOwner(shared.persona.name, state.project_key, session.session_id)
-        setup = MemorySetup(shared.database, owner, clock=shared.clock)
+        setup = MemorySetup(shared.database, memory_owner(session), clock=shared.clock)
         setup.turn_id = session.person_memory.turn_id
         return await verb(SetupPlace(setup, session.person_memory, state.cwd, shared.template_folder), argument)
 

@@ -25,6 +25,7 @@ from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.tools.base import MemoryBlockView
+from pattern_acp.tools.memory_scope import MemoryOwner
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ _AUTHORS = {
     Actor.PROCESS: "another process",
     Actor.IMPORT: "an import",
 }
+
+
+def memory_owner(session: "Session") -> MemoryOwner:
+    """Whose memory a session uses."""
+    return MemoryOwner(session.constellation.persona.name, session.state.project_key, session.session_id)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:

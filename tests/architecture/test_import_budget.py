@@ -121,6 +121,12 @@ def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
     assert len(ours) <= MOST_MODULES, "import what a first turn does not need where it is used (docs/benchmarks.md)"
 
 
+def test_the_first_request_imports_no_command_line_of_httpx():
+    loaded = modules_after("import pattern_acp.providers.http")
+    assert "httpx" in loaded
+    assert loaded & {"click", "pygments", "rich", "httpx._main"} == set()
+
+
 def test_the_way_to_the_first_session_does_without_the_code_map():
     loaded = modules_after("import pattern_acp.bootstrap.sessions")
     assert [name for name in sorted(loaded) if name.startswith("pattern_acp.codemap")] == []

@@ -43,6 +43,21 @@ def test_an_unknown_model_or_provider_has_no_price():
     assert describe("my-lab", "no-such-model").info.prices == ""
 
 
+def test_a_name_that_no_row_has_gets_the_first_row_whose_pattern_matches_it():
+    compared = 0
+    for provider, rows in msgspec.json.decode(FILE.read_bytes())["providers"].items():
+        exact = {name.lower() for row in rows for name in row[0]}
+        patterns = [(re.compile(row[1]), row) for row in rows if row[1]]
+        behind = ("-20301231", "9")
+        made = [f"{before}{name}{after}" for name in sorted(exact)[:60] for before in ("", "x-") for after in behind]
+        for name in {*made, "test-model"} - exact:
+            found = find_model(provider, name)
+            wanted = next((row for pattern, row in patterns if pattern.fullmatch(name)), None)
+            assert (found and [found.window, found.input_price]) == (wanted and wanted[2:4]), (provider, name)
+            compared += found is not None
+    assert compared > 30
+
+
 def test_a_model_on_this_machine_costs_nothing():
     lab = ProviderSettings("lab", "openai", "http://127.0.0.1:9/v1", configured=True)
     far = ProviderSettings("far", "openai", "http://192.0.2.1:9/v1", configured=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.config.settings import ProviderSettings, Secret, Settings
+from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta
 from pattern_acp.providers.catalogue import ListedModel
@@ -142,6 +142,19 @@ async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(
             await providers.refresh("mine/a")
             await providers.aclose()
             assert providers.available()[0].name == "a"
+
+
+async def test_a_list_that_would_tell_no_window_takes_no_time_from_the_first_turn():
+    with anyio.fail_after(10):
+        async with serve_models([], models=("a",)) as server:
+            own = {"mine/a": ModelSettings(context_window=9_000)}
+            providers = Providers(replace(settings(mine(server.url)), models=own))
+            await providers.refresh("mine/a")
+            await providers.learn("mine/a")
+            assert server.lists == 0
+            await providers.refresh()
+            await providers.aclose()
+            assert server.lists == 1
 
 
 async def test_a_model_that_nobody_knows_is_learned_of_its_providers_list_before_the_first_request():
