@@ -303,7 +303,8 @@ class SilentEmbedder:
 async def test_a_turn_does_not_wait_for_a_search_that_takes_longer_than_it_may():
     async with running_agent(ScriptedProvider([says("Noted."), says("5433.")])) as agent:
         await remember(agent, "The staging database listens on port 5433.")
-        agent.sessions.constellation.recall_seconds = 0
+        shared = agent.sessions.constellation
+        shared.indexer, shared.recall_seconds = Indexer(agent.database, SilentEmbedder(), shared.clock), 0
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Which port has the staging database?")
         assert searches(agent) == []
