@@ -1,16 +1,29 @@
 """What every test shares."""
 
+import os
 import signal
 from collections.abc import Callable, Generator, Sequence
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # What decides whether a change lands must give the same answer twice; `--hypothesis-profile=explore` looks further.
-# Time limits of single examples would only tell how busy the machine is: pytest's own limit bounds each test.
-settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("explore", derandomize=False, deadline=None, max_examples=500, print_blob=True)
+# Time limits of single examples, and of how fast examples are made, would only tell how busy the machine is: pytest's
+# own limit bounds each test.
+BUSY = (HealthCheck.too_slow,)
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=BUSY, print_blob=True)
+settings.register_profile(
+    "explore", derandomize=False, deadline=None, suppress_health_check=BUSY, max_examples=500, print_blob=True
+)
 settings.load_profile("repeatable")
+
+# Nothing of how the person who runs the tests likes their terminal and their git may decide what a test sees. Here and
+# not in a fixture: modules of tests look at the environment when they are imported.
+environment = os.environ  # noqa: TID251  it is set for all tests, not read
+for name in list(environment):
+    if name.startswith("GIT_") or name in {"COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}:
+        del environment[name]
+environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def terminal(dispatcher: Dispatcher, scratch: Path, deadline: float = 3) -> EditorTerminal:
+def terminal(dispatcher: Dispatcher, scratch: Path, deadline: float = 30) -> EditorTerminal:
     return EditorTerminal(SessionId("ses_1"), dispatcher, deadline, scratch)
 
 

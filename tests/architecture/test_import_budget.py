@@ -72,7 +72,7 @@ def modules_after(statement: str) -> set[str]:
     # Coverage of child processes would import half of the list itself.
     environment = {name: value for name, value in process_environment().items() if not name.startswith("COV")}
     ran = subprocess.run(
-        (sys.executable, "-c", command), capture_output=True, check=True, env=environment, text=True, timeout=20
+        (sys.executable, "-c", command), capture_output=True, check=True, env=environment, text=True, timeout=50
     )
     return set(ran.stdout.split())
 

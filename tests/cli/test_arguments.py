@@ -110,7 +110,7 @@ def test_serving_without_flags_imports_no_parser():
         "import sys; from pattern_acp.cli.arguments import parse_arguments; parse_arguments(['acp']); "
         "sys.exit('argparse' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=20).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
 
 
 def test_a_switch_may_stand_between_the_action_and_the_session():

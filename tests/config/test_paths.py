@@ -39,7 +39,7 @@ def paths_of_process(**environ: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=50,
     )
     return found.stdout.splitlines()
 

@@ -39,7 +39,7 @@ async def delegating() -> AsyncGenerator[FileSystem, None]:
     disk = LocalFileSystem()
     warnings: list[str] = []
     yield DelegatingFileSystem(
-        FakeFileSystem(disk=disk), disk, can_read=True, can_write=True, deadline=3, on_warning=warnings.append
+        FakeFileSystem(disk=disk), disk, can_read=True, can_write=True, deadline=30, on_warning=warnings.append
     )
     assert warnings == []
 
@@ -48,7 +48,7 @@ async def delegating() -> AsyncGenerator[FileSystem, None]:
 async def reading_only() -> AsyncGenerator[FileSystem, None]:
     disk = LocalFileSystem()
     yield DelegatingFileSystem(
-        FakeFileSystem(disk=disk), disk, can_read=True, can_write=False, deadline=3, on_warning=lambda _: None
+        FakeFileSystem(disk=disk), disk, can_read=True, can_write=False, deadline=30, on_warning=lambda _: None
     )
 
 

@@ -478,7 +478,7 @@ def test_a_process_that_forgets_to_close_still_ends(tmp_path: Path):
         anyio.run(main)
     """)
     command = [sys.executable, "-c", script, str(tmp_path / "constellation.db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert (done.stdout, done.returncode) == ("written\n", 7), done.stderr
 
 

@@ -133,5 +133,5 @@ def test_several_processes_may_create_one_file_at_once(tmp_path: Path):
     for child in children:
         assert child.stdin is not None
         child.stdin.write("go\n")
-    results = [child.communicate(timeout=20) for child in children]
+    results = [child.communicate(timeout=50) for child in children]
     assert [result[0] for result in results] == [f"{len(load_migrations())}\n"] * 3, results

@@ -72,6 +72,6 @@ def test_a_session_without_servers_never_imports_the_mcp_package():
         check=False,
         env=environment,
         text=True,
-        timeout=25,
+        timeout=50,
     )
     assert ran.stdout == "[]\n", ran.stderr[-2000:]

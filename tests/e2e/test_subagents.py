@@ -80,7 +80,7 @@ async def test_a_kill_while_a_subagent_works_leaves_its_call_failed_once(tmp_pat
         session = await agent.editor.open_session(str(work))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(prompt_until_killed, agent, session)
-            await agent.editor.wait_until(lambda: "thinking (1 call" in str(agent.editor.updates), seconds=10)
+            await agent.editor.wait_until(lambda: "thinking (1 call" in str(agent.editor.updates))
             agent.kill()
             await agent.wait()
     again = Launch(home, ("--mode", "auto"), script(tmp_path, [[{"text": "Going on."}]], {}))

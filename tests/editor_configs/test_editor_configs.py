@@ -220,6 +220,6 @@ def test_the_command_that_editors_name_starts():
     installed = Path(sysconfig.get_path("scripts")) / f"pattern-acp{suffix}"
     for arguments in {tuple(command_of(editor)[1:]) for editor in EDITORS}:
         done = subprocess.run(
-            [installed, *arguments, "--version"], capture_output=True, text=True, check=True, timeout=20
+            [installed, *arguments, "--version"], capture_output=True, text=True, check=True, timeout=50
         )
         assert done.stdout == f"pattern-acp {__version__}\n"

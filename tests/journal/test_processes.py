@@ -21,7 +21,7 @@ def test_a_child_runs_until_it_ends():
     mark = start_mark(child.pid)
     assert mark
     assert is_running(child.pid, mark)
-    child.communicate(b"\n", timeout=10)
+    child.communicate(b"\n", timeout=30)
     assert not is_running(child.pid, mark)
 
 

@@ -67,7 +67,7 @@ async def test_four_processes_lose_nothing_and_never_see_a_locked_database(tmp_p
     children = [start_writer(path, f"own-{index},shared", 75, 0) for index in range(4)]
     for child in children:
         go(child)
-    ends = [child.communicate(timeout=25) for child in children]
+    ends = [child.communicate(timeout=50) for child in children]
     assert [(child.returncode, end[1]) for child, end in zip(children, ends, strict=True)] == [(0, "")] * 4
     async with open_database(path, clock=FakeClock()) as database:
         for index in range(4):
@@ -87,7 +87,7 @@ async def test_a_process_killed_while_writing_loses_nothing_it_acknowledged(tmp_
     assert child.stdout is not None
     acknowledged = [child.stdout.readline() for _ in range(lines)]
     child.kill()
-    acknowledged += child.communicate(timeout=10)[0].splitlines(keepends=True)
+    acknowledged += child.communicate(timeout=30)[0].splitlines(keepends=True)
     complete = [int(line) for line in acknowledged if line.endswith("\n")]
     async with open_database(path, clock=FakeClock()) as database:
         found = await database.read(lambda tx: titles(tx, "own"))

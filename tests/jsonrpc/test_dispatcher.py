@@ -353,7 +353,7 @@ async def test_an_outgoing_request_gets_its_typed_answer():
             await peer.send(id=line["id"], result={"text": "yes", "unknown": 1})
 
         tasks.start_soon(answer_next, peer, answer)
-        assert await peer.dispatcher.request("m", {"a": 1}, Echo, deadline=5) == Echo("yes")
+        assert await peer.dispatcher.request("m", {"a": 1}, Echo, deadline=30) == Echo("yes")
 
 
 async def test_a_null_result_fits_a_type_whose_members_are_all_optional():
@@ -374,7 +374,7 @@ async def test_an_answer_that_is_an_error_is_raised():
 
         tasks.start_soon(answer_next, peer, answer)
         with pytest.raises(RemoteError) as caught:
-            await peer.dispatcher.request("m", {}, Echo, deadline=5)
+            await peer.dispatcher.request("m", {}, Echo, deadline=30)
         assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "gone", {"x": 1})
 
 
@@ -386,7 +386,7 @@ async def test_an_answer_that_does_not_fit_is_its_own_error():
 
         tasks.start_soon(answer_next, peer, answer)
         with pytest.raises(InvalidResultError):
-            await peer.dispatcher.request("m", {}, Echo, deadline=5)
+            await peer.dispatcher.request("m", {}, Echo, deadline=30)
 
 
 async def test_a_request_past_its_deadline_is_withdrawn_and_its_late_answer_dropped():

@@ -17,7 +17,7 @@ reader, writer = claim_standard_streams()
 
 def run(program: str, *, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", CLAIM + program], input=stdin, capture_output=True, timeout=20, check=True
+        [sys.executable, "-c", CLAIM + program], input=stdin, capture_output=True, timeout=50, check=True
     )
 
 
@@ -58,7 +58,7 @@ def test_standard_descriptors_that_are_closed_count_as_the_null_device(closed: l
         [sys.executable, "-c", f"import os; [os.close(fd) for fd in {closed}]" + CLAIM + "os.write(writer, b'out')"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        timeout=20,
+        timeout=50,
         check=True,
     )
     assert result.stdout == (b"" if 1 in closed else b"out")
@@ -68,7 +68,7 @@ def test_the_claim_needs_nothing_that_a_bare_interpreter_has_not_loaded():
     program = (
         "import sys; before = set(sys.modules); import pattern_acp.jsonrpc.stdio; print(set(sys.modules) - before)"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20, check=True, text=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, check=True, text=True)
     assert result.stdout.count("'") // 2 == 4, result.stdout
 
 

@@ -207,7 +207,7 @@ async def test_regular_files_work(tmp_path: Path):
 async def test_sockets_work(*, blocking: bool):
     ours, theirs = socket.socketpair()
     ours.setblocking(blocking)
-    theirs.settimeout(5)
+    theirs.settimeout(30)
     write_fd = os.dup(ours.fileno())
     with anyio.fail_after(30):
         async with StdioTransport(ours.detach(), write_fd) as transport:

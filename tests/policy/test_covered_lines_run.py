@@ -46,7 +46,7 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 
 @example("echo", [("", "&>/dev/null"), (" ", "touch ran")])
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.sampled_from(STARTS),
     st.lists(st.tuples(st.sampled_from(("", "", " ")), st.sampled_from(PIECES)), min_size=1, max_size=5),

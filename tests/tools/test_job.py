@@ -88,8 +88,8 @@ async def test_what_fails_at_once_is_told_at_once(tmp_path: Path):
 @on_posix
 async def test_a_command_at_its_time_limit_goes_on_where_the_person_wants_that(tmp_path: Path):
     async with bench_with_jobs(tmp_path, keeps_slow_commands=True) as bench:
-        outcome = await bench.call(RunCommand(), command="echo begun; sleep 300", timeout_seconds=1)
-        assert outcome.text.startswith("After 1 s it goes on in the background; stop it if it hangs. job1 (`echo begun")
+        outcome = await bench.call(RunCommand(), command="echo begun; sleep 300", timeout_seconds=3)
+        assert outcome.text.startswith("After 3 s it goes on in the background; stop it if it hangs. job1 (`echo begun")
         assert outcome.text.endswith("\nbegun")
         assert job_of(bench).is_running
 

@@ -60,7 +60,7 @@ def test_what_is_not_a_file_has_no_text(tmp_path: Path):
 def served(request: LineRequest) -> list[object]:
     """What the process answers, line by line."""
     command = [sys.executable, "-c", "import sys; from pattern_acp.workspace.line_worker import main; sys.exit(main())"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True, timeout=20)
+    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True, timeout=50)
     assert done.stderr == b""
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -34,7 +34,7 @@ def lines_read(folder: Path, typed: bytes) -> list[str]:
         "prompt.close(); sys.stderr.write(repr(lines))"
     )
     command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, input=typed, capture_output=True, check=True, timeout=20)
+    done = subprocess.run(command, input=typed, capture_output=True, check=True, timeout=50)
     return ast.literal_eval(done.stderr.decode())
 
 
