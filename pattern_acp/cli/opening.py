@@ -15,6 +15,7 @@ from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.cli.output import write_error
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.redact import newest_event
 
 SEGMENT_SECONDS = 10.0
@@ -31,6 +32,16 @@ def tell_if_lost(path: Path) -> None:
     """Say on standard error when there is no constellation though it can be had back."""
     if lost := lost_constellation(path, begun=False):
         write_error(f"pattern-acp: {lost}")
+
+
+def refuse_if_lost(path: Path) -> None:
+    """For a command that only reads: with what was recorded gone, it must not say that there is nothing.
+
+    Raises:
+        DatabaseError: the constellation is gone or empty, and how it can be had back.
+    """
+    if lost := lost_constellation(path, begun=False):
+        raise DatabaseError(lost, failure_code="database.lost")
 
 
 @asynccontextmanager

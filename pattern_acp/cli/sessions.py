@@ -13,7 +13,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
+from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import (
     OutputClosed,
     printable,
@@ -57,14 +57,18 @@ PAGE = 200
 
 
 def run_sessions(arguments: Sessions, process: Process) -> int:
-    """Do what was asked; 1 when the named session does not exist."""
+    """Do what was asked; 1 when the named session does not exist.
+
+    Raises:
+        PatternError: it could not be done, and why.
+    """
     path = constellation_path(process)
     try:
+        refuse_if_lost(path)
         if path.exists() and arguments.action == "rewind":
             return anyio.run(_rewind, arguments, process, path)
         if path.exists():
             return anyio.run(_run, arguments, process, path)
-        tell_if_lost(path)
         if not arguments.session:
             print_sessions((), arguments)
             return EXIT_OK

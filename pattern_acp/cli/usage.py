@@ -15,6 +15,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.opening import refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_failure, write_line
 from pattern_acp.cli.tables import cells_of
 from pattern_acp.cli.usage_arguments import UsageWanted
@@ -53,7 +54,11 @@ LEAST_BAR = 6
 
 
 def run_usage(arguments: UsageWanted, process: Process) -> int:
-    """Print the sums; 1 when the day is none."""
+    """Print the sums; 1 when the day is none.
+
+    Raises:
+        DatabaseError: the constellation is gone, or cannot be read.
+    """
     now = SystemClock().now_ms()
     try:
         since = since_ms(arguments.since, now)
@@ -61,6 +66,7 @@ def run_usage(arguments: UsageWanted, process: Process) -> int:
         write_failure("cli.usage", f"pattern-acp: {arguments.since} is no day of the calendar.")
         return EXIT_ERROR
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    refuse_if_lost(path)
     used: Sequence[UsedOnce] = anyio.run(_read, path, since) if path.exists() else ()
     with suppress(OutputClosed):  # `head` has seen enough
         _print(arguments, sum_up(used, arguments.by), total_of(used))

@@ -163,10 +163,18 @@ async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(t
         await agent.close_input()
         await agent.wait()
     lose(home / CONSTELLATION)
-    for arguments in (("sessions",), ("sessions", "search", "hello"), ("memory", "list"), ("journal", "verify")):
+    asked = (("sessions",), ("sessions", "show", session), ("memory", "list"), ("journal", "verify"), ("usage",))
+    for arguments in asked:
         told = run_command_line(home, *arguments)
+        assert told.returncode == 1
+        assert told.stdout == ""
         assert "is missing, and with it your sessions and memory" in told.stderr
         assert "pattern-acp journal rebuild" in told.stderr
-        assert "there is no session ;" not in told.stderr
+        assert told.stderr.rstrip().endswith("[database.lost]")
+    (home / CONSTELLATION).touch()
+    told = run_command_line(home, "sessions", "--json")
+    assert told.returncode == 1
+    assert "is empty, and with it your sessions and memory" in json.loads(told.stdout)["error"]["message"]
+    (home / CONSTELLATION).unlink()
     # This one makes a new constellation, so nobody would say it afterwards.
     assert "is missing" in run_command_line(home, "trust", "list").stderr

@@ -16,7 +16,7 @@ from pattern_acp.cli.journal.redacting import redact
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
+from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database, open_database
@@ -26,16 +26,20 @@ from pattern_acp.journal.verify_bundle import EVENTS
 
 
 def run_journal(arguments: Journal, process: Process) -> int:
-    """Do what was asked; 1 when something is not sound, or there is no such session."""
+    """Do what was asked; 1 when something is not sound, or there is no such session.
+
+    Raises:
+        PatternError: it could not be done, and why.
+    """
     path = constellation_path(process)
     try:
         if arguments.action == "verify" and _is_file(arguments.target):
             return anyio.run(verify_file, arguments)
         if arguments.action == "rebuild":
             return rebuild_constellation(arguments, path)
+        refuse_if_lost(path)
         if path.exists():
             return anyio.run(_run, arguments, process, path)
-        tell_if_lost(path)
         if arguments.target:
             return _no_such(arguments.target)
         write_line("Nothing was recorded yet.")

@@ -21,7 +21,7 @@ from pattern_acp.cli.memory.lines import Part, line
 from pattern_acp.cli.memory.paging import show_lines
 from pattern_acp.cli.memory.searching import search_memory
 from pattern_acp.cli.memory_arguments import Memory
-from pattern_acp.cli.opening import constellation_path, open_for_command, tell_if_lost
+from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
@@ -84,9 +84,10 @@ def run_memory(arguments: Memory, process: Process) -> int:
     """
     path = constellation_path(process)
     try:
-        if not path.exists() and arguments.verb not in _BEGINNING:
-            tell_if_lost(path)
-            return _without_constellation(arguments, process)
+        if arguments.verb not in _BEGINNING:
+            refuse_if_lost(path)
+            if not path.exists():
+                return _without_constellation(arguments, process)
         answer = anyio.run(_answer, arguments, process)
         _print(answer, arguments, process)
     except OutputClosed:
