@@ -216,6 +216,7 @@ def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool
         content=content or None,
         locations=locations_of(event.locations) or None,
         raw_output={"durationMs": event.duration_ms},
+        meta={"pattern": {"failure": event.failure}} if event.failure else None,
     )
 
 

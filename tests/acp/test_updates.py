@@ -108,3 +108,15 @@ def test_a_call_that_never_ended_is_shown_as_failed():
     last = updates[-1]
     assert isinstance(last, schema.ToolCallProgress)
     assert last.status is ToolCallStatus.FAILED
+
+
+def test_a_call_that_failed_names_the_code_of_its_failure_live_and_replayed():
+    failed = ToolCallFinished(
+        TURN, CALL, ToolCallStatus.FAILED, "There is no such file.", failure="tool.target-missing"
+    )
+    for update in (*live_updates(failed, Abilities()), replay_updates([failed])[0]):
+        assert isinstance(update, schema.ToolCallProgress)
+        assert update.meta == {"pattern": {"failure": "tool.target-missing"}}
+    (well,) = live_updates(ToolCallFinished(TURN, CALL, ToolCallStatus.COMPLETED, "Done."), Abilities())
+    assert isinstance(well, schema.ToolCallProgress)
+    assert well.meta is None

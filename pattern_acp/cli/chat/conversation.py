@@ -129,7 +129,7 @@ class Conversation:
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
             end = _ended(answer)
         except ChatError as error:
-            end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError))
+            end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError), failure=error.failure_code)
         self.incoming.withdraw()
         self.incoming.inbox.put(end)
 
@@ -199,7 +199,7 @@ class Conversation:
         try:
             return await answer
         except acp.RequestError as error:
-            raise AgentRefusedError(sentence_of(error)) from error
+            raise AgentRefusedError(sentence_of(error), failure_code=code_of(error)) from error
         except ConnectionError as error:
             raise await self.agent.gone() from error
 
@@ -234,6 +234,13 @@ def sentence_of(error: "acp.RequestError") -> str:
     if isinstance(details, str) and details:
         return details
     return f"The agent answered with error {error.code}: {error}"
+
+
+def code_of(error: "acp.RequestError") -> str:
+    """The code of a failure in an error of our agent; empty in one of another."""
+    data = error.data
+    code = cast("dict[str, object]", data).get("code") if isinstance(data, dict) else None
+    return code if isinstance(code, str) else ""
 
 
 def _opened(answer: _WithOptions, known: Opened) -> Opened:

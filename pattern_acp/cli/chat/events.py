@@ -35,7 +35,7 @@ class TurnEnded:
     background_jobs: int = 0
     """Background commands that run at the end of the turn."""
     failure: str = ""
-    """The code of what failed, where the turn ended in words of the agent and not with an error."""
+    """The code of what failed; without an `error` the turn ended in words of the agent."""
 
 
 Happening: TypeAlias = Updated | Asked | TurnEnded

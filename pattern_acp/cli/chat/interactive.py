@@ -79,6 +79,8 @@ class Interactive:
         self._known.background_jobs = end.background_jobs
         if end.error:
             self._stage.screen.print(Text(one_line(end.error), style="red"))
+        if end.failure:
+            self._stage.screen.print(Text(f"[{end.failure}]", style="dim"))
         return not end.agent_gone
 
     def _greet(self) -> None:

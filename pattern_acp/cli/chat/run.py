@@ -23,7 +23,7 @@ from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
 from pattern_acp.cli.chat.images import GivenImage, read_images
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.output import OutputClosed, write_error, write_failure
+from pattern_acp.cli.output import OutputClosed, write_failure
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.action_lines import split_action
 
@@ -172,7 +172,9 @@ def one_turn(turns: "Turns", prompt: str) -> int:
     with quiet_keys(sys.stdin):
         end = turns.run(prompt)
     if end.error:
-        write_error(f"pattern-acp chat: {end.error}")
+        write_failure(end.failure, f"pattern-acp chat: {end.error}")
+    elif end.failure:
+        write_failure(end.failure, "pattern-acp chat: the turn failed.")
     return exit_code(end)
 
 

@@ -177,6 +177,7 @@ def test_a_turn_that_fails_says_so_and_exits_1(home: Path, project: Path):
     failed = chat(home, project, "/recall")
     assert failed.returncode == 1
     assert "/recall" in failed.stdout
+    assert failed.stderr.endswith("\npattern-acp chat: the turn failed. [session.command-misused]\n")
 
 
 def test_a_prompt_for_a_model_that_cannot_be_had_is_refused_and_no_other_model_answers(home: Path, project: Path):
@@ -214,6 +215,7 @@ def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
     unknown = chat(home, project, "--session", "ses_unknown", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert len(unknown.stderr.splitlines()) == 1
+    assert unknown.stderr.endswith(" [chat.not-possible]\n")
     missing = chat(home, project, "--cwd", str(project / "nope"), "hi")
     assert missing.returncode == 1
     assert "--cwd" in missing.stderr
