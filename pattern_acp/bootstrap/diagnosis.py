@@ -24,6 +24,7 @@ from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.key_checks import key_findings
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
@@ -196,7 +197,8 @@ def _server(process: Process, settings: McpServerSettings) -> Finding:
     try:
         found = find_command(settings.command, str(process.loaded.paths.config), process.environ)
     except ServerError as error:
-        return Finding(name, Health.NOTE, error.sentence, "Install it, or correct its table in config.toml.")
+        remedy = "Install it, or correct its table in config.toml."
+        return Finding(name, Health.NOTE, error.sentence, remedy, code=error.failure_code)
     return Finding(name, Health.OK, f"{found} (not started now)")
 
 
@@ -249,6 +251,8 @@ def _ripgrep() -> Finding:
 
 async def _database_findings(process: Process, database: Database | None) -> list[Finding]:
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    if database is None and (lost := lost_constellation(path, begun=False)):
+        return [Finding("Database", Health.BROKEN, lost, "Do what the sentence says.", code="database.lost")]
     if database is None and not path.exists():
         return [Finding("Database", Health.OK, "will be made at the first session")]
     try:
@@ -260,7 +264,8 @@ async def _database_findings(process: Process, database: Database | None) -> lis
             is_newest = facts.schema_version == load_migrations()[-1].version
             inside = await opened.read(room_inside) if is_newest else RoomInside(0, 0, 0)
     except DatabaseError as error:
-        return [Finding("Database", Health.BROKEN, error.sentence, "The sentence above says what to do.")]
+        remedy = "The sentence above says what to do."
+        return [Finding("Database", Health.BROKEN, error.sentence, remedy, code=error.failure_code)]
     vectors = f"sqlite-vec {facts.vector_version}" if facts.vector_version else "not installed; search uses words alone"
     findings = [
         Finding(
@@ -270,7 +275,8 @@ async def _database_findings(process: Process, database: Database | None) -> lis
     ]
     if problems:
         remedy = "Close every window that uses it, then run: pattern-acp restore --latest"
-        findings.append(Finding("Database integrity", Health.BROKEN, "; ".join(problems[:3]), remedy))
+        detail = "; ".join(problems[:3])
+        findings.append(Finding("Database integrity", Health.BROKEN, detail, remedy, code="database.corrupt"))
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
     taken = await anyio.to_thread.run_sync(room_summary, path, inside)
@@ -285,7 +291,7 @@ def _journal(tx: Transaction) -> Finding:
         if not report.ok:
             detail = f"Session {stream} is not sound at event {report.first_bad_index}: {report.problem}."
             remedy = "`pattern-acp journal verify` checks every session; restore a backup if nobody meant to change it."
-            return Finding("Journal", Health.BROKEN, detail, remedy)
+            return Finding("Journal", Health.BROKEN, detail, remedy, code="journal.not-sound")
         checked += 1
         if SystemClock().monotonic() - started > CHECK_SECONDS:
             break
@@ -365,7 +371,8 @@ async def _reach(provider: ProviderSettings, settings: Settings, keys: KeysOfPer
             models = await fetch_models(http, signed)
         return Finding(name, Health.OK, f"reachable, {len(models)} {'model' if len(models) == 1 else 'models'}")
     except ProviderError as error:
-        return Finding(name, Health.BROKEN, error.sentence, "Correct the key or the address, or check the network.")
+        remedy = "Correct the key or the address, or check the network."
+        return Finding(name, Health.BROKEN, error.sentence, remedy, code=error.failure_code)
     except TimeoutError:
         return Finding(name, Health.BROKEN, f"did not answer within {PROBE_SECONDS:.0f} s", "Check the network.")
     finally:

@@ -37,3 +37,5 @@ class Finding:
     detail: str
     remedy: str = ""
     repair: Repair | None = None
+    code: str = ""
+    """The code of the failure that it is (domain/failures.toml), where it is one."""

@@ -12,7 +12,8 @@ def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
     try:
         keys.store.check()
     except SignInError as error:
-        return [Finding("Credentials", Health.NOTE, error.sentence, "The sentence above says what to do.")]
+        remedy = "The sentence above says what to do."
+        return [Finding("Credentials", Health.NOTE, error.sentence, remedy, code=error.failure_code)]
     findings: list[Finding] = []
     for provider in settings.providers.values():
         sources = keys.stored.sources(provider)

@@ -71,7 +71,7 @@ def verify(path: Path) -> list[Finding]:
         except DatabaseError as error:
             remedy = "Close every window that uses it, then run: pattern-acp restore --latest"
             repair = Repair("restore", str(path), safe=False)
-            return [Finding("Verified file", Health.BROKEN, error.sentence, remedy, repair)]
+            return [Finding("Verified file", Health.BROKEN, error.sentence, remedy, repair, error.failure_code)]
 
 
 def repair(path: Path, findings: Sequence[Finding], *, now_ms: int) -> list[tuple[Repair, str]]:
@@ -140,7 +140,8 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
     if not problem:
         return [Finding("Verified search", Health.OK, "the index is that of the stored texts")]
     remedy = "pattern-acp doctor --repair writes it anew."
-    return [Finding("Verified search", Health.BROKEN, problem, remedy, Repair("rebuild_search", str(path), safe=True))]
+    mends = Repair("rebuild_search", str(path), safe=True)
+    return [Finding("Verified search", Health.BROKEN, problem, remedy, mends, "database.corrupt")]
 
 
 def _verify_segments(path: Path) -> Iterator[Finding]:
@@ -174,7 +175,9 @@ def _outcome(name: str, problems: Sequence[str], sound: str) -> Finding:
         return Finding(name, Health.OK, sound)
     more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
     remedy = "See docs/recovery.md; pattern-acp backup --list shows what you can go back to."
-    return Finding(name, Health.BROKEN, "; ".join(problems[:3]) + more, remedy, Repair("restore", "latest", safe=False))
+    code = "journal.not-sound" if name == "Verified journal" else "database.corrupt"
+    mends = Repair("restore", "latest", safe=False)
+    return Finding(name, Health.BROKEN, "; ".join(problems[:3]) + more, remedy, mends, code)
 
 
 def _file_system(path: Path, mounts: Path) -> Iterator[Finding]:

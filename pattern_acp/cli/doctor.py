@@ -72,6 +72,7 @@ def print_json(diagnosis: Diagnosis, done: Sequence[tuple[Repair, str]] = ()) ->
             "health": one.health.value,
             "detail": one.detail,
             "remedy": one.remedy,
+            "code": one.code or None,
             "repair": _as_json(one.repair) if one.repair else None,
         }
         for one in diagnosis.findings
@@ -87,11 +88,16 @@ def _as_json(wanted: Repair) -> dict[str, str | bool]:
 def print_lines(diagnosis: Diagnosis) -> None:
     """One line a finding, however long, for a pipe."""
     rows = [
-        (one.health.value, one.name, f"{one.detail} Remedy: {one.remedy}" if one.remedy else one.detail)
+        (one.health.value, one.name, f"{told(one)} Remedy: {one.remedy}" if one.remedy else told(one))
         for one in diagnosis.findings
     ]
     write_line(format_table(("STATE", "WHAT", "DETAIL"), rows))
     write_line(summary(diagnosis))
+
+
+def told(finding: Finding) -> str:
+    """What was found, with the code of the failure that it is, which `pattern-acp explain` knows."""
+    return f"{finding.detail} [{finding.code}]" if finding.code else finding.detail
 
 
 def print_table(diagnosis: Diagnosis, console: "Console") -> None:
@@ -141,7 +147,7 @@ def _cells(finding: Finding, marks: Marks) -> "tuple[Text, Text, Text]":
 
     style = STYLES[finding.health]
     signs = {Health.OK: marks.done, Health.NOTE: marks.kind("other"), Health.BROKEN: marks.failed}
-    detail = Text(printable(finding.detail))
+    detail = Text(printable(told(finding)))
     if finding.remedy:
         detail.append(f"\n{marks.kind('read')} {printable(finding.remedy)}", style=style)
     name = finding.name.removeprefix(SETTING) if is_setting(finding) else finding.name

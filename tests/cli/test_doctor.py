@@ -13,6 +13,7 @@ from rich.console import Console
 from pattern_acp.bootstrap.diagnosis import Diagnosis
 from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.process import start_process
+from pattern_acp.bootstrap.recovery import make_backup
 from pattern_acp.cli.arguments import Doctor
 from pattern_acp.cli.doctor import in_folder, print_lines, print_table, run_doctor, summary
 from pattern_acp.config.settings import Flags
@@ -97,12 +98,30 @@ def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pyte
     assert run_doctor(Doctor(json=True), process) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is True
-    assert {"name", "health", "detail", "remedy", "repair"} == report["findings"][0].keys()
+    assert {"name", "health", "detail", "remedy", "repair", "code"} == report["findings"][0].keys()
     database = tmp_path / "constellations" / "default" / "constellation.db"
     database.parent.mkdir(parents=True)
     database.write_bytes(b"not a database, and long enough to be taken for one" * 100)
     assert run_doctor(Doctor(), process) == 1
-    assert "Broken: Database." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Broken: Database." in shown
+    assert " [database.corrupt] Remedy: " in shown
+
+
+def test_a_constellation_that_is_gone_though_it_can_be_had_back_is_broken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path), "PATTERN_ACP_MODEL": "offline/offline"})
+    path = process.loaded.paths.constellation_path("default")
+    anyio.run(_make, path)
+    make_backup(path, None, now_ms=0)
+    path.unlink()
+    for verify in (False, True):
+        assert run_doctor(Doctor(json=True, verify=verify), process) == 1
+        broken = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["health"] == "broken"]
+        assert [(one["name"], one["code"]) for one in broken] == [("Database", "database.lost")]
+        assert "pattern-acp restore --latest" in broken[0]["detail"]
+    assert not path.exists()
 
 
 def test_the_settings_are_those_of_a_session_in_the_folder(tmp_path: Path):
