@@ -199,7 +199,9 @@ class Conversation:
         try:
             return await answer
         except acp.RequestError as error:
-            raise AgentRefusedError(sentence_of(error), failure_code=code_of(error)) from error
+            refused = AgentRefusedError(sentence_of(error))
+            refused.failure_code = code_of(error) or refused.failure_code
+            raise refused from error
         except ConnectionError as error:
             raise await self.agent.gone() from error
 
