@@ -11,6 +11,7 @@ another, that of the log is tried.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
@@ -27,6 +28,9 @@ from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, TextSchem
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
+
+ROWS_KEPT = 64
+"""Rows whose block is kept as it was read: those that a few sessions see. Most are small, and the largest 20 kB."""
 
 _READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""
@@ -66,10 +70,15 @@ def decode_block(tx: Transaction, row: Row) -> Block:
     Raises:
         BlockCorruptError: the text is wrong and no sound document is left to read it from.
     """
+    sound = _sound_block(row)
+    return sound if sound is not None else _open(tx, _decode(row, _schema(row)), _READING_PEER).block
+
+
+@lru_cache(maxsize=ROWS_KEPT)
+def _sound_block(row: Row) -> Block | None:
+    """The block of a row whose text has its hash. Each request reads all memory anew, and little of it has changed."""
     stored = _decode(row, _schema(row))
-    if text_hash(stored.block.text) == stored.text_hash:
-        return stored.block
-    return _open(tx, stored, _READING_PEER).block
+    return stored.block if text_hash(stored.block.text) == stored.text_hash else None
 
 
 def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:

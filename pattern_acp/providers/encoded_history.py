@@ -1,4 +1,4 @@
-"""Conversations as a wire has them, of which only what is new is encoded for the next request.
+"""Conversations as a wire has them with their tools, of which only what is new is encoded for the next request.
 
 Owns: how far a conversation is settled, and what it was encoded to. Must not know: any wire's format. In memory only,
 and nothing depends on it but time: the body of a request is the same bytes with it and without.
@@ -13,6 +13,7 @@ import msgspec
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, begins_with
+from pattern_acp.providers.base import ToolSpec
 from pattern_acp.providers.history import pair_calls
 from pattern_acp.providers.wire_json import to_bytes
 
@@ -46,6 +47,16 @@ class EncodedHistory:
         self._settled: list[msgspec.Raw] = []
         self._used: set[str] = set()
         self._form: object = None
+        self._tools: tuple[tuple[ToolSpec, ...], object, msgspec.Raw] | None = None
+
+    def tools(
+        self, tools: tuple[ToolSpec, ...], form: object, encode: Callable[[tuple[ToolSpec, ...]], list[Json]]
+    ) -> Json:
+        """The tools encoded, which hardly ever change within a conversation. `form` is as in `of`."""
+        kept = self._tools
+        if kept is None or kept[:2] != (tools, form):
+            kept = self._tools = (tools, form, msgspec.Raw(to_bytes(encode(tools))))
+        return cast("Json", kept[2])
 
     def of(
         self, messages: tuple[Message, ...], form: object, encode: EncodeMessages, is_enough: IsEnough = bool

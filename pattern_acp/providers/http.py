@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import anyio
@@ -174,7 +175,7 @@ class HttpClient:
     ) -> AsyncGenerator[HttpResponse, None]:
         with _translated(who):
             client = await self._client(url)
-            request = client.build_request(method, url, headers=dict(headers), content=body)
+            request = client.build_request(method, _parsed(url), headers=dict(headers), content=body)
             began, patience = anyio.current_time(), self._deadlines.first_byte
             try:
                 with anyio.fail_after(patience):
@@ -235,6 +236,12 @@ def exchange(
             if len(found) > EXCHANGE_BYTES:
                 raise ProviderProtocolError(f"{who} answered with more than {EXCHANGE_BYTES} bytes.")
         return response.status_code, {name.lower(): text for name, text in response.headers.items()}, bytes(found)
+
+
+@lru_cache(maxsize=16)
+def _parsed(url: str) -> httpx.URL:
+    """Each provider has one or two addresses, and taking one apart takes 0.1 ms."""
+    return httpx.URL(url)
 
 
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:

@@ -45,6 +45,9 @@ can still be named."""
 _AT_ITS_VENDOR = late_pattern(r"gpt-\d|chatgpt-|o\d(-|$)|claude-|gemini-|grok-([3-9]|code)")
 """Models whose weights their vendors never gave away (OpenAI, Anthropic, Google, xAI; November 2026)."""
 
+MOST_KEPT = 1_000
+"""Models whose facts are kept as they were put together."""
+
 
 class KnownModels:
     """The models of `configured` providers.
@@ -70,12 +73,26 @@ class KnownModels:
         self._sign = sign
         self.local: tuple[LocalServer, ...] = ()
         """The servers found on this machine so far."""
+        self._kept: dict[tuple[str, str], tuple[tuple[ProviderSettings, ListedModel | None, bool], ModelFacts]] = {}
         self._asked: dict[str, anyio.Event] = {}
         """Providers whose list was asked for, each with what is set once that has an end."""
 
     def _facts(self, settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
+        refuses_tools = settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model)
+        # Asked for eight times a turn, and found out anew only when something of it has changed.
+        key, known_by = (settings.name, model), (settings, listed, refuses_tools)
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != known_by:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[key] = (known_by, self._found(settings, model, listed, refuses_tools=refuses_tools))
+        return kept[1]
+
+    def _found(
+        self, settings: ProviderSettings, model: str, listed: ListedModel | None, *, refuses_tools: bool
+    ) -> ModelFacts:
         facts = _describe(settings, model, listed)
-        if settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model):
+        if refuses_tools:
             info = with_sources(replace(facts.info, calls_tools=False), Source.ANSWER, Figure.TOOLS)
             facts = replace(facts, info=info)
         own = self._own.get(f"{settings.name}/{model}")

@@ -17,7 +17,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 T = TypeVar("T")
 
 
-def to_bytes(body: JsonObject) -> bytes:
+def to_bytes(body: JsonObject | Sequence[Json]) -> bytes:
     """The body of a request. A lone surrogate, which UTF-8 cannot carry, becomes a question mark."""
     try:
         # The same bytes as below in an eighth of the time: a long history is megabytes, and the loop waits.

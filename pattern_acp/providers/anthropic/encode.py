@@ -101,7 +101,7 @@ def _body(request: ProviderRequest, facts: ModelFacts, provider: str, history: E
         **({"output_config": {"effort": effort}} if effort else {}),
     }
     if request.tools:
-        body["tools"] = _tools(request.tools, mark)
+        body["tools"] = history.tools(request.tools, mark, partial(_tools, mark=mark))
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": mark}]
     body["messages"] = _messages(request, facts, provider, mark, history)

@@ -44,7 +44,7 @@ def encode_body(
     request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
-    thinking = _thinking(request.thought_level, facts)
+    thinking, history = _thinking(request.thought_level, facts), history or EncodedHistory()
     reasons = facts.traits.thinking is not Thinking.NONE
     config: JsonObject = {
         "maxOutputTokens": answer_limit(
@@ -56,8 +56,9 @@ def encode_body(
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
-    body["contents"] = _contents(request, facts, provider, history or EncodedHistory())
+        declared = history.tools(request.tools, None, lambda tools: [_declaration(tool) for tool in tools])
+        body["tools"] = [{"functionDeclarations": declared}]
+    body["contents"] = _contents(request, facts, provider, history)
     return to_bytes(body)
 
 

@@ -40,7 +40,7 @@ def encode_body(
     history: EncodedHistory | None = None,
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
-    quirks = quirks or Quirks()
+    quirks, history = quirks or Quirks(), history or EncodedHistory()
     effort = _effort(request, facts)
     traits = facts.traits
     limit = answer_limit(request, facts, reasons=traits.takes_effort, unasked=not traits.off_effort)
@@ -54,8 +54,8 @@ def encode_body(
         **({"prompt_cache_key": request.cache_key} if is_openai and request.cache_key else {}),
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-    body["messages"] = _messages(request, facts, provider, history or EncodedHistory())
+        body["tools"] = history.tools(request.tools, None, lambda tools: [_tool(tool) for tool in tools])
+    body["messages"] = _messages(request, facts, provider, history)
     return to_bytes(body)
 
 

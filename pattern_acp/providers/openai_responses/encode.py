@@ -49,7 +49,7 @@ def encode_body(
     request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory | None = None
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
-    reasoning = _reasoning(request, facts)
+    reasoning, history = _reasoning(request, facts), history or EncodedHistory()
     body: dict[str, Json] = {
         "model": request.model,
         "stream": True,
@@ -64,8 +64,8 @@ def encode_body(
         **({"instructions": request.system} if request.system.strip() else {}),
     }
     if request.tools:
-        body["tools"] = [_tool(tool, facts) for tool in request.tools]
-    body["input"] = _input(request, facts, provider, history or EncodedHistory())
+        body["tools"] = history.tools(request.tools, facts, lambda tools: [_tool(tool, facts) for tool in tools])
+    body["input"] = _input(request, facts, provider, history)
     return to_bytes(body)
 
 
