@@ -28,12 +28,25 @@ def test_the_first_line_with_words_is_the_title(text: str, title: str):
     assert title_of(message(TextPart(text))) == title
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Why does this fail?\n" + "  at line\n" * 300, "Why does this fail? (+300 lines)"),
+        ("```\nTraceback\n" + "x" * 3_000, "Traceback (+1 line)"),
+        ("word " * 1_000, "word word word word word word word word… (5,000 characters)"),
+        ("short\n" * 20, "short"),
+    ],
+)
+def test_the_title_of_a_paste_says_how_much_it_is(text: str, title: str):
+    assert title_of(message(TextPart(text))) == title
+
+
 def test_a_prompt_without_words_is_named_by_what_is_attached():
     assert title_of(message(ResourcePart("file:///a/b.txt", "b.txt"))) == "b.txt"
     assert title_of(message(ImagePart("image/png", "AAAA"))) == "Untitled"
 
 
-@given(st.text())
+@given(st.text() | st.text(min_size=1).map(lambda text: text * 2_000))
 def test_a_title_is_never_empty_never_long_and_one_line(text: str):
     title = title_of(message(TextPart(text)))
     assert 0 < len(title) <= TITLE_LENGTH
