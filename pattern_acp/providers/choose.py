@@ -11,7 +11,7 @@ from dataclasses import replace
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
-from pattern_acp.providers.endpoints import has_vendor_names, is_official, is_openai
+from pattern_acp.providers.endpoints import has_vendor_names, is_official, is_openai, model_mismatch
 from pattern_acp.providers.local_servers import LocalServer
 
 WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
@@ -64,6 +64,8 @@ def _find_named(
     if provider is None:
         names = ", ".join(sorted({*settings.providers, *found, "offline"} - {"scripted"}))
         return f"The configured model {settings.model!r} names no provider that there is; providers are {names}."
+    if mismatch := model_mismatch(provider, model):
+        return mismatch
     listed = _listed(provider, known, found)
     if not model:
         model = _default_model(provider, listed)

@@ -8,12 +8,20 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 _PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
+_NAMES = {
+    "anthropic": late_pattern(r"claude-"),
+    "openai": late_pattern(r"gpt-\d|chatgpt-|o[1-9](-|$)"),
+    "gemini": late_pattern(r"gemini-"),
+}
+"""How the names of each vendor's models begin."""
+
 ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -68,6 +76,20 @@ def has_vendor_names(settings: ProviderSettings) -> bool:
 def is_openai(settings: ProviderSettings) -> bool:
     """Whether requests go to OpenAI itself."""
     return settings.wire in {"openai", "responses"} and is_official(settings)
+
+
+def model_mismatch(settings: ProviderSettings, model: str) -> str:
+    """A sentence when a vendor itself is to be asked for a model that only another vendor has; else empty.
+
+    By the beginnings of names that vendors have kept for years. A server that is not the vendor's may serve anything.
+    """
+    if settings.wire not in HTTP_WIRES or not is_official(settings):
+        return ""
+    own = "openai" if is_openai(settings) else settings.wire
+    other = next((vendor for vendor, names in _NAMES.items() if names.match(model.lower())), own)
+    if other == own:
+        return ""
+    return f"{model} is a model of {other}, which {settings.name} does not have; name {other}/{model}."
 
 
 def sent_openly(settings: ProviderSettings) -> str:

@@ -52,6 +52,12 @@ class ProviderRequestError(ProviderError):
     failure_code = "provider.request-refused"
 
 
+class ModelMismatchError(ProviderRequestError):
+    """The model is another vendor's than the one that would be asked; nothing was sent."""
+
+    failure_code = "provider.model-mismatch"
+
+
 class ToolsRefusedError(ProviderRequestError):
     """The model takes no tools; it may take the same request without them."""
 

@@ -13,8 +13,8 @@ from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageUntold, Waiting
 from pattern_acp.providers.buckets import AllBuckets, Buckets
-from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import ProviderOverloadedError
+from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
+from pattern_acp.providers.errors import ModelMismatchError, ProviderOverloadedError
 from pattern_acp.providers.event_stream import EventStreamError
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
@@ -194,6 +194,8 @@ class WireProvider:
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         if self._needs_key and self._settings.api_key is None:
             raise auth_error(self._settings, None)
+        if mismatch := model_mismatch(self._settings, request.model):
+            raise ModelMismatchError(mismatch)
         encoded = self._wire.encode(request)
 
         def attempt() -> AsyncGenerator[ProviderEvent, None]:

@@ -83,6 +83,11 @@ def test_a_wrong_model_falls_to_the_default_and_names_the_setting(model: str, wh
     assert "--model, PATTERN_ACP_MODEL or model in config.toml" in choice.problem
 
 
+def test_a_model_of_another_vendor_is_not_taken():
+    choice = chosen(settings(ANTHROPIC, OPENAI, model="openai/claude-opus-9"))
+    assert "name anthropic/claude-opus-9" in choice.problem
+
+
 def test_a_provider_named_alone_whose_key_is_missing_says_so():
     keyless = replace(OPEN, name="hub", needs_key=True, api_key_env="HUB_KEY")
     assert "hub needs a key and none is configured; set HUB_KEY" in chosen(settings(keyless, model="hub")).problem

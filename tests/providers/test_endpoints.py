@@ -7,6 +7,7 @@ from pattern_acp.providers.endpoints import (
     headers_of,
     is_official,
     is_openai,
+    model_mismatch,
     openai_headers,
     sent_openly,
 )
@@ -67,3 +68,31 @@ def test_the_persons_headers_win():
     google = ProviderSettings("p", "gemini", api_key=Secret("k"), headers={"x-goog-api-key": "mine"})
     assert headers_of(google) == {"x-goog-api-key": "mine"}
     assert anthropic_headers(ProviderSettings("p", "anthropic", headers={"a": "b"}))["a"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "named"),
+    [
+        ("openai", "claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"),
+        ("responses", "gemini-2.5-pro", "gemini/gemini-2.5-pro"),
+        ("anthropic", "gpt-5.2", "openai/gpt-5.2"),
+        ("gemini", "o3", "openai/o3"),
+    ],
+)
+def test_a_model_of_another_vendor_is_told_of_with_the_name_that_works(wire: Wire, model: str, named: str):
+    assert named in model_mismatch(ProviderSettings("p", wire), model)
+    assert model_mismatch(ProviderSettings("p", wire, "https://gateway.example.com/v1"), model) == ""
+
+
+@pytest.mark.parametrize(
+    ("wire", "model"),
+    [
+        ("openai", "gpt-5.2"),
+        ("responses", "o3"),
+        ("anthropic", "claude-x"),
+        ("gemini", "gemma-3"),
+        ("openai", "ft:mine"),
+    ],
+)
+def test_models_of_the_vendor_and_unknown_ones_are_asked_for(wire: Wire, model: str):
+    assert model_mismatch(ProviderSettings("p", wire), model) == ""

@@ -9,10 +9,15 @@ import pytest
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta
-from pattern_acp.providers.catalogue import ListedModel
-from pattern_acp.providers.errors import ProviderAuthError, ProviderRequestError
+from pattern_acp.providers.buckets import AllBuckets
+from pattern_acp.providers.catalogue import ListedModel, describe
+from pattern_acp.providers.errors import ModelMismatchError, ProviderAuthError, ProviderRequestError
+from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.model_lists import FILE_NAME, FRESH_MS, ModelLists
 from pattern_acp.providers.registry import Providers
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.providers.wires import build_wire
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.conversations import request, user
 from pattern_acp.testing.model_server import serve_models
@@ -262,3 +267,15 @@ def test_a_missing_key_is_told_before_anything_is_sent():
     assert not providers.missing_key("mine/x")
     assert not providers.missing_key("offline/offline")
     assert not Providers(settings(KEYED)).missing_key("anthropic/x")
+
+
+async def test_a_model_of_another_vendor_is_refused_before_anything_is_sent():
+    async def no_http() -> HttpClient:
+        raise AssertionError("the network was asked")
+
+    official = ProviderSettings("openai", "openai", "https://api.openai.com/v1", Secret("k-123456"), configured=True)
+    wire = build_wire(official, lambda model: describe("openai", model, is_openai=True))
+    provider = WireProvider(official, wire, no_http, RetryPolicy(), AllBuckets(FakeClock()), needs_key=True)
+    with pytest.raises(ModelMismatchError, match=r"name anthropic/claude-opus-5-5"):
+        async with provider.stream(request(user("Hi"), model="claude-opus-5-5")) as events:
+            await anext(aiter(events))

@@ -14,8 +14,9 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.hooks.answers import Opinion
+from pattern_acp.journal.tool_call_events import ToolCallFinished
 from pattern_acp.policy.access import Access, CallServer
 from pattern_acp.policy.approver import Answer, ApprovalRequest
 from pattern_acp.policy.decision import Decision, Mode, Verdict
@@ -72,8 +73,9 @@ class RecordedTool:
         finished = call.finished
         if finished is None or finished.interrupted:
             if finished is not None:
-                if finished.content != view.content or finished.title:
-                    await progress.show(finished.content, title=finished.title)
+                shown = shown_before(finished)
+                if shown != view.content or finished.title:
+                    await progress.show(shown, title=finished.title)
                 progress.note(noted(finished.result_text))
             await self.position.cut()
         return ToolOutcome(
@@ -94,6 +96,12 @@ class RecordedTool:
 def result_of(call: RecordedCall) -> str:
     """What the model read as the result of a call; empty when it has none."""
     return call.finished.result_text if call.finished is not None else ""
+
+
+def shown_before(finished: ToolCallFinished) -> tuple[ToolContent, ...]:
+    """What the client was shown of a call that was cancelled, without why it ended, which comes last."""
+    content = finished.content
+    return content[:-1] if content[-1:] == (TextContent(finished.result_text),) else content
 
 
 def noted(text: str) -> str:
