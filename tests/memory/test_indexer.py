@@ -143,14 +143,15 @@ async def test_a_search_embeds_a_bounded_number_of_texts(constellation: Constell
 
 
 async def test_changing_the_embedder_keeps_search_right_meanwhile(constellation: Constellation):
-    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs."))
+    others = [f"text {number}" for number in range(FRESH)]
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs.", *others))
     before = Indexer(constellation.database, HashedNgrams(), constellation.clock)
-    await before.catch_up(10)
+    await before.catch_up(100)
     after = Indexer(constellation.database, SlowEmbedder(), constellation.clock)
     (words,) = await look(constellation, after, "tabs")
     assert words.why.meaning is None
     assert [one.text for one in await look(constellation, before, "authentification")] == ["Authentication is by key."]
-    await after.catch_up(10)
+    await after.catch_up(100)
     (both,) = await look(constellation, after, "tabs")
     assert both.why.meaning is not None
 
