@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import cast
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -101,6 +102,8 @@ class ModelServer:
     """Tokens of every model, as vLLM lists them; None: the list says nothing of it."""
     lists: int = 0
     """How often the models were listed."""
+    ended: int = 0
+    """Connections that were closed."""
     requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
     port: int = 0
     connections: int = 0
@@ -121,7 +124,14 @@ class ModelServer:
                     pass
             except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 # The client left, which is its right at any moment.
-                return
+                pass
+        self.ended += 1
+
+    async def wait_ended(self, count: int) -> None:
+        """Wait until so many connections have ended, and whoever waits at their other ends could notice."""
+        while self.ended < count:
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
 
     async def _answer(self, request: RecordedRequest, stream: SocketStream) -> bool:
         """Answer one request; whether the connection goes on."""
