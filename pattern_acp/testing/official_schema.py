@@ -21,7 +21,7 @@ PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 MEMBER = "package/schema/v1/schema.json"
 
 FETCH_SECONDS = 20
-"""A test's own limit is 30 s."""
+"""Well below a test's own limit (pyproject.toml)."""
 
 
 @functools.cache

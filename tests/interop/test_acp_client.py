@@ -13,7 +13,7 @@ from acp_client import Agent, AgentError
 from pattern_acp.testing.children import watched_command
 from pattern_acp.testing.clients import Place
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 Update = Mapping[str, object]
 See = Callable[[Update], None]
