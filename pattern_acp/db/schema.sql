@@ -231,7 +231,8 @@ CREATE TABLE embedding_models (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,           -- EmbeddingModel.name
     dimensions INTEGER NOT NULL,         -- numbers of a vector; 0 before the first
-    used_ms INTEGER NOT NULL             -- last start that used it; its vectors go when that is long ago
+    used_ms INTEGER NOT NULL,            -- last start that used it; its vectors go when that is long ago
+    codes_stamp INTEGER NOT NULL DEFAULT 0 -- chance; another one after each change of its `vector_codes`
 ) STRICT;
 
 CREATE TABLE embedding_queue (
@@ -245,7 +246,7 @@ CREATE INDEX embedding_queue_by_entry ON embedding_queue (entry);
 CREATE TRIGGER search_entries_queue AFTER INSERT ON search_entries
 BEGIN INSERT INTO embedding_queue (model, entry) SELECT id, new.id FROM embedding_models; END;
 
--- The truth about vectors. The indexes of sqlite-vec over them (db/vector.py) can be dropped and made again.
+-- The truth about vectors. Their signs in `vector_codes` can be dropped and are made again.
 CREATE TABLE vectors (
     id INTEGER PRIMARY KEY,
     entry INTEGER NOT NULL REFERENCES search_entries (id) ON DELETE CASCADE,
@@ -253,16 +254,26 @@ CREATE TABLE vectors (
     dimensions INTEGER NOT NULL,
     content_hash TEXT NOT NULL,          -- SHA-256 of the text it was made from
     vector BLOB NOT NULL,                -- 32-bit floats, length 1
-    indexed INTEGER NOT NULL,            -- 1 when the index holds it
+    indexed INTEGER NOT NULL,            -- 1 when `vector_codes` has it
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- the event of the text it was made from
     UNIQUE (entry, model)
 ) STRICT;
 
 CREATE INDEX vectors_not_indexed ON vectors (model) WHERE indexed = 0;
 
+CREATE TABLE vector_codes (
+    model INTEGER NOT NULL REFERENCES embedding_models (id) ON DELETE CASCADE,
+    portion INTEGER NOT NULL,            -- 128 entries: the id of each, divided by that
+    owner TEXT NOT NULL,                 -- whose entries these are
+    stamp INTEGER NOT NULL,              -- chance; another one after each change
+    entries BLOB NOT NULL,               -- their ids, 64 bits each
+    codes BLOB NOT NULL,                 -- one bit a dimension, 1 where the number is above 0; in the order of the ids
+    PRIMARY KEY (model, portion, owner)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE index_leftovers (
     model INTEGER NOT NULL REFERENCES embedding_models (id) ON DELETE CASCADE,
-    entry INTEGER NOT NULL,              -- in the index, but no longer among the vectors
+    entry INTEGER NOT NULL,              -- among the codes, but no longer among the vectors
     PRIMARY KEY (model, entry)
 ) STRICT, WITHOUT ROWID;
 

@@ -16,6 +16,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.db.vector import drop_old_indexes
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import forget_entry
@@ -31,7 +32,7 @@ from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
 from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
 from pattern_acp.memory.stored import open_block, read_row
-from pattern_acp.memory.vectors import drop_indexes
+from pattern_acp.memory.vectors import drop_stale_codes
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -211,12 +212,13 @@ def _archived_with(tx: Transaction, words: Forgotten) -> list[str]:
 def clean_indexes(tx: Transaction) -> None:
     """Take what was deleted out of the inner parts of the search indexes too.
 
-    The index of vectors is made again from the vectors that are left.
+    The codes of vectors are made again from the vectors that are left.
     """
     tx.execute(_QUERIES["optimize_search"])
+    drop_stale_codes(tx)
     with suppress(DatabaseError):
         # Without sqlite-vec there is nothing that could read its tables either.
-        drop_indexes(tx)
+        drop_old_indexes(tx)
 
 
 def _change(block: Block, document: BlockDocument, before: bytes, peer: int) -> ProposedChange:

@@ -25,7 +25,7 @@ BATCH = 32
 """Texts embedded at once. MiniLM takes half a second for as many, and storing them takes 2 ms of the write lock."""
 
 MEND_STEPS = 256
-"""Rows of the index brought up in one transaction: about 3 ms."""
+"""Entries whose codes are brought up in one transaction: about 3 ms."""
 
 CATCH_UP = 512
 """Texts that a search waits for when its embedder is immediate; beyond them it goes on without."""
@@ -187,7 +187,7 @@ class Indexer:
 
     async def _mend(self, table: VectorTable) -> None:
         while await self._database.read(lambda tx: vectors.needs_mending(tx, table)):
-            await self._database.write(lambda tx: vectors.mend_index(tx, table, MEND_STEPS))
+            await self._database.write(lambda tx: vectors.mend_codes(tx, table, MEND_STEPS))
 
     def _is_due(self) -> bool:
         return not self._problem or self._clock.monotonic() - self._failed_at >= RETRY_SECONDS
@@ -204,7 +204,7 @@ def _storing(
     def store(tx: Transaction) -> tuple[int, bool]:
         stored = vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))
         # In the same commit, since a search may be waiting for both.
-        vectors.mend_index(tx, table, MEND_STEPS)
+        vectors.mend_codes(tx, table, MEND_STEPS)
         return stored, vectors.needs_mending(tx, table)
 
     return store

@@ -487,10 +487,6 @@ WHERE search_fts MATCH :match AND +rowid IN (SELECT value FROM json_each(:entrie
 -- The number of a model.
 SELECT id FROM embedding_models WHERE name = :name;
 
--- name: models
--- The numbers of all models.
-SELECT id FROM embedding_models;
-
 -- name: model_dimensions
 -- How many numbers a vector of the model has.
 SELECT dimensions FROM embedding_models WHERE id = :id;
@@ -553,33 +549,74 @@ ON CONFLICT (entry, model) DO UPDATE SET
 DELETE FROM embedding_queue WHERE model = :model AND entry = :entry;
 
 -- name: is_behind
--- Whether the index of a model lacks a vector, or holds one that is gone.
+-- Whether the codes of a model lack a vector, or have one that is gone.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM vectors WHERE model = :model AND indexed = 0)
     OR EXISTS (SELECT 1 FROM index_leftovers WHERE model = :model);
 
 -- name: not_indexed
--- Vectors that the index does not hold yet.
-SELECT v.entry, e.owner, v.vector
-FROM vectors AS v
-JOIN search_entries AS e ON e.id = v.entry
-WHERE v.model = :model AND v.indexed = 0
-LIMIT :limit;
+-- Entries whose vectors the codes do not have yet.
+SELECT entry FROM vectors WHERE model = :model AND indexed = 0 LIMIT :limit;
 
 -- name: mark_indexed
--- The index holds this vector now.
-UPDATE vectors SET indexed = 1 WHERE model = :model AND entry = :entry;
+-- The codes have the vectors of these entries now, apart from those of another size, which they never will.
+UPDATE vectors SET indexed = 1 WHERE model = :model AND entry BETWEEN :first AND :last AND indexed = 0;
 
 -- name: forget_indexed
--- The index of a model is gone.
+-- The codes of a model are gone.
 UPDATE vectors SET indexed = 0 WHERE model = :model AND indexed = 1;
 
+-- name: forget_indexed_between
+-- The codes of these entries are gone.
+UPDATE vectors SET indexed = 0 WHERE model = :model AND entry BETWEEN :first AND :last AND indexed = 1;
+
 -- name: leftovers
--- What the index holds of entries that are gone.
+-- What the codes have of entries that are gone.
 SELECT entry FROM index_leftovers WHERE model = :model LIMIT :limit;
 
--- name: delete_leftover
--- The index holds nothing of this entry any more, or something new.
-DELETE FROM index_leftovers WHERE model = :model AND entry = :entry;
+-- name: all_leftovers
+-- What the codes of any model have of entries that are gone.
+SELECT model, entry FROM index_leftovers;
+
+-- name: delete_leftovers
+-- The codes have nothing of these entries any more, or something new.
+DELETE FROM index_leftovers WHERE model = :model AND entry BETWEEN :first AND :last;
+
+-- name: code_vectors
+-- The signs of the vectors of some entries, with their owners.
+SELECT v.entry, e.owner, vec_quantize_binary(v.vector)
+FROM vectors AS v
+JOIN search_entries AS e ON e.id = v.entry
+WHERE v.model = :model AND v.entry BETWEEN :first AND :last AND length(v.vector) = :size
+ORDER BY v.entry;
+
+-- name: insert_codes
+-- The codes of one owner's entries in a portion.
+INSERT INTO vector_codes (model, portion, owner, stamp, entries, codes)
+VALUES (:model, :portion, :owner, random(), :entries, :codes);
+
+-- name: delete_codes
+-- All codes of a portion.
+DELETE FROM vector_codes WHERE model = :model AND portion = :portion;
+
+-- name: delete_all_codes
+-- All codes of a model.
+DELETE FROM vector_codes WHERE model = :model;
+
+-- name: stamp_codes
+-- The codes of a model are others now.
+UPDATE embedding_models SET codes_stamp = random() WHERE id = :model;
+
+-- name: codes_stamp
+-- What changes with every change of a model's codes; 0 before the first.
+SELECT codes_stamp FROM embedding_models WHERE id = :model;
+
+-- name: code_stamps
+-- Which codes there are.
+SELECT portion, owner, stamp FROM vector_codes WHERE model = :model ORDER BY portion, owner;
+
+-- name: read_codes
+-- The codes of one owner's entries in a portion.
+SELECT entries, codes FROM vector_codes WHERE model = :model AND portion = :portion AND owner = :owner;
 
 -- name: count_visible
 -- How many passages are visible, up to a number.
@@ -619,16 +656,20 @@ WHERE e.owner IN (SELECT value FROM json_each(:owners))
     AND (:session = '' OR e.source = :session)
     AND e.source <> :excluded;
 
--- name: visible_of
--- Those of a JSON list of entry ids that are visible.
-SELECT e.id
+-- name: nearest_of
+-- Those of a JSON list of entry ids that are visible, nearest to a vector first.
+SELECT e.id, vec_distance_cosine(v.vector, :vector) AS distance
 FROM json_each(:entries) AS wanted
-JOIN search_entries AS e ON e.id = wanted.value
+CROSS JOIN search_entries AS e ON e.id = wanted.value
+CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
 WHERE e.owner IN (SELECT value FROM json_each(:owners))
     AND e.kind IN (SELECT value FROM json_each(:kinds))
     AND e.at_ms BETWEEN :since_ms AND :until_ms
     AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded;
+    AND e.source <> :excluded
+    AND length(v.vector) = :size
+ORDER BY distance, e.id DESC
+LIMIT :count;
 
 -- name: distances
 -- How far vectors are from one; the entries are a JSON list of ids.

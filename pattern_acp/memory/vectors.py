@@ -1,18 +1,32 @@
 """Vectors of what is searched: which models there are, what is still to be embedded, and what is near a query.
 
-Owns: `embedding_models`, `embedding_queue`, `vectors` and `index_leftovers`. Must not know: how vectors are made, or
-what a score is. Every text waits in the queue of every model from the moment it is stored (a trigger), so that a
-change of the embedder is a new model whose queue holds everything; search uses the vectors of one model alone.
+Owns: `embedding_models`, `embedding_queue`, `vectors` and `index_leftovers`. Must not know: how vectors are made, what
+is kept of their signs (`codes`), or what a score is. Every text waits in the queue of every model from the moment it
+is stored (a trigger), so that a change of the embedder is a new model whose queue holds everything; search uses the
+vectors of one model alone.
 """
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from hashlib import sha256
 
-from pattern_acp.db import columns, vector
+from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.db.vector import drop_old_indexes
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.memory.codes import (
+    CodeCache,
+    Portion,
+    code_of,
+    drop_codes,
+    drop_portion,
+    likely_nearest,
+    note_change,
+    portions_of,
+    write_portion,
+)
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, to_bytes
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.scanning import cosines
@@ -20,7 +34,17 @@ from pattern_acp.memory.scanning import cosines
 _QUERIES = load_queries("pattern_acp.memory")
 
 EXACT_ENTRIES = 4_000
-"""Up to this many visible entries every vector is compared, which takes 4 ms; above it the index gives candidates."""
+"""Up to this many visible entries every vector is compared, which takes 4 ms; above it codes choose which."""
+
+COMPARED = 500
+"""Vectors that codes choose to be compared at first: of the 60 nearest of 10,000 hashed ones they hold 44, and 300 of
+them 37 (docs/recall.md, "Speed"). Where too few of them are visible, ever more are."""
+
+_MORE = 8
+"""Times as many, each time that too few were visible."""
+
+_LARGEST = 8_192
+"""Dimensions of a vector that can have a code at most; sqlite-vec's own limit."""
 
 UNUSED_MS = 60 * 24 * 3_600_000
 """The vectors of a model that no start used for two months are dropped; its texts would be embedded anew."""
@@ -35,6 +59,8 @@ class VectorTable:
     has_extension: bool
     """Whether sqlite-vec is loaded."""
     exact_entries: int = EXACT_ENTRIES
+    codes: CodeCache = field(default_factory=CodeCache)
+    """What this process keeps of the model's codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +81,10 @@ class Waiting:
 
 
 def open_model(tx: Transaction, model: EmbeddingModel, *, has_extension: bool, now_ms: int) -> VectorTable:
-    """The table of a model, which is queued for every entry when it is new. Drops models unused for `UNUSED_MS`."""
+    """The table of a model, which is queued for every entry when it is new. Drops models unused for `UNUSED_MS`.
+
+    Where sqlite-vec is loaded, its indexes of older programs go.
+    """
     number = _number(tx, model.name)
     if number is None:
         new: dict[str, SqlValue] = {"name": model.name, "dimensions": model.dimensions, "now_ms": now_ms}
@@ -64,7 +93,9 @@ def open_model(tx: Transaction, model: EmbeddingModel, *, has_extension: bool, n
     else:
         tx.execute(_QUERIES["use_model"], {"id": number, "now_ms": now_ms})
     for row in tx.all(_QUERIES["unused_models"], {"before_ms": now_ms - UNUSED_MS}):
-        _drop_model(tx, columns.integer(row[0]), has_extension=has_extension)
+        tx.execute(_QUERIES["delete_model"], {"id": row[0]})
+    if has_extension:
+        drop_old_indexes(tx)
     return VectorTable(number, has_extension)
 
 
@@ -109,50 +140,45 @@ def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Wait
     return stored
 
 
+def can_code(dimensions: int) -> bool:
+    """Whether vectors of this many dimensions can have codes: bits are stored as whole bytes."""
+    return 0 < dimensions <= _LARGEST and dimensions % 8 == 0
+
+
 def needs_mending(tx: Transaction, table: VectorTable) -> bool:
-    """Whether `mend_index` has something to do."""
-    if not table.has_extension or not vector.can_index(_dimensions(tx, table)):
+    """Whether `mend_codes` has something to do."""
+    if not table.has_extension or not can_code(_dimensions(tx, table)):
         return False
-    if not vector.has_index(tx, table.model):
-        return True
     return tx.one(_QUERIES["is_behind"], {"model": table.model}) is not None
 
 
-def mend_index(tx: Transaction, table: VectorTable, limit: int) -> None:
-    """Bring the index up to the vectors, at most `limit` steps.
+def mend_codes(tx: Transaction, table: VectorTable, limit: int) -> None:
+    """Bring the codes up to the vectors: the portions of at most `limit` entries that changed.
 
-    What processes without sqlite-vec stored and deleted is made up for here, and an index that was dropped is made
-    again.
+    What processes without sqlite-vec stored and deleted is made up for here, and so are codes that were dropped.
     """
     dimensions = _dimensions(tx, table)
-    if not table.has_extension or not vector.can_index(dimensions):
+    if not table.has_extension or not can_code(dimensions):
         return
-    if vector.create_index(tx, table.model, dimensions):
-        tx.execute(_QUERIES["forget_indexed"], {"model": table.model})
-    leftovers = tx.all(_QUERIES["leftovers"], {"model": table.model, "limit": limit})
-    for row in leftovers:
-        vector.remove(tx, table.model, columns.integer(row[0]))
-        tx.execute(_QUERIES["delete_leftover"], {"model": table.model, "entry": row[0]})
-    rows = tx.all(_QUERIES["not_indexed"], {"model": table.model, "limit": limit - len(leftovers)})
-    for row in rows:
-        entry, owner, values = columns.integer(row[0]), columns.text(row[1]), columns.data(row[2])
-        if len(values) == 4 * dimensions:
-            vector.put(tx, table.model, entry, owner, values)
-        tx.execute(_QUERIES["mark_indexed"], {"model": table.model, "entry": entry})
+    gone = tx.all(_QUERIES["leftovers"], {"model": table.model, "limit": limit})
+    new = tx.all(_QUERIES["not_indexed"], {"model": table.model, "limit": limit - len(gone)})
+    portions = portions_of(columns.integer(row[0]) for row in (*gone, *new))
+    for portion in sorted(portions):
+        write_portion(tx, table.model, portion, dimensions)
+    if portions:
+        note_change(tx, table.model)
 
 
-def drop_indexes(tx: Transaction) -> int:
-    """Drop every index, and say how many there were; they are made again from the vectors.
+def drop_stale_codes(tx: Transaction) -> int:
+    """Drop the portions of codes that have something of vectors that are gone, and say how many those were.
 
-    Raises:
-        DatabaseError: sqlite-vec is not loaded, which dropping its tables needs.
+    They are made again from the vectors that are left.
     """
-    models = [columns.integer(row[0]) for row in tx.all(_QUERIES["models"])]
-    indexed = len(vector.index_names(tx))
-    for model in models:
-        vector.drop_index(tx, model)
-        tx.execute(_QUERIES["forget_indexed"], {"model": model})
-    return indexed
+    rows = tx.all(_QUERIES["all_leftovers"])
+    stale = {(columns.integer(row[0]), portion) for row in rows for portion in portions_of([columns.integer(row[1])])}
+    for model, portion in sorted(stale):
+        drop_portion(tx, model, portion)
+    return len(stale)
 
 
 def count_visible(tx: Transaction, filters: Filters, at_most: int) -> int:
@@ -169,17 +195,17 @@ def nearest(
     `visible` is how many entries are, as far as it was counted.
     """
     if query.table.has_extension and visible > query.table.exact_entries:
-        candidates = _from_index(tx, query, filters)
-        if candidates is not None:
-            return _sorted(meanings(tx, query, candidates).items())[:count]
+        portions = query.table.codes.of_owners(tx, query.table.model, filters.owners)
+        if portions:
+            return _from_codes(tx, query, filters, portions, count)
     return _from_all(tx, query, filters, count)
 
 
 def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dict[int, float]:
     """The cosine of the query and each of `entries` that has a vector of its model."""
-    wanted = {"model": query.table.model, "entries": json.dumps(list(entries))}
+    wanted: dict[str, SqlValue] = {"model": query.table.model, "entries": json.dumps(sorted(entries))}
     if query.table.has_extension:
-        rows = tx.all(_QUERIES["distances"], {**wanted, "vector": to_bytes(query.vector), "size": _size(query)})
+        rows = tx.all(_QUERIES["distances"], {**wanted, **_asked(query)})
         return {columns.integer(row[0]): 1.0 - _number_of(row[1]) for row in rows}
     return dict(_scanned(query, tx.all(_QUERIES["read_vectors"], wanted)))
 
@@ -187,8 +213,7 @@ def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dic
 def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int) -> tuple[tuple[int, float], ...]:
     visible: dict[str, SqlValue] = {**filters.params(), "model": query.table.model}
     if query.table.has_extension:
-        asked = {**visible, "vector": to_bytes(query.vector), "size": _size(query), "count": count}
-        rows = tx.all(_QUERIES["nearest_of_all"], asked)
+        rows = tx.all(_QUERIES["nearest_of_all"], {**visible, **_asked(query), "count": count})
         return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
     return _sorted(_scanned(query, tx.all(_QUERIES["visible_vectors"], visible)))[:count]
 
@@ -202,14 +227,23 @@ def _sorted(alike: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]
     return tuple(sorted(alike, key=lambda one: (-one[1], -one[0])))
 
 
-def _from_index(tx: Transaction, query: QueryVector, filters: Filters) -> list[int] | None:
-    if not vector.has_index(tx, query.table.model):
-        return None
-    found: list[int] = []
-    for owner in filters.owners:
-        found += vector.nearest(tx, query.table.model, owner, to_bytes(query.vector))
-    rows = tx.all(_QUERIES["visible_of"], {**filters.params(), "entries": json.dumps(found)})
-    return [columns.integer(row[0]) for row in rows]
+def _from_codes(
+    tx: Transaction, query: QueryVector, filters: Filters, portions: Sequence[Portion], count: int
+) -> tuple[tuple[int, float], ...]:
+    asked: dict[str, SqlValue] = {**filters.params(), **_asked(query), "count": count}
+    code, all_of_them = code_of(query.vector), sum(len(one.entries) for one in portions)
+    compared = COMPARED
+    while True:
+        entries = likely_nearest(portions, code, compared)
+        rows = tx.all(_QUERIES["nearest_of"], {**asked, "entries": json.dumps(entries)})
+        if len(rows) >= count or len(entries) >= all_of_them:
+            return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
+        compared *= _MORE
+
+
+def _asked(query: QueryVector) -> dict[str, SqlValue]:
+    vector = to_bytes(query.vector)
+    return {"model": query.table.model, "vector": vector, "size": len(vector)}
 
 
 def _number(tx: Transaction, name: str) -> int | None:
@@ -230,19 +264,8 @@ def _note_dimensions(tx: Transaction, table: VectorTable, dimensions: int) -> No
         # The server gives another model under the same name now: nothing that is stored can be compared with it.
         tx.execute(_QUERIES["delete_vectors"], {"model": table.model})
         tx.execute(_QUERIES["queue_everything"], {"model": table.model})
-        if table.has_extension:
-            vector.drop_index(tx, table.model)
+        drop_codes(tx, table.model)
     tx.execute(_QUERIES["set_dimensions"], {"id": table.model, "dimensions": dimensions})
-
-
-def _drop_model(tx: Transaction, model: int, *, has_extension: bool) -> None:
-    if has_extension:
-        vector.drop_index(tx, model)
-    tx.execute(_QUERIES["delete_model"], {"id": model})
-
-
-def _size(query: QueryVector) -> int:
-    return 4 * len(query.vector)
 
 
 def _number_of(value: SqlValue) -> float:

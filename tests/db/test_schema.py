@@ -54,6 +54,7 @@ def test_every_state_table_names_the_event_it_follows_from():
         "embedding_models",
         "embedding_queue",
         "index_leftovers",
+        "vector_codes",
     }
     for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
         table = str(name)

@@ -1,5 +1,6 @@
-"""Vectors in a real constellation: with sqlite-vec's index, with its functions alone, and without it."""
+"""Vectors in a real constellation: with codes, with the functions of sqlite-vec alone, and without it."""
 
+from array import array
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
@@ -8,25 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.db import vector as index
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.codes import Portion, code_of, drop_codes, likely_nearest
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, unit
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
 from pattern_acp.memory.recall import index_message, remove_source
 from pattern_acp.memory.vectors import (
+    COMPARED,
     UNUSED_MS,
     QueryVector,
     VectorTable,
+    can_code,
     count_visible,
     count_waiting,
-    drop_indexes,
+    drop_stale_codes,
     find_model,
     meanings,
-    mend_index,
+    mend_codes,
     nearest,
     needs_mending,
     open_model,
@@ -37,7 +40,7 @@ from pattern_acp.testing.constellation import Constellation, temporary_constella
 
 NOW = 1_800_000_000_000
 SMALL = EmbeddingModel("small", 8, floor=0.0, trust=1.0)
-MEANS = ["index", "functions", "python"]
+MEANS = ["codes", "functions", "python"]
 """The three ways to what is near."""
 
 EVERYTHING = Filters(("me",))
@@ -74,14 +77,14 @@ def table_for(tx: Transaction, constellation: Constellation, means: str, model: 
     if means != "python" and not has_extension(constellation):
         pytest.skip("sqlite-vec is not installed")
     table = open_model(tx, model, has_extension=means != "python", now_ms=NOW)
-    return replace(table, exact_entries=0 if means == "index" else 1_000)
+    return replace(table, exact_entries=0 if means == "codes" else 1_000)
 
 
 def embed_all(tx: Transaction, table: VectorTable, embed: Callable[[str], Vector] = hashed_vector) -> None:
     batch = waiting(tx, table, 10_000)
     assert store_vectors(tx, table, [(one, embed(one.text)) for one in batch]) == len(batch)
     while needs_mending(tx, table):
-        mend_index(tx, table, 7)
+        mend_codes(tx, table, 7)
 
 
 def near(tx: Transaction, query: QueryVector, filters: Filters = EVERYTHING, count: int = 10) -> list[int]:
@@ -98,10 +101,15 @@ vectors_of_eight = st.lists(
 @given(made=vectors_of_eight, asked=st.lists(st.integers(-9, 9), min_size=8, max_size=8))
 def test_every_means_gives_the_same_order(made: list[list[int]], asked: list[int]):
     def compare(tx: Transaction) -> None:
-        for number in range(len(made)):
-            say(tx, f"text {number}", number)
+        # Some are hidden, some equal to others, some removed before and some after the codes were made.
+        texts = [*made, *made[:7]]
+        for number in range(len(texts)):
+            say(tx, f"text {number}", number, owner="me" if number % 5 else "other", session=f"s{number % 9}")
         table = open_model(tx, SMALL, has_extension=True, now_ms=NOW)
-        embed_all(tx, table, lambda text: unit(made[int(text.split()[1])]))
+        embed_all(tx, table, lambda text: unit(texts[int(text.split()[1])]))
+        remove_source(tx, "s7")
+        embed_all(tx, table)
+        remove_source(tx, "s8")
         query = unit(asked)
         orders = [
             near(tx, QueryVector(one, SMALL, query), count=100)
@@ -262,57 +270,142 @@ async def test_models_that_nobody_uses_go_with_their_vectors(constellation: Cons
     assert await constellation.database.write(run) == (True, 0)
 
 
-async def test_an_index_that_was_dropped_is_made_again_from_the_vectors(constellation: Constellation):
+async def test_codes_that_were_dropped_are_made_again_from_the_vectors(constellation: Constellation):
     def run(tx: Transaction) -> tuple[list[int], list[int], list[int]]:
         for number in range(20):
             say(tx, f"text {number}", number)
-        table = table_for(tx, constellation, "index")
+        table = table_for(tx, constellation, "codes")
         embed_all(tx, table, lambda text: unit([float(len(text)), *map(float, range(7))]))
         query = QueryVector(table, SMALL, unit([6.0, *map(float, range(7))]))
         before = near(tx, query)
-        assert drop_indexes(tx) == 1
-        assert not index.has_index(tx, table.model)
+        drop_codes(tx, table.model)
+        assert coded(tx) == []
+        assert needs_mending(tx, table)
         without = near(tx, query)
         embed_all(tx, table)
+        assert len(coded(tx)) == 20
         return before, without, near(tx, query)
 
     before, without, after = await constellation.database.write(run)
     assert before == without == after
 
 
-async def test_vectors_of_a_process_without_sqlite_vec_reach_the_index_later(constellation: Constellation):
+async def test_vectors_of_a_process_without_sqlite_vec_get_their_codes_later(constellation: Constellation):
     def run(tx: Transaction) -> tuple[bool, int, int]:
         say(tx, "one", 1)
-        with_index = table_for(tx, constellation, "index")
-        embed_all(tx, with_index, lambda _: unit([1.0] * 8))
+        with_codes = table_for(tx, constellation, "codes")
+        embed_all(tx, with_codes, lambda _: unit([1.0] * 8))
         say(tx, "two", 2)
-        embed_all(tx, replace(with_index, has_extension=False), lambda _: unit([1.0] * 8))
-        behind = needs_mending(tx, with_index)
-        query = QueryVector(with_index, SMALL, unit([1.0] * 8))
+        embed_all(tx, replace(with_codes, has_extension=False), lambda _: unit([1.0] * 8))
+        behind = needs_mending(tx, with_codes)
+        query = QueryVector(with_codes, SMALL, unit([1.0] * 8))
         before = len(near(tx, query))
-        embed_all(tx, with_index)
+        embed_all(tx, with_codes)
         return behind, before, len(near(tx, query))
 
     assert await constellation.database.write(run) == (True, 1, 2)
 
 
-async def test_what_went_is_taken_out_of_the_index(constellation: Constellation):
-    def run(tx: Transaction) -> list[list[int]]:
+@pytest.mark.parametrize("how", ["mended", "forgotten"])
+async def test_what_went_is_taken_out_of_the_codes(constellation: Constellation, how: str):
+    def run(tx: Transaction) -> tuple[list[int], ...]:
         say(tx, "one", 1)
         say(tx, "two", 2, session="s2")
-        table = table_for(tx, constellation, "index")
+        table = table_for(tx, constellation, "codes")
         embed_all(tx, table, lambda _: unit([1.0] * 8))
-        held = [index.nearest(tx, table.model, "me", unit([1.0] * 8).tobytes())]
+        kept, before = first(tx), coded(tx)
         remove_source(tx, "s2")
+        if how == "forgotten":
+            assert drop_stale_codes(tx) == 1
+        between = coded(tx)
         embed_all(tx, table)
-        return [*held, index.nearest(tx, table.model, "me", unit([1.0] * 8).tobytes())]
+        return tuple([entry - kept for entry in held] for held in (before, between, coded(tx)))
 
-    before, after = await constellation.database.write(run)
-    assert (len(before), len(after)) == (2, 1)
+    between = [] if how == "forgotten" else [0, 1]
+    assert await constellation.database.write(run) == ([0, 1], between, [0])
 
 
-def test_only_whole_bytes_of_bits_can_be_indexed():
-    assert [index.can_index(dimensions) for dimensions in (0, 4, 8, 384, 1_024, 10_000)] == [
+async def test_what_another_process_codes_and_removes_is_noticed(constellation: Constellation):
+    def a_table(tx: Transaction) -> VectorTable:
+        return table_for(tx, constellation, "codes")
+
+    def query(table: VectorTable) -> QueryVector:
+        return QueryVector(table, SMALL, unit([1.0] * 8))
+
+    def add(number: int) -> Callable[[Transaction], None]:
+        def run(tx: Transaction) -> None:
+            say(tx, f"text {number}", number, session=f"s{number}")
+            embed_all(tx, a_table(tx), lambda _: unit([1.0] * 8))
+
+        return run
+
+    def take_away(tx: Transaction) -> None:
+        remove_source(tx, "s0")
+        embed_all(tx, a_table(tx))
+
+    table = await constellation.database.write(a_table)
+    seen: list[int] = []
+    for number in range(3):
+        await constellation.database.write(add(number))
+        seen.append(len(await constellation.database.read(lambda tx: near(tx, query(table)))))
+    await constellation.database.write(take_away)
+    seen.append(len(await constellation.database.read(lambda tx: near(tx, query(table)))))
+    held = await constellation.database.read(lambda tx: table.codes.of_owners(tx, table.model, ["me", "me", "nobody"]))
+    assert seen == [1, 2, 3, 2]
+    assert [len(one.entries) for one in held] == [2]
+
+
+@pytest.mark.parametrize("visible", [60, 5])
+async def test_where_few_of_the_nearest_are_visible_more_are_compared(constellation: Constellation, visible: int):
+    hidden = COMPARED + 40
+
+    def run(tx: Transaction) -> tuple[list[int], list[int]]:
+        seq = an_event(tx)
+        for number in range(hidden + visible):
+            index_message(
+                tx,
+                session_id="hidden" if number < hidden else "shown",
+                owner="me",
+                kind="user",
+                message_id=f"m{number}",
+                text=f"text {number}",
+                at_ms=NOW,
+                seq=seq,
+            )
+        table = table_for(tx, constellation, "codes")
+        away = unit([-1.0, 1.0, -1.0, 1.0, *[1.0] * 4])
+        embed_all(tx, table, lambda text: away if int(text.split()[1]) >= hidden else unit([1.0] * 8))
+        query, filters = QueryVector(table, SMALL, unit([1.0] * 8)), Filters(("me",), exclude_session="hidden")
+        exact = replace(query, table=replace(table, exact_entries=1_000))
+        return near(tx, query, filters), near(tx, exact, filters)
+
+    found, exactly = await constellation.database.write(run)
+    assert found == exactly
+    assert len(found) == min(10, visible)
+
+
+async def test_the_index_that_an_older_program_made_is_dropped(constellation: Constellation):
+    def run(tx: Transaction) -> list[object]:
+        if not has_extension(constellation):
+            pytest.skip("sqlite-vec is not installed")
+        tx.execute("CREATE VIRTUAL TABLE vector_index_1 USING vec0(entry INTEGER PRIMARY KEY, code BIT[8])")
+        table_for(tx, constellation, "codes")
+        return [row[0] for row in tx.all("SELECT name FROM sqlite_schema WHERE name LIKE 'vector_index%'")]
+
+    assert await constellation.database.write(run) == []
+
+
+def coded(tx: Transaction) -> list[int]:
+    """The entries that codes are stored of."""
+    entries = array("q")
+    for (data,) in tx.all("SELECT entries FROM vector_codes ORDER BY portion, owner"):
+        assert isinstance(data, bytes)
+        entries.frombytes(data)
+    return list(entries)
+
+
+def test_only_whole_bytes_of_bits_are_codes():
+    assert [can_code(dimensions) for dimensions in (0, 4, 8, 384, 1_024, 10_000)] == [
         False,
         False,
         True,
@@ -320,6 +413,38 @@ def test_only_whole_bytes_of_bits_can_be_indexed():
         True,
         False,
     ]
+
+
+async def test_the_code_of_a_query_is_that_of_a_stored_vector(constellation: Constellation):
+    if not has_extension(constellation):
+        pytest.skip("sqlite-vec is not installed")
+    numbers = [0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 0.5, -0.5]
+    vectors = [array("f", (numbers[(one * place + place // 3) % 8] for place in range(24))) for one in range(200)]
+
+    def run(tx: Transaction) -> list[object]:
+        return [row[0] for one in vectors for row in tx.all("SELECT vec_quantize_binary(?)", (one.tobytes(),))]
+
+    stored = await constellation.database.read(run)
+    assert stored == [code_of(one).to_bytes(3, "little") for one in vectors]
+
+
+@given(
+    codes=st.lists(st.lists(st.integers(0, 255), max_size=90), max_size=3),
+    code=st.integers(0, 255),
+    count=st.integers(1, 120),
+)
+def test_those_that_differ_least_are_likely_nearest_and_ties_are_not_cut(codes: list[list[int]], code: int, count: int):
+    portions = [
+        Portion(0, array("q", range(1_000 * number, 1_000 * number + len(one))), one)
+        for number, one in enumerate(codes)
+    ]
+    pairs = sorted(
+        ((its_code ^ code).bit_count(), entry)
+        for one in portions
+        for entry, its_code in zip(one.entries, one.codes, strict=True)
+    )
+    most = pairs[min(count, len(pairs)) - 1][0] if pairs else 0
+    assert likely_nearest(portions, code, count) == sorted(entry for bits, entry in pairs if bits <= most)
 
 
 async def test_meaning_is_the_cosine_whatever_computes_it(constellation: Constellation):
