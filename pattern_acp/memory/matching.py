@@ -31,8 +31,10 @@ class Effort:
 
     counted: int = 20_000
     """Passages up to which those of one word are counted: 1 ms."""
-    scored: int = 2_000
-    """Passages that BM25 scores, chosen by rare words: 2 ms."""
+    scored: int = 4_000
+    """Passages that BM25 scores where the query's words are in no more: 4 ms."""
+    chosen: int = 2_000
+    """Passages that BM25 scores where they are in more, chosen by rare words: choosing takes as long again."""
     scanned: int = 40_000
     """Occurrences that are gone through for the scores of passages chosen otherwise: one that is none of theirs is
     passed over in 0.2 µs."""
@@ -45,6 +47,10 @@ USUAL = Effort()
 LOOKED_AT = 400
 """Best passages of the whole index whose visibility is looked up, when many are visible. Where these hold too few
 visible ones all the same, and when few are visible at all, that of every match is looked up."""
+
+_LOOK_UP = 2_000
+"""Occurrences that are gone through in the time that asking for one passage by its number takes, which opens the index
+anew for each."""
 
 MOST_COMMON = 8
 """Words of a query for passages with any of several common ones: each costs 3 ms in 100,000 passages."""
@@ -99,6 +105,8 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
     rare, common = words.split(effort.scanned if visible.few else effort.scored)
     if not common:
         return _matches(tx, match_expression(tuple(rare)), visible, count) if rare else []
+    if not visible.few:
+        rare, common = words.split(effort.chosen)
     # Others too as far as going through them is cheap.
     scoring, _ = words.split(effort.scanned)
     found = _by_entry(_with_rare(tx, rare, scoring, visible, count)) if rare else {}
@@ -114,8 +122,7 @@ def matched_words(
     tx: Transaction, terms: tuple[str, ...], words: Occurring, entries: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
     """Words of each of `entries` that the query has too, in some form, lower case."""
-    # Asking for a passage by its number opens the index anew for each, which takes as long as 5,000 occurrences.
-    scan = words.passages <= USUAL.counted
+    scan = words.passages <= _LOOK_UP * len(entries)
     statement = _QUERIES["matched_words_by_scan"] if scan else _QUERIES["matched_words"]
     rows = tx.all(statement, {"match": match_expression(terms), "entries": json.dumps(list(entries))})
     return {columns.integer(row[0]): _marked(columns.text(row[1]), columns.text(row[2])) for row in rows}

@@ -558,8 +558,9 @@ SELECT 1 WHERE EXISTS (SELECT 1 FROM vectors WHERE model = :model AND indexed = 
 SELECT entry FROM vectors WHERE model = :model AND indexed = 0 LIMIT :limit;
 
 -- name: mark_indexed
--- The codes have the vectors of these entries now, apart from those of another size, which they never will.
-UPDATE vectors SET indexed = 1 WHERE model = :model AND entry BETWEEN :first AND :last AND indexed = 0;
+-- The codes have the vectors of these entries now, apart from those of another size, which they never will (`+` keeps
+-- it from going through all that are to be coded).
+UPDATE vectors SET indexed = 1 WHERE model = :model AND entry BETWEEN :first AND :last AND +indexed = 0;
 
 -- name: forget_indexed
 -- The codes of a model are gone.

@@ -128,6 +128,7 @@ def _text_shares(candidates: Sequence[Candidate]) -> dict[int, float]:
 def _fused(candidates: Sequence[Candidate], texts: Mapping[int, float], query: QueryFacts) -> dict[int, float]:
     known = [candidate.meaning for candidate in candidates if candidate.meaning is not None]
     lowest, highest = (min(known), max(known)) if known else (0.0, 0.0)
+    shares = {kind: share_of_meaning(kind, query) for kind in {candidate.kind for candidate in candidates}}
     fused: dict[int, float] = {}
     for candidate in candidates:
         words = texts[candidate.entry]
@@ -136,7 +137,7 @@ def _fused(candidates: Sequence[Candidate], texts: Mapping[int, float], query: Q
             fused[candidate.entry] = words
             continue
         stretched = (candidate.meaning - lowest) / (highest - lowest) if highest > lowest else 1.0
-        share = share_of_meaning(candidate.kind, query)
+        share = shares[candidate.kind]
         fused[candidate.entry] = share * stretched + (1.0 - share) * words
     return fused
 
