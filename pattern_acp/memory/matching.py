@@ -34,7 +34,8 @@ class Effort:
     scored: int = 4_000
     """Passages that BM25 scores where the query's words are in no more: 4 ms."""
     chosen: int = 2_000
-    """Passages that BM25 scores where they are in more, chosen by rare words: choosing takes as long again."""
+    """Passages that BM25 scores where they are in more, chosen by rare words, no more than `scored`: choosing takes as
+    long again."""
     scanned: int = 40_000
     """Occurrences that are gone through for the scores of passages chosen otherwise: one that is none of theirs is
     passed over in 0.2 µs."""

@@ -22,7 +22,7 @@ NOW = 1_800_000_000_000
 MINE = Filters(("tester",))
 MANY = Visible(MINE, EXACT_ENTRIES + 1)
 FEW = Visible(MINE, 10)
-SMALL = Effort(counted=50, scored=4, scanned=12, newest=3)
+SMALL = Effort(counted=50, scored=4, chosen=4, scanned=12, newest=3)
 
 
 @pytest.fixture
@@ -148,3 +148,18 @@ async def test_with_effort_enough_nothing_changes_and_with_little_only_matching_
     assert set(whole) == set(exact) == having
     assert set(narrowed) <= having
     assert len(narrowed) == min(3, len(having)) or len(texts) > SMALL.newest
+
+
+async def test_where_words_are_in_too_many_passages_only_the_rarest_choose_and_the_page_is_filled(
+    constellation: Constellation,
+):
+    def run(tx: Transaction) -> tuple[list[str], list[str]]:
+        told = Told(tx)
+        told.say("kestrel port", *["heron port"] * 3, *["port"] * 6)
+        fewer = Effort(counted=50, scored=8, chosen=2, scanned=100, newest=3)
+        return told.found("kestrel", "heron", effort=fewer), told.found("kestrel", "heron", "port", effort=fewer)
+
+    whole, chosen = await constellation.database.write(run)
+    assert whole[0] == chosen[0] == "1"
+    assert len(whole) == len(chosen) == 3
+    assert set(chosen) <= {"1", "2", "3", "4"}, "those with both of the common words come next"
