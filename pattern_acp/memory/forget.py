@@ -16,7 +16,6 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.db.vector import drop_old_indexes
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import forget_entry
@@ -214,6 +213,8 @@ def clean_indexes(tx: Transaction) -> None:
 
     The codes of vectors are made again from the vectors that are left.
     """
+    from pattern_acp.db.vector import drop_old_indexes
+
     tx.execute(_QUERIES["optimize_search"])
     drop_stale_codes(tx)
     with suppress(DatabaseError):

@@ -14,7 +14,6 @@ from hashlib import sha256
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.db.vector import drop_old_indexes
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.codes import (
     CodeCache,
@@ -95,6 +94,8 @@ def open_model(tx: Transaction, model: EmbeddingModel, *, has_extension: bool, n
     for row in tx.all(_QUERIES["unused_models"], {"before_ms": now_ms - UNUSED_MS}):
         tx.execute(_QUERIES["delete_model"], {"id": row[0]})
     if has_extension:
+        from pattern_acp.db.vector import drop_old_indexes
+
         drop_old_indexes(tx)
     return VectorTable(number, has_extension)
 

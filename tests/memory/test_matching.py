@@ -150,7 +150,7 @@ async def test_with_effort_enough_nothing_changes_and_with_little_only_matching_
     assert len(narrowed) == min(3, len(having)) or len(texts) > SMALL.newest
 
 
-async def test_where_words_are_in_too_many_passages_only_the_rarest_choose_and_the_page_is_filled(
+async def test_where_words_are_in_too_many_passages_the_rarest_choose_and_the_page_is_full(
     constellation: Constellation,
 ):
     def run(tx: Transaction) -> tuple[list[str], list[str]]:
