@@ -42,7 +42,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.transcript_markdown import SHOWN_OUTPUT, moment, usage_words
-from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, one_line, plain_output
+from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, one_line, plain_output, with_visible_controls
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -111,7 +111,7 @@ def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterab
     body = [part for entry in recorded for part in _parts(entry, page)]
     name = escape(one_line(title) or "Conversation")
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in about)
-    return (
+    text = (
         (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -124,6 +124,7 @@ def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterab
         .encode("utf-8", "replace")
         .decode("utf-8")
     )
+    return with_visible_controls(text)
 
 
 def _markdown() -> "MarkdownIt":

@@ -33,7 +33,14 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, fenced, one_line, plain_output
+from pattern_acp.tools.text_limits import (
+    DIFFED_LINES,
+    cut_middle,
+    fenced,
+    one_line,
+    plain_output,
+    with_visible_controls,
+)
 
 SHOWN_OUTPUT = 20_000
 """Characters of one tool's output in an export."""
@@ -57,7 +64,7 @@ def conversation_markdown(recorded: Iterable[Recorded], *, title: str, about: It
     for entry in recorded:
         sections += _sections(entry, export)
     sections.append(f"---\n\nIn all: {usage_words(export.total, export.cost)}.")
-    return "\n\n".join(section for section in sections if section) + "\n"
+    return with_visible_controls("\n\n".join(section for section in sections if section)) + "\n"
 
 
 def usage_words(usage: Usage, cost: Cost | None) -> str:

@@ -25,6 +25,9 @@ DIFF_LIMIT = 4_000
 DIFFED_LINES = 20_000
 """Lines of both texts together up to which they are compared; the time grows with their square."""
 
+_CONTROL_SIGNS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
+"""Unicode has a picture of each."""
+
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
 
@@ -73,6 +76,11 @@ def plain_output(text: str) -> str:
     if "\r" not in text:
         return text
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def with_visible_controls(text: str) -> str:
+    """`text` with a sign in the place of each control character but tab and line ends, which no reader shows."""
+    return text.translate(_CONTROL_SIGNS)
 
 
 def numbered(lines: list[str], first: int) -> str:

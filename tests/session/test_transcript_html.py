@@ -17,6 +17,7 @@ from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.transcript_html import conversation_html
+from pattern_acp.session.transcript_markdown import conversation_markdown
 
 TURN = TurnId("t")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -72,3 +73,12 @@ def test_a_plan_is_a_list_that_shows_how_far_it_is():
     entries = (PlanEntry("Look <b>", status=PlanStatus.COMPLETED), PlanEntry("Mend", status=PlanStatus.IN_PROGRESS))
     html = page(events.PlanUpdated(TURN, Plan(entries)))
     assert '<li class="completed">Look &lt;b&gt;</li><li class="in_progress">Mend</li>' in html
+
+
+def test_control_characters_that_a_command_printed_are_signs_in_both_exports():
+    printed = TextContent("a\x00b\x07\tc\nd")
+    call = events.ToolCallFinished(TURN, ToolCallId("c"), ToolCallStatus.COMPLETED, "", (printed,), title="x\x01")
+    recorded = [Recorded(1, 1, 0, Actor.HUMAN, Origin.PERSON, "", call)]
+    for made in (page(call), conversation_markdown(recorded, title="T", about=())):
+        assert "a\u2400b\u2407\tc\nd" in made
+        assert not {chr(code) for code in range(32)} - set("\t\n") & set(made)

@@ -12,7 +12,7 @@ import msgspec
 from pattern_acp.acp.updates import Abilities, agent_chunks, live_updates
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import printable, write_error, write_json, write_line
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.ancestry import read_history
@@ -39,7 +39,8 @@ async def replay_session(database: Database, arguments: Journal) -> int:
     report = await database.read(lambda tx: replay(tx, arguments.target))
     recorded = await database.read(lambda tx: read_history(tx, arguments.target))
     if arguments.turn and not has_turn(recorded, arguments.turn):
-        write_error(f"pattern-acp: the session has no turn {arguments.turn} of its own that asked a model.")
+        sentence = f"pattern-acp: the session has no turn {arguments.turn} of its own that asked a model."
+        write_failure("session.turn-unknown", sentence)
         return EXIT_ERROR
     turns = await replay_turns(arguments.target, recorded, current_means(), turn=arguments.turn)
     if arguments.json:
