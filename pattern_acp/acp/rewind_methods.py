@@ -6,6 +6,7 @@ from pattern_acp.acp import schema_rewind as wire
 from pattern_acp.acp.updates import iso_time
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.jsonrpc.dispatcher import RequestContext
+from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session import Session
 
@@ -72,6 +73,8 @@ class RewindMethods:
         from pattern_acp.session.rewind_requests import rewind_for_client
 
         session = self._sessions.get(request.session_id)
+        if request.parts == ():
+            raise InvalidRequestError("`parts` is empty, so that nothing would go back; name a part, or leave it out.")
         wanted = request.parts or (() if request.to == "undo" else parts)
         plan, done, fork = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
         has_files = "files" in (wanted or plan.target.parts)

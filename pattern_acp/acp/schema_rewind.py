@@ -38,13 +38,13 @@ class ListCheckpointsResponse(Wire, frozen=True, kw_only=True):
 class RewindRequest(MetaWire, frozen=True, kw_only=True):
     """Go, or look at what it would be to go, to the moment `to`.
 
-    That is a key of the list, a message id of a prompt, a checkpoint's id or name, `last`, or `undo`. No `parts` means
-    the method's own: conversation, files, memory. `overwrite` also puts back what others changed.
+    That is a key of the list, a message id of a prompt, a checkpoint's id or name, `last`, or `undo`. Without `parts`
+    it goes back with those of the method; an empty list is refused. `overwrite` also puts back what others changed.
     """
 
     session_id: str
     to: str
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...] | None = None
     overwrite: bool = False
 
 

@@ -256,6 +256,10 @@ async def test_an_editor_lists_previews_and_restores_with_methods_of_ours():
         assert preview["lost"] == ["2. Write again."]
         [file] = preview["files"]
         assert (file["kind"], file["oldText"], file["newText"]) == ("modify", "two\n", "one\n")
+        for method in ("_pattern/checkpoint/restore", "_pattern/session/rewind"):
+            with pytest.raises(RemoteError, match="`parts` is empty"):
+                await ask(method, to="1", parts=[])
+        assert (agent.folder / "a.txt").read_text() == "two\n"
         done = await ask("_pattern/session/rewind", to=points[1]["messageId"])
         assert done["lost"] == ["2. Write again."]
         assert done["files"] == []
