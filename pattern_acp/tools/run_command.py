@@ -72,6 +72,8 @@ FIRST_PROMPT_LOOK_SECONDS = 3.0
 LAST_PROMPT_LOOK_SECONDS = 30.0
 """The longest time between two such looks: each brings the whole output over the wire."""
 
+NO_OUTPUT = "(no output)"
+
 STATUS_ROOM = 300
 """Characters of the result kept free for exit code and duration."""
 
@@ -318,7 +320,7 @@ def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int) -> Too
     text = plain_output(output.text)
     cut = cut_middle(text, limit)
     lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output were kept." if output.truncated else ""
-    body = cut.text.rstrip("\n") or "(no output)"
+    body = cut.text.rstrip("\n") or NO_OUTPUT
     return ToolOutcome(
         f"{sentence}{lost}\n{body}",
         is_error=run.timed_out or run.asks,
@@ -330,4 +332,4 @@ def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int) -> Too
 
 def _shown(run: _Run, sentence: str, output: str) -> tuple[ToolContent, ...]:
     # A client that shows a live terminal gets no exit code from us; one line says it everywhere.
-    return (replace(run.terminal, output=output), TextContent(sentence))
+    return (replace(run.terminal, output=output or NO_OUTPUT), TextContent(sentence))

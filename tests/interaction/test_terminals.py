@@ -66,6 +66,14 @@ async def test_a_line_that_needs_a_shell_goes_as_a_script_that_is_removed_afterw
         assert not list(agent.folder.glob("**/command-*"))
 
 
+async def test_a_command_without_output_says_how_it_ended_once():
+    async with running_agent(running("true"), settings=AUTO) as agent:
+        await go(agent)
+        console, status = agent.editor.of_kind("tool_call_update")[-1]["content"]
+        assert console["content"]["text"] == "```console\n$ true\n(no output)\n```"
+        assert status["content"]["text"].startswith("Exit code 0 after ")
+
+
 async def test_a_command_that_the_editor_does_not_start_runs_here():
     model = running("printf hello")
     async with running_agent(model, capabilities=TERMINALS, settings=AUTO) as agent:
