@@ -23,14 +23,15 @@ from typing import TypeGuard
 from pattern_acp.domain.argument_repair import meant_name
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_NAMED = re.compile(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
-_NEXT_NAMED = re.compile(rf"\s+({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
-_FRAME = re.compile(rf"<<(-?)(['\"]?)({_NAME})\2(?=\s|$)")
-_SINGLE = re.compile(r"'([^']*)'(?=\s|$)")
-_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@:+-]*")
+_NAMED = late_pattern(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
+_NEXT_NAMED = late_pattern(rf"\s+({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
+_FRAME = late_pattern(rf"<<(-?)(['\"]?)({_NAME})\2(?=\s|$)")
+_SINGLE = late_pattern(r"'([^']*)'(?=\s|$)")
+_PLAIN = late_pattern(r"[A-Za-z_./][A-Za-z0-9_./@:+-]*")
 _WORDS_OF_JSON = frozenset({"true", "false", "null", "NaN", "Infinity"})
 _SHOWN = 40
 """Most characters of the model's words in a sentence."""

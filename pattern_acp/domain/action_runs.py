@@ -15,10 +15,11 @@ from dataclasses import field
 from pattern_acp.domain.action_arguments import ActionError, OpenAction, ToolVerb
 from pattern_acp.domain.action_lines import Verbs, split_action
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_MAYBE_VERB = re.compile(r"/[^\s/]{0,80}")
+_FENCE = late_pattern(r" {0,3}(`{3,}|~{3,})(.*)")
+_MAYBE_VERB = late_pattern(r"/[^\s/]{0,80}")
 """The beginning of a line that may still become an action; longer words are no verbs."""
 
 

@@ -11,6 +11,7 @@ the names until it was called often enough to be worth compiling, and what the s
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, FrozenInstanceError, field, fields
 from dataclasses import dataclass as standard_dataclass
+from functools import cache
 from inspect import Parameter, Signature
 from reprlib import recursive_repr
 from typing import ClassVar, Final, Literal, NoReturn, TypeVar, cast, dataclass_transform
@@ -45,23 +46,25 @@ def dataclass(*, slots: Literal[True], frozen: bool = False, eq: bool = True) ->
     """
     del slots  # said so that every class reads as with the standard library's decorator
 
+    methods = _methods(is_frozen=frozen, is_compared=eq)
+
     def decorate(cls: type[T]) -> type[T]:
         own = dict(vars(cls))
         annotations = cast("dict[str, object]", own.get("__annotations__", {}))
-        names = tuple(name for name, kind in annotations.items() if not _is_of_class(kind))
+        # Most are plain classes, which are told apart by one look.
+        names = tuple([name for name, kind in annotations.items() if type(kind) is type or not _is_of_class(kind)])
         given = {name: own.pop(name) for name in names if name in own}
-        defaults, factories = _defaults(cls.__name__, names, given)
+        defaults, factories = _defaults(cls.__name__, names, given) if given else ({}, {})
         if "__post_init__" in own or KW_ONLY in annotations.values():
             raise _too_much(cls.__name__)
-        for name in ("__dict__", "__weakref__"):
-            own.pop(name, None)
-        # Python itself puts a None beside an own `__eq__`, which is not a definition.
-        kept = {name for name in own if name != "__hash__" or own[name] is not None}
-        methods = _methods(is_frozen=frozen, is_compared=eq)
-        methods["__init__"] = _constructor(names, defaults, factories)
-        own.update((name, method) for name, method in methods.items() if name not in kept)
+        own.pop("__dict__", None)
+        own.pop("__weakref__", None)
+        if "__hash__" in own and own["__hash__"] is None:
+            # Python itself puts it beside an own `__eq__`; it is not a definition.
+            del own["__hash__"]
+        own = {"__init__": _constructor(names, defaults, factories), **methods, **own}
         own["__slots__"] = own["__match_args__"] = names
-        own["__compared_names__"] = tuple(name for name in names if _is_compared(given.get(name)))
+        own["__compared_names__"] = tuple([name for name in names if _is_compared(given.get(name))]) if given else names
         for name in _ASKED:
             own[name] = _AskedOfStandard(name, annotations, given)
         return type(cls)(cls.__name__, cls.__bases__, own)
@@ -108,7 +111,8 @@ def _too_much(owner: str) -> TypeError:
     return TypeError(f"{owner} needs the standard library's dataclass; this one has plain fields only.")
 
 
-def _methods(*, is_frozen: bool, is_compared: bool) -> dict[str, object]:
+@cache
+def _methods(*, is_frozen: bool, is_compared: bool) -> Mapping[str, object]:
     methods: dict[str, object] = {"__repr__": _repr, "__signature__": _SIGNATURE}
     if is_frozen:
         methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}

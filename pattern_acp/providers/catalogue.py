@@ -306,7 +306,7 @@ def row_of(name: str) -> _Row | None:
 
 def _beginning(pattern: str) -> str:
     """What every name begins with that the pattern matches, as far as its first letters tell."""
-    if "|" in pattern:
+    if "|" in re.sub(r"\([^()]*\)", "", pattern):
         return ""
     plain = "".join(takewhile(lambda each: each.isalnum() or each == "-", pattern))
     # What may be repeated may also be left out.

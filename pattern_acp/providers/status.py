@@ -10,6 +10,7 @@ import msgspec
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.errors import (
     ContentFilteredError,
@@ -27,7 +28,7 @@ MESSAGE_CHARS = 300
 LONG_MS = 60_000
 """A wait for which one does more than to wait a moment."""
 
-_TOO_LONG = re.compile(
+_TOO_LONG = late_pattern(
     r"context_length_exceeded|exceed_context_size|request_too_large|string_above_max_length|prompt is too long"
     r"|too many (input )?tokens|(maximum|max|available) context (length|size|window)"
     r"|(exceed\w*|longer than|larger than|beyond) (the )?(model'?s? )?(available |maximum |max )?context"
@@ -37,7 +38,7 @@ _TOO_LONG = re.compile(
 )
 """The usual phrases and codes: OpenAI, Anthropic, llama-server, vLLM, LM Studio, OpenRouter, Gemini, Mistral."""
 
-_NO_TOOLS = re.compile(
+_NO_TOOLS = late_pattern(
     r"(does not|doesn't|not) support (the )?(use of )?(tools?|function)\b|support(s)? tool use"
     r"|(tools?|tool[ _-]?(use|choice|call(s|ing)?)|functions?|function[ _-]?call(s|ing)?)\W{0,2} (is|are) not "
     r"(supported|available|enabled)|tools? param requires|tool choice requires",
@@ -45,23 +46,25 @@ _NO_TOOLS = re.compile(
 )
 """How servers refuse tools for one of their models: Ollama, llama-server, vLLM, OpenRouter, Groq, DeepSeek."""
 
-_FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
-_OVERLOADED = re.compile(
+_FILTERED = late_pattern(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
+_OVERLOADED = late_pattern(
     r"overloaded|rate_limit|server_error|api_error|timeout|busy|unavailable|throttl|internalserver"
     r"|modelstreamerror|modelnotready",
     re.IGNORECASE,
 )
-_BAD_KEY = re.compile(r"API_KEY_INVALID|api key not valid|api key expired", re.IGNORECASE)
+_BAD_KEY = late_pattern(r"API_KEY_INVALID|api key not valid|api key expired", re.IGNORECASE)
 """Google answers a wrong key with status 400."""
-_BAD_SIGNATURE = re.compile(
+_BAD_SIGNATURE = late_pattern(
     r"(security )?token.{0,40}(invalid|expired)|signature|(bearer|api key|access key).{0,40}(invalid|expired|not valid)"
     r"|invalid (api )?key",
     re.IGNORECASE,
 )
 """Amazon answers credentials that are wrong or over with status 403, as it does what they may not do."""
-_THROTTLED = re.compile(r"throttl|too many (input )?tokens.{0,10}(wait|per (day|minute))", re.IGNORECASE)
+_THROTTLED = late_pattern(r"throttl|too many (input )?tokens.{0,10}(wait|per (day|minute))", re.IGNORECASE)
 """Amazon's words for a rate of tokens that is used up, which others have for a prompt that is too long."""
-_NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|insufficient.{0,10}(credits|balance)", re.IGNORECASE)
+_NO_MONEY = late_pattern(
+    r"insufficient_quota|billing|credit balance|insufficient.{0,10}(credits|balance)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import msgspec
 
 from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ def _read_again(encoded: msgspec.Raw) -> Json:
     return cast("Json", json.loads(bytes(encoded)))
 
 
-_ESCAPES = re.compile(
+_ESCAPES = late_pattern(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
 )
 """A pair of surrogates, half of one, or any other escape; in this order, so that only halves are taken for halves."""
