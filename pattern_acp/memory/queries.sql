@@ -814,11 +814,12 @@ WHERE e.id = :entry;
 
 -- name: untold_repeats
 -- Pairs of facts that say nearly the same and were not told, the likest first. `owners`, and `sources` of blocks that are
--- attached to them, are JSON lists.
+-- attached to them, are JSON lists. Every turn asks, so the pairs are gone through first, which CROSS JOIN says, and not all
+-- facts.
 SELECT r.entry, r.other, CAST(r.likeness AS TEXT), e.kind, e.source, coalesce(eb.label, ''), e.text,
     o.kind, o.source, coalesce(ob.label, ''), o.text
 FROM repeats AS r
-JOIN search_entries AS e ON e.id = r.entry
+CROSS JOIN search_entries AS e ON e.id = r.entry
 JOIN search_entries AS o ON o.id = r.other
 LEFT JOIN blocks AS eb ON eb.id = e.source
 LEFT JOIN blocks AS ob ON ob.id = o.source
