@@ -3,6 +3,7 @@
 Owns: how deep and how much is looked at, and that no link leads out. Must not know: what the files mean.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
@@ -59,7 +60,7 @@ def read_text(path: Path, reading: Reading) -> str | None:
 
 def _children(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return [folder / name for name in sorted(os.listdir(folder)) if not name.startswith(".")]  # noqa: PTH208
     except OSError:
         return []
 

@@ -5,6 +5,7 @@ also works where git is not installed. Must not know: what the facts are used fo
 since an editor may be started from a git hook of another repository.
 """
 
+import os
 from pathlib import Path
 
 from pattern_acp.domain.late_pattern import late_pattern
@@ -68,7 +69,8 @@ def _common_dir(git_dir: Path) -> Path:
 
 def _small_text(path: Path) -> str:
     try:
-        if not path.is_file():
+        # Nearly always there is no such file, which this finds out in a third of the time that a Path takes.
+        if not os.path.isfile(path):  # noqa: PTH113
             return ""
         with path.open("rb") as file:
             return file.read(_SMALL_FILE_BYTES).decode("utf-8", "surrogateescape").strip()

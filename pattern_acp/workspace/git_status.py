@@ -57,9 +57,14 @@ class GitStatus:
 
 async def git_status(cwd: str, environment: Mapping[str, str], *, seconds: float = SECONDS) -> GitStatus | None:
     """The state of the repository around `cwd`; None without one, without git, or when it takes longer."""
-    git = shutil.which("git", path=environment.get("PATH", ""))
-    facts = await anyio.to_thread.run_sync(git_facts, cwd)
-    if git is None or not facts.root:
+
+    def look() -> tuple[str | None, str]:
+        root = git_facts(cwd).root
+        # Every folder of PATH is looked at, so only where there is something to ask git about.
+        return (shutil.which("git", path=environment.get("PATH", "")) if root else None), root
+
+    git, root = await anyio.to_thread.run_sync(look)
+    if git is None:
         return None
     # GIT_* of the environment may be those of another repository, whose hook started the editor.
     own = {name: value for name, value in environment.items() if not name.upper().startswith("GIT_")}
@@ -67,7 +72,7 @@ async def git_status(cwd: str, environment: Mapping[str, str], *, seconds: float
         try:
             done = await anyio.run_process(
                 [git, *_SAFE, *_STATUS],
-                cwd=facts.root,
+                cwd=root,
                 env={**own, "LC_ALL": "C"},
                 check=False,
                 stdin=subprocess.DEVNULL,
@@ -76,7 +81,7 @@ async def git_status(cwd: str, environment: Mapping[str, str], *, seconds: float
             )
         except OSError:
             return None
-        return read_status(done.stdout.decode("utf-8", "replace"), facts.root) if done.returncode == 0 else None
+        return read_status(done.stdout.decode("utf-8", "replace"), root) if done.returncode == 0 else None
     return None
 
 

@@ -55,7 +55,7 @@ def resolve_path(path: str) -> str:
     """
     real = os.path.realpath(path)
     try:
-        Path(real).stat()
+        os.stat(real)  # noqa: PTH116  # several times for each call of a tool: a Path costs as much as the look
     except OSError as error:
         # A missing file is a fine answer; only a circle means that nothing was resolved.
         if _is_loop(error):
