@@ -5,7 +5,7 @@ took over answers the rest of the turn, and the next turn starts with the chosen
 sessions.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 
@@ -32,6 +32,9 @@ from pattern_acp.providers.retry import is_content
 TokensOf = Callable[[ProviderRequest], int]
 """About how many tokens a request has for the model that it names."""
 
+Refusal = Callable[[ModelInfo, int, int], Awaitable[str]]
+"""Why a model may not stand in for a request of so many tokens and so long an answer; empty when it may."""
+
 Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 """The provider and model of `PROVIDER/MODEL`."""
 
@@ -47,7 +50,13 @@ class FallbackProvider:
     """`Provider` and `TokenCounter` of one turn: `first`, and when it is out, the models of `chain`."""
 
     def __init__(
-        self, first: Provider, chain: Sequence[str], resolve: Resolve, tokens_of: TokensOf, patience_ms: int
+        self,
+        first: Provider,
+        chain: Sequence[str],
+        resolve: Resolve,
+        tokens_of: TokensOf,
+        patience_ms: int,
+        refusal: Refusal | None = None,
     ) -> None:
         """`patience_ms` is the longest rate limit that is waited for while another model is left."""
         self._current = _Current(first)
@@ -55,6 +64,7 @@ class FallbackProvider:
         self._resolve = resolve
         self._tokens_of = tokens_of
         self._patience_ms = patience_ms
+        self._refusal = refusal
         self._name = first.name
 
     @property
@@ -80,6 +90,9 @@ class FallbackProvider:
         failed: list[str] = []
         told = 0
         if self._current.info is not None:
+            # Whoever reckons the costs of a turn knows those of the chosen model.
+            if problem := await self._cannot_take(self._current.info, request):
+                raise NoModelLeftError(f"{self._current.info.qualified} cannot go on: {problem}.")
             yield ModelSwitched(self._current.info.qualified, info=self._current.info)
         while True:
             has_content = False
@@ -93,7 +106,7 @@ class FallbackProvider:
                 if has_content or not (is_outage(error) or failed):
                     raise
                 failed.append(error.sentence)
-                qualified = self._take_next(failed, request)
+                qualified = await self._take_next(failed, request)
                 if not qualified:
                     raise NoModelLeftError(" ".join(failed)) from error
             else:
@@ -102,7 +115,7 @@ class FallbackProvider:
             yield ModelSwitched(qualified, sentence, self._current.info)
             told = len(failed)
 
-    def _take_next(self, failed: list[str], request: ProviderRequest) -> str:
+    async def _take_next(self, failed: list[str], request: ProviderRequest) -> str:
         """Make the next model that there is the current one; its name, empty when none is left."""
         while self._left:
             try:
@@ -110,7 +123,7 @@ class FallbackProvider:
             except (ProviderError, ConfigError) as error:
                 failed.append(error.sentence)
                 continue
-            problem = self._cannot_take(info, request)
+            problem = await self._cannot_take(info, request)
             if problem:
                 failed.append(f"{info.qualified} cannot go on: {problem}.")
                 continue
@@ -118,7 +131,7 @@ class FallbackProvider:
             return info.qualified
         return ""
 
-    def _cannot_take(self, info: ModelInfo, request: ProviderRequest) -> str:
+    async def _cannot_take(self, info: ModelInfo, request: ProviderRequest) -> str:
         """Why a model cannot take a request; empty when it can. Tools are no reason: they can be written as text."""
         if not info.sees_images and has_images(request.messages):
             return "it sees no images, and there are some in this conversation"
@@ -126,7 +139,7 @@ class FallbackProvider:
         tokens = self._tokens_of(replace(request, model=info.name))
         if tokens > info.context_window - most:
             return f"its window of {info.context_window:,} tokens is too small for this conversation of {tokens:,}"
-        return ""
+        return "" if self._refusal is None else await self._refusal(info, tokens, most)
 
     def _adapted(self, request: ProviderRequest) -> ProviderRequest:
         """The request as the current model takes it."""

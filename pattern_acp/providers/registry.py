@@ -29,7 +29,7 @@ from pattern_acp.providers.model_lists import ModelLists
 from pattern_acp.providers.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from pattern_acp.providers.fallback import TokensOf
+    from pattern_acp.providers.fallback import Refusal, TokensOf
     from pattern_acp.providers.http import HttpClient
 
 FIRST_LIST_SECONDS = 3.0
@@ -95,14 +95,17 @@ class Providers:
             self._built[name] = self._build(settings)
         return self._built[name], self._models.describe(settings, model or settings.wire).info
 
-    def with_fallback(self, provider: Provider, info: ModelInfo, tokens_of: "TokensOf") -> Provider:
+    def with_fallback(
+        self, provider: Provider, info: ModelInfo, tokens_of: "TokensOf", refusal: "Refusal | None" = None
+    ) -> Provider:
         """See `session.constellation.Models`."""
         chain = [qualified for qualified in self._settings.fallback if qualified != info.qualified]
         if not chain:
             return provider
         from pattern_acp.providers.fallback import FallbackProvider
 
-        return FallbackProvider(provider, chain, self.resolve, tokens_of, self._settings.fallback_after_seconds * 1000)
+        patience_ms = self._settings.fallback_after_seconds * 1000
+        return FallbackProvider(provider, chain, self.resolve, tokens_of, patience_ms, refusal)
 
     def missing_key(self, qualified: str) -> str:
         """A sentence that names the variable when the provider needs a key and has none; else empty."""

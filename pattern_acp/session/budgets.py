@@ -211,6 +211,18 @@ class BudgetGate:
         _, reached = await self._reserve(await expected_use(self._session, info, tokens, output))
         return reached is None
 
+    async def refusal(self, info: ModelInfo, tokens: int, output: int) -> str:
+        """Why a model may not stand in for the chosen one: a budget has no room for it; nobody is asked.
+
+        Raises:
+            DatabaseError: what was spent could not be read.
+        """
+        if not any(limit.is_limited for _, _, limit in self._limits()):
+            return ""
+        expected = await expected_use(self._session, info, tokens, output)
+        reached = self._reached(await spent_now(self._session, self._turn_id), expected)
+        return "" if reached is None else reached.sentence.removesuffix(".")
+
     async def _reserve(self, expected: Expected) -> tuple[SpentSoFar, _Reached | None]:
         """What is spent so far; set aside what is expected, unless a budget is reached."""
         session, shared = self._session, self._session.constellation

@@ -15,6 +15,7 @@ from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.compacting import Wanted, compact, pinned_of, told
 from pattern_acp.session.errors import CommandMisusedError, InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
@@ -35,7 +36,9 @@ async def run_compact(session: "Session", argument: str) -> str:
     if missing := shared.models.missing_key(state.model.qualified):
         raise InvalidRequestError(missing)
     provider, info = shared.models.resolve(state.model.qualified)
-    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session)), info)
+    turn_id = session.memory.turn_id or TurnId("")
+    refusal = BudgetGate(session, turn_id, None).refusal
+    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), refusal), info)
     request = build_request(
         session_id=session.session_id,
         stable=session.stable(),
@@ -53,7 +56,7 @@ async def run_compact(session: "Session", argument: str) -> str:
         state.cost = state.cost if cost is None else Cost(before + cost.micro_units, cost.currency)
         return state.cost
 
-    outcome = await compact(session, session.memory.turn_id or TurnId(""), model, wanted, spend)
+    outcome = await compact(session, turn_id, model, wanted, spend)
     if outcome is None:
         return (
             "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."

@@ -48,11 +48,16 @@ class Models(Protocol):
         ...
 
     def with_fallback(
-        self, provider: Provider, info: ModelInfo, tokens_of: Callable[[ProviderRequest], int]
+        self,
+        provider: Provider,
+        info: ModelInfo,
+        tokens_of: Callable[[ProviderRequest], int],
+        refusal: Callable[[ModelInfo, int, int], Awaitable[str]] | None = None,
     ) -> Provider:
         """`provider`, behind which other models stand in for one turn when it is out, as the person set up.
 
-        `tokens_of` says about how many tokens a request has for the model that it names.
+        `tokens_of` says about how many tokens a request has for the model that it names; `refusal` why a model may not
+        stand in for a request of so many tokens and so long an answer, empty when it may.
         """
         ...
 

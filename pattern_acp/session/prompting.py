@@ -149,10 +149,11 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
-    provider = shared.models.with_fallback(provider, info, tokens_in(session))
+    budget = turn_budget(session)
+    gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
+    provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    budget = turn_budget(session)
     refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools, budget)[0])
     if refused is not None:
         return refused
@@ -162,7 +163,6 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     memory: Sequence[MemoryView] = ()
     # `offline` shows nothing of it to a model; all others are told with the first request of a turn.
     asks_repeats = session.state.model.provider != "offline"
-    gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
 
     async def build(window: SessionWindow, _history: Sequence[Message]) -> ProviderRequest:
         nonlocal memory, recalled, asks_repeats
@@ -190,6 +190,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
                 break
             session.state.budgets.switched = False
             provider, info = shared.models.resolve(session.state.model.qualified)
+            provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
         await window.after_turn()
         await gate.after_turn()
         return end

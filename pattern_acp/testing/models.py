@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pattern_acp.providers.base import ModelInfo, Provider, ThoughtLevel
 from pattern_acp.providers.errors import ProviderRequestError
-from pattern_acp.providers.fallback import FallbackProvider, TokensOf
+from pattern_acp.providers.fallback import FallbackProvider, Refusal, TokensOf
 
 
 class FakeModels:
@@ -36,10 +36,12 @@ class FakeModels:
             raise ProviderRequestError(f"There is no provider {name!r}; configure one in config.toml.")
         return self._providers[name], self.infos[name]
 
-    def with_fallback(self, provider: Provider, info: ModelInfo, tokens_of: TokensOf) -> Provider:
+    def with_fallback(
+        self, provider: Provider, info: ModelInfo, tokens_of: TokensOf, refusal: Refusal | None = None
+    ) -> Provider:
         """See `Models.with_fallback`; no rate limit is waited for."""
         chain = [qualified for qualified in self.fallback if qualified != info.qualified]
-        return FallbackProvider(provider, chain, self.resolve, tokens_of, 0) if chain else provider
+        return FallbackProvider(provider, chain, self.resolve, tokens_of, 0, refusal) if chain else provider
 
     def missing_key(self, qualified: str) -> str:
         """See `Models.missing_key`."""

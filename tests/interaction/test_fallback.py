@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from pattern_acp.config.settings import BudgetSettings, Settings
+from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, UsageReported
-from pattern_acp.providers.base import TextDelta
+from pattern_acp.providers.base import TextDelta, UsageKnown
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.testing.agent import running_agent
@@ -54,3 +56,35 @@ async def test_a_cut_answer_of_the_other_model_is_estimated_with_its_prices():
         assert (report.model, report.prices, report.estimated) == ("spare/test", "table 1", True)
         assert report.spent is not None
         assert report.spent.micro_units > 0
+
+
+async def test_a_model_that_costs_something_does_not_stand_in_where_the_budget_is_zero():
+    model = ScriptedProvider([(ProviderOverloadedError("scripted is out."),)])
+    spare = ScriptedProvider([says("For money.")], name="spare")
+    settings = Settings(budget=BudgetSettings(session="0 USD"))
+    async with running_agent(model, others={"spare": spare}, settings=settings) as agent:
+        agent.models.fallback = ("spare/test",)
+        infos = agent.models.infos
+        infos["scripted"] = replace(infos["scripted"], is_free=True)
+        infos["spare"] = replace(infos["spare"], input_price=3_000_000, output_price=15_000_000, prices="table 1")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert not spare.requests
+        assert "spare/test cannot go on: This session has used 0.0000 USD of 0.0000 USD" in agent.editor.said()
+
+
+async def test_a_model_that_stood_in_stops_where_a_budget_has_no_more_room_for_it():
+    model = ScriptedProvider([(ProviderOverloadedError("scripted is out."),)])
+    dear = UsageKnown(Usage(160_000, 1), Cost(480_015))
+    spare = ScriptedProvider([(*calls("list_directory", path="."), dear), says("Too dear.")], name="spare")
+    settings = Settings(budget=BudgetSettings(session="0.50 USD"))
+    async with running_agent(model, others={"spare": spare}, settings=settings) as agent:
+        agent.models.fallback = ("spare/test",)
+        infos = agent.models.infos
+        infos["scripted"] = replace(infos["scripted"], is_free=True)
+        infos["spare"] = replace(infos["spare"], input_price=3_000_000, output_price=15_000_000, prices="table 1")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        said = agent.editor.said()
+        assert (len(spare.requests), "Too dear." in said) == (1, False)
+        assert "spare/test cannot go on: This session has used" in said

@@ -83,7 +83,8 @@ class Subagent:
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
         provider, info = shared.models.resolve(qualified)
-        self._model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session)), info)
+        refusal = BudgetGate(session, parts.turn_id, None).refusal
+        self._model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), refusal), info)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._sink = ThreadSink(session.sink, thread, self._activity)
