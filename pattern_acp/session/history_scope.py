@@ -6,6 +6,7 @@ Owns: putting both together from what the session is. Must not know: commands, o
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import TurnId
+from pattern_acp.memory.guards import SecretRule
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.tools.memory_access import PERSON, PERSONA, Writer
 from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
     """Whose blocks a session sees, for the person or the agent."""
     shared = session.constellation
-    return HistoryScope(memory_owner(session).owners, session.session_id, writer.actor, writer.origin, shared.peer)
+    owners, secrets = memory_owner(session).owners, SecretRule(session.state.settings.memory.secrets)
+    return HistoryScope(owners, session.session_id, writer.actor, writer.origin, shared.peer, secrets)
 
 
 def agent_history(session: "Session", turn_id: TurnId) -> AgentHistory:

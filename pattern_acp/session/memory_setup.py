@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Permission
@@ -70,7 +71,8 @@ async def create_block(place: SetupPlace, argument: str) -> str:
     )
     change = await place.memory.commit(edit, None)
     where = f". {change.notes[0]}" if change.notes else "."
-    return f"The block `{change.label}` is there{where} `/memory set {change.label}` tells its settings."
+    typed = f'"{change.label}"' if re.search(r"\s", change.label) else change.label
+    return f"The block `{change.label}` is there{where} `/memory set {typed}` tells its settings."
 
 
 async def set_up_block(place: SetupPlace, argument: str) -> str:
@@ -164,6 +166,7 @@ async def _settings(place: SetupPlace, label: str) -> str:
                 ("description", block.description),
                 ("limit", f"{block.limit:,}"),
                 ("permission", block.permission),
+                *await _placing(place, label),
                 ("in context now", "yes" if block.in_context else "no"),
                 ("holds", block.form or "Free text."),
             ]
@@ -171,6 +174,15 @@ async def _settings(place: SetupPlace, label: str) -> str:
                 ("| Setting | Value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows))
             )
     raise CommandMisusedError(f"There is no memory block {label!r}; /memory lists them.")
+
+
+async def _placing(place: SetupPlace, label: str) -> tuple[tuple[str, str], ...]:
+    """What only the owner of a block sets; nothing for one that is attached here."""
+    try:
+        block = await place.setup.own(label)
+    except BlockError:
+        return ()
+    return ("scope", block.key.scope.value), ("tier", block.tier.value), ("pinned", "yes" if block.pinned else "no")
 
 
 async def _target(place: SetupPlace, text: str) -> tuple[Scope, str]:

@@ -14,6 +14,7 @@ from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
+from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.history import (
     StoredHistory,
     Write,
@@ -35,7 +36,8 @@ ARCHIVE_LENGTH = 100
 class HistoryScope:
     """Whose blocks are meant, who acts, and where it is recorded.
 
-    `owners` are looked through in their order for a label; `stream` is the session, or `constellation`.
+    `owners` are looked through in their order for a label; `stream` is the session, or `constellation`. `secrets` is
+    what happens with new text that seems to hold one.
     """
 
     owners: tuple[tuple[Scope, str], ...]
@@ -43,6 +45,7 @@ class HistoryScope:
     actor: Actor
     origin: Origin
     peer: int
+    secrets: SecretRule = SecretRule.BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from pattern_acp.memory.deletion import (
 )
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
+from pattern_acp.memory.guards import SecretRule, check_secret, check_words
 from pattern_acp.memory.healing import find_damage, heal
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
@@ -207,6 +208,8 @@ class MemoryReverts:
         change = propose(
             tx, work.block.key, plan.edit, peer=scope.peer, head=plan.head, target=plan.target, author=author
         )
+        if change.operation is Operation.EDIT:
+            _refuse_unfit_words(change, scope.secrets)
         return replace(change, conflicts=(*change.conflicts, *plan.conflicts))
 
     def _commit(self, work: _Work, tx: Transaction) -> ProposedChange:
@@ -227,6 +230,19 @@ class MemoryReverts:
     def _refuse_without_permission(self, block: Block, operation: Operation) -> None:
         if judge(block.permission, action_named(operation), self._scope.actor) is Standing.DENIED:
             raise PermissionDeniedError(block.key.label, explain_permission(block.permission) + ".")
+
+
+def _refuse_unfit_words(change: ProposedChange, secrets: SecretRule) -> None:
+    """Look at the lines that an edit brings, as at any text before it is stored. What was there may stay.
+
+    Raises:
+        SecretFoundError: there is a secret in them, and the rule blocks it.
+        SystemTextError: they are the program's own words.
+    """
+    before = frozenset(change.block.text.split("\n"))
+    come = "\n".join(line for line in change.text.split("\n") if line not in before)
+    check_words(change.block.key.label, come)
+    check_secret(change.block.key.label, come, secrets)
 
 
 def committed_event(

@@ -108,6 +108,15 @@ class MemorySetup:
         """
         return await self._database.read(lambda tx: attachments(tx, self._own(tx, label).id))
 
+    async def own(self, label: str) -> Block:
+        """A block that is set up here, with its settings.
+
+        Raises:
+            BlockError: there is no such block, or it is set up elsewhere.
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: self._own(tx, label))
+
     def _own(self, tx: Transaction, label: str) -> Block:
         key = find_key(tx, self._owner.owners, label)
         if key.scope is not Scope.SHARED and (key.scope, key.owner) not in self._owner.owners:

@@ -31,6 +31,7 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import editable_text, text_of_edited
+from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
@@ -139,9 +140,10 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
     persona = read_persona(process).name
     owner = MemoryOwner(persona, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM))
     clock, ids = SystemClock(), RandomIds()
-    scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer())
+    secrets = SecretRule(process.load_project(cwd).settings.memory.secrets)
+    scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer(), secrets)
     templates = process.loaded.paths.config / TEMPLATES
-    rules = MemoryRules(templates=templates)
+    rules = MemoryRules(secrets=secrets, templates=templates)
     memory, importing = (
         ConstellationMemory(database, owner, clock=clock, ids=ids, peer=scope.peer, writer=writer, rules=rules)
         for writer in (PERSON, IMPORT)
