@@ -43,11 +43,11 @@ async def run_rewind(arguments: Sessions, process: Process, cwd: str) -> int:
             preview = msgspec.json.decode(raw, type=wire.PreviewResponse)
             if arguments.preview or not arguments.json:
                 _show_preview(raw, preview, arguments)
-            if arguments.preview:
+            if arguments.preview or not (arguments.json or _rows(preview, arguments)):
                 return EXIT_OK
             if not (arguments.assume_yes or await anyio.to_thread.run_sync(_confirmed, arguments)):
                 return EXIT_ERROR
-            going: JsonObject = {**wanted, "parts": [*arguments.parts]}
+            going: JsonObject = {**wanted, "parts": [*arguments.parts]} if arguments.parts else wanted
             raw = await agent.request(wire.RESTORE, going, msgspec.Raw, deadline=SECONDS)
             return _show_done(raw, arguments)
     except* RemoteError as group:
@@ -113,6 +113,14 @@ def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Se
     if arguments.json:
         write_json(msgspec.json.decode(raw))
         return
+    write_line(printable(f"Going to {preview.words}:"))
+    if wanted := _rows(preview, arguments):
+        write_table(("PART", "WHAT", "WHERE"), wanted)
+    else:
+        write_line("Nothing has changed since.")
+
+
+def _rows(preview: wire.PreviewResponse, arguments: Sessions) -> list[tuple[str, str, str]]:
     rows = [
         *(("conversation", "loses", text) for text in preview.lost),
         *(("conversation", "gains", text) for text in preview.regained),
@@ -121,12 +129,7 @@ def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Se
         *(("memory", block.text, block.label) for block in preview.blocks),
         *(("not kept", "stays as it is", text) for text in preview.not_kept),
     ]
-    wanted = [row for row in rows if not arguments.parts or _part(row[0]) in {*arguments.parts, ""}]
-    write_line(printable(f"Going to {preview.words}:"))
-    if wanted:
-        write_table(("PART", "WHAT", "WHERE"), wanted)
-    else:
-        write_line("Nothing has changed since.")
+    return [row for row in rows if not arguments.parts or _part(row[0]) in {*arguments.parts, ""}]
 
 
 def _fork(preview: wire.PreviewResponse) -> list[str]:

@@ -163,6 +163,9 @@ async def test_a_terminal_shows_the_moments_previews_goes_back_and_takes_it_back
     gone = sessions(home, session, "2", "--yes")
     assert (gone.returncode, "1 turn dropped" in gone.stdout) == (0, True)
     assert is_as_after_the_first_turn(folder)
+    nothing = sessions(home, session, "2", "--files")
+    assert (nothing.returncode, nothing.stderr) == (0, "")
+    assert nothing.stdout.endswith("Nothing has changed since.\n")
     back = json.loads(sessions(home, session, "undo", "--yes", "--json").stdout)
     assert len(back["regained"]) == 1
     assert (folder / "b.txt").read_text() == "second b.txt\n"

@@ -41,7 +41,9 @@ async def redact(database: Database, arguments: Journal) -> int:
     if done.events or done.files:
         write_line(f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so.")
     else:
-        write_line("Nothing is left to redact; the file was written anew, in case an earlier redaction was cut off.")
+        what = "that text" if arguments.match else "words that can be taken out"
+        write_line(f"Nothing of the session holds {what} (any more), so nothing was taken out.")
+        write_line("The file was written anew, in case an earlier redaction was cut off.")
     if not clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
     for path in backups:
