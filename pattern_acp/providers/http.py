@@ -246,7 +246,8 @@ def _parsed(url: str) -> httpx.URL:
 
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
-        return httpx.AsyncClient(timeout=timeout)
+        # Given, since httpx would read all certificates once more for every proxy that a variable names.
+        return httpx.AsyncClient(timeout=timeout, verify=httpx.create_ssl_context())
     except ImportError:
         raise ProviderRequestError(
             "A SOCKS proxy cannot be used; name an HTTP proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."

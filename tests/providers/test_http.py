@@ -1,8 +1,12 @@
+import subprocess
+import sys
+
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.config.load import process_environment
 from pattern_acp.providers.http import is_plain_loopback, parse_retry_after
 
 NOON_MS = 1_800_000_000_000
@@ -49,3 +53,21 @@ def test_any_retry_after_can_be_read(text: str):
 )
 def test_loopback_is_told_from_the_rest(url: str, expected: object):
     assert is_plain_loopback(url) is expected
+
+
+COUNT_CERTIFICATES = """
+import gc, ssl
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.providers.http import Deadlines, HttpClient
+client = HttpClient(Deadlines(), SystemClock())
+client.warm("https://models.invalid")
+print(sum(isinstance(each, ssl.SSLContext) for each in gc.get_objects()))
+"""
+
+
+def test_certificates_are_read_once_however_many_proxies_there_are():
+    proxies = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost"}
+    environment = {**process_environment(), **proxies}
+    command = (sys.executable, "-c", COUNT_CERTIFICATES)
+    ran = subprocess.run(command, capture_output=True, check=True, env=environment, text=True, timeout=20)
+    assert ran.stdout.split() == ["1"]
