@@ -1,5 +1,8 @@
 """A second prompt while one runs: the first is answered cancelled, then the second runs."""
 
+import anyio
+import anyio.lowlevel
+
 from pattern_acp.journal.events import TurnEnded, TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import running_agent
@@ -46,13 +49,13 @@ async def test_three_in_a_row_run_in_order_and_only_the_last_to_its_end():
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session, "First.") as first:
             await first_waits.reached.wait()
-            async with (
-                prompting(agent.editor, session, "Second.") as second,
-                prompting(agent.editor, session, "Third.") as third,
-            ):
-                assert await third.stop_reason() == "end_turn"
-                assert await first.stop_reason() == "cancelled"
-                assert await second.stop_reason() == "cancelled"
+            async with prompting(agent.editor, session, "Second.") as second:
+                while not any(b"Second." in line for by_agent, line in agent.editor.recording.both if not by_agent):
+                    await anyio.lowlevel.checkpoint()
+                async with prompting(agent.editor, session, "Third.") as third:
+                    assert await third.stop_reason() == "end_turn"
+                    assert await first.stop_reason() == "cancelled"
+                    assert await second.stop_reason() == "cancelled"
         events = await events_of(agent, session)
         assert [item.message.text for item in of_type(events, TurnStarted)] == ["First.", "Second.", "Third."]
         assert [item.stop_reason for item in of_type(events, TurnEnded)] == ["cancelled", "cancelled", "end_turn"]
