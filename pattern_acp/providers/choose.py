@@ -81,7 +81,11 @@ def _no_model(provider: ProviderSettings) -> str:
         from pattern_acp.providers.status import auth_error
 
         return auth_error(provider, None).sentence
-    return f"The provider {provider.name!r} is configured without a model."
+    name = provider.name
+    return (
+        f"The provider {name!r} is configured without a model, and has no list of them that could be read; name one as "
+        f"{name}/MODEL, or models in [providers.{name}]."
+    )
 
 
 def _choose_default(

@@ -303,7 +303,9 @@ class BudgetGate:
         return TurnEnd(StopReason.END_TURN) if self._state.switched else None
 
     async def _extend(self, reached: _Reached) -> None:
+        # A step of nothing, after the settings were made smaller meanwhile, would lead nowhere.
         base = limit_of(self._session, reached.scope)
+        base = reached.limit if base.is_zero else base
         longer = reached.limit
         # Again and again: a budget that was lowered below what is spent already has to come out above it.
         while _is_over(longer, reached.spent, reached.expected):

@@ -73,7 +73,7 @@ def test_a_fetched_list_decides_which_model_is_the_default():
         ("nobody/x", "names no provider that there is"),
         ("mine/huge", "mine does not list it"),
         ("x", "names no provider that there is"),
-        ("open", "configured without a model"),
+        ("open", "name one as open/MODEL, or models in [providers.open]"),
     ],
 )
 def test_a_wrong_model_falls_to_the_default_and_names_the_setting(model: str, why: str):
