@@ -16,6 +16,9 @@ NAME_LIMIT = 64
 SERVER_LIMIT = 24
 """Characters that the server's part may have, so that the tool's part stays readable."""
 
+PROMPT_LIMIT = 40
+"""Characters that a prompt's part may have in the slash command for it."""
+
 _HASH_DIGITS = 6
 _FORBIDDEN = late_pattern(r"[^a-zA-Z0-9_-]+")
 
@@ -36,6 +39,24 @@ def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) ->
         used.add(name)
         names.append(name)
     return tuple(names)
+
+
+def typed_names(prompts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """What a person types for each (server, prompt): without marks, unless it is cut or two would be the same."""
+    plain = [(_plain(server), _plain(prompt)) for server, prompt in prompts]
+    kept = [
+        short == pair or (plain.count(short) == 1 and all(short)) for pair, short in zip(prompts, plain, strict=True)
+    ]
+    return tuple(
+        f"{clean(server, SERVER_LIMIT)}:{clean(prompt, PROMPT_LIMIT)}"
+        for server, prompt in (
+            short if is_kept else pair for pair, short, is_kept in zip(prompts, plain, kept, strict=True)
+        )
+    )
+
+
+def _plain(text: str) -> str:
+    return _FORBIDDEN.sub("_", text).strip("_")
 
 
 def clean(text: str, limit: int) -> str:

@@ -16,7 +16,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.tool_call_events import PinnedTool, ServerToolsPinned
 from pattern_acp.mcp_servers.catalogue import RemotePrompt, RemoteTool
 from pattern_acp.mcp_servers.host import SessionServers
-from pattern_acp.mcp_servers.names import clean
+from pattern_acp.mcp_servers.names import clean, typed_names
 from pattern_acp.mcp_servers.pins import Pin, load_pins, pin_of
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.tools.mcp_toolbox import McpToolbox
@@ -107,11 +107,9 @@ class SessionMcp:
         )
 
     def _prompts(self) -> dict[str, tuple[Server, RemotePrompt]]:
-        return {
-            f"{clean(server.name, 24)}:{clean(prompt.name, 40)}": (server, prompt)
-            for server in self.servers.ready
-            for prompt in server.catalogue.prompts
-        }
+        prompts = [(server, prompt) for server in self.servers.ready for prompt in server.catalogue.prompts]
+        names = typed_names([(server.name, prompt.name) for server, prompt in prompts])
+        return dict(zip(names, prompts, strict=True))
 
     async def expanded(self, message: Message) -> Message:
         """The message with the text of the server's prompt that it names; any other message as it is.
