@@ -31,7 +31,7 @@ from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_forks import NothingInFrontError, fork_for, parts_here
-from pattern_acp.session.rewind_plan import RewindPlan, diff_of, plan_rewind, recorded_of
+from pattern_acp.session.rewind_plan import RewindPlan, diff_of, listed_of, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
 from pattern_acp.turn.sink import Fact
@@ -70,7 +70,7 @@ async def run_checkpoint(session: "Session", argument: str) -> str:
 async def run_checkpoints(session: "Session", argument: str) -> str:
     """List the moments to which the session can go back."""
     del argument
-    return points_table(list_points(await recorded_of(session)))
+    return points_table(list_points(await listed_of(session)))
 
 
 async def run_rewind(session: "Session", argument: str) -> str:

@@ -22,7 +22,7 @@ from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.journal.ancestry import read_history, read_lineage
-from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken
+from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken, TurnStarted
 from pattern_acp.journal.file_contents import read_content
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
@@ -92,6 +92,27 @@ async def recorded_of(session: "Session") -> list[Recorded]:
         DatabaseError: the constellation cannot be read.
     """
     return await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+
+
+async def listed_of(session: "Session") -> list[Recorded]:
+    """As `recorded_of`, with the checkpoint of the turn behind which a fork began, which stands behind what is shared.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    recorded = await recorded_of(session)
+    shared = [entry for entry in recorded if not entry.session_seq]
+    if not shared:
+        return recorded
+    turns = {entry.event.turn_id for entry in shared if isinstance(entry.event, TurnStarted)}
+    known = {entry.seq for entry in recorded}
+    lineage = await session.constellation.database.read(lambda tx: read_lineage(tx, session.session_id))
+    closing = [
+        replace(entry, session_seq=0)
+        for entry in lineage
+        if isinstance(entry.event, CheckpointTaken) and entry.event.turn_id in turns and entry.seq not in known
+    ]
+    return [*sorted([*shared, *closing], key=lambda entry: entry.seq), *recorded[len(shared) :]]
 
 
 async def plan_rewind(session: "Session", recorded: Sequence[Recorded], target: Target) -> RewindPlan:

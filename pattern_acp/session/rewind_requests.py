@@ -13,7 +13,7 @@ from pattern_acp.session.errors import InvalidRequestError, SessionBusyError
 from pattern_acp.session.forking import Fork
 from pattern_acp.session.rewind import Rewound, carry_out, finish_left_over
 from pattern_acp.session.rewind_forks import fork_for, parts_here
-from pattern_acp.session.rewind_plan import RewindPlan, plan_rewind, recorded_of
+from pattern_acp.session.rewind_plan import RewindPlan, listed_of, plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import PARTS, Point, UnknownPointError, find_target, list_points
 from pattern_acp.session.rewind_text import answer_text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 async def points_of(session: "Session") -> tuple[Point, ...]:
     """The moments to which the session can go back, oldest first."""
-    return list_points(await recorded_of(session))
+    return list_points(await listed_of(session))
 
 
 async def preview_rewind(session: "Session", named: str) -> RewindPlan:

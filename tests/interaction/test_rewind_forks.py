@@ -155,3 +155,13 @@ async def test_a_search_names_turns_as_a_fork_counts_them_where_the_person_went_
         agent.editor.updates.clear()
         await agent.editor.request("session/load", opening(agent, fork))
         assert agent.editor.said().endswith("The zebra.")
+
+
+async def test_files_of_the_last_turn_that_a_fork_shares_are_counted_in_its_list():
+    model = ScriptedProvider([*writing("one\n", "Likes plums."), says("Second.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session, _ = await forked(agent, "First", "Second")
+        wanted = {**opening(agent, session), "turn": 1}
+        fork = (await agent.editor.request("_pattern/session/fork", wanted))["sessionId"]
+        points = (await agent.editor.request("_pattern/checkpoint/list", {"sessionId": fork}))["points"]
+        assert [(point["key"], point["files"]) for point in points] == [("1", 1)]
