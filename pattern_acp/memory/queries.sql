@@ -659,7 +659,7 @@ WHERE e.owner IN (SELECT value FROM json_each(:owners))
 
 -- name: nearest_of
 -- Those of a JSON list of entry ids that are visible, nearest to a vector first.
-SELECT e.id, vec_distance_cosine(v.vector, :vector) AS distance
+SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance
 FROM json_each(:entries) AS wanted
 CROSS JOIN search_entries AS e ON e.id = wanted.value
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
@@ -673,7 +673,8 @@ ORDER BY distance, e.id DESC
 LIMIT :count;
 
 -- name: distances
--- How far vectors are from one; the entries are a JSON list of ids.
+-- How far vectors are from one; the entries are a JSON list of ids. One of zeros, of a text that says nothing, is like
+-- none.
 SELECT v.entry, ifnull(vec_distance_cosine(v.vector, :vector), 1.0)
 FROM json_each(:entries) AS wanted
 JOIN vectors AS v ON v.entry = wanted.value AND v.model = :model
