@@ -35,9 +35,9 @@ _QUERIES = load_queries("pattern_acp.memory")
 EXACT_ENTRIES = 4_000
 """Up to this many visible entries every vector is compared, which takes 4 ms; above it codes choose which."""
 
-COMPARED = 400
-"""Vectors that codes choose to be compared at first: of the 60 nearest of 10,000 hashed ones they hold 44, and 300 of
-them 37 (docs/recall.md, "Speed"). Where too few of them are visible, ever more are."""
+COMPARED = 300
+"""Vectors that codes choose to be compared at first: of the ten nearest of 10,000 hashed ones they hold 86 of 100
+(docs/recall.md, "Speed"). Where too few of them are visible, ever more are."""
 
 _MORE = 8
 """Times as many, each time that too few were visible."""

@@ -216,21 +216,6 @@ async def test_what_was_removed_is_not_near_and_a_reused_number_is_the_new_text(
     assert await constellation.database.write(run) == (0, 0, 0.707)
 
 
-@pytest.mark.parametrize("means", MEANS)
-async def test_a_text_that_says_nothing_is_like_nothing_and_stops_no_search(constellation: Constellation, means: str):
-    def run(tx: Transaction) -> tuple[list[int], dict[int, float]]:
-        for number, text in enumerate(["\N{THUMBS UP SIGN}", "the port is 5433", "..."]):
-            say(tx, text, number)
-        table = table_for(tx, constellation, means, HASHED_NGRAMS)
-        embed_all(tx, table)
-        query = QueryVector(table, HASHED_NGRAMS, hashed_vector("which port"))
-        kept = first(tx)
-        alike = meanings(tx, query, [kept, kept + 2])
-        return [entry - kept for entry in near(tx, query)], {entry - kept: one for entry, one in alike.items()}
-
-    assert await constellation.database.write(run) == ([1, 2, 0], {0: 0.0, 2: 0.0})
-
-
 async def test_a_new_model_waits_for_everything_and_leaves_the_old_vectors_alone(constellation: Constellation):
     def run(tx: Transaction) -> tuple[list[int], int, int]:
         for number in range(5):
