@@ -195,7 +195,7 @@ async def test_a_large_paste_is_kept_whole_and_the_model_can_read_what_it_was_no
         await agent.editor.prompt(session, "Read the middle.")
         assert last_result(model.requests[-1]).text.startswith(paste[30_000:30_100])
         titles = [update["title"] for update in agent.editor.of_kind("session_info_update")]
-        assert titles == ["First line of the log"]
+        assert titles == ["First line of the log (+30,000 lines)"]
 
 
 async def test_a_prompt_that_is_refused_does_not_let_the_next_one_overtake_a_running_turn():
