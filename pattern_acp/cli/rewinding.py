@@ -103,7 +103,7 @@ def _show_moments(raw: msgspec.Raw, arguments: Sessions) -> None:
     if arguments.json:
         write_json(msgspec.json.decode(raw))
     elif not found.points:
-        write_line("There is no moment to go back to yet.")
+        write_line("There is no moment to go back to; after a rewind, `undo` takes it back.")
     else:
         rows = [(one.key, one.kind, one.text, _when(one.at), str(one.files)) for one in found.points]
         write_table(("TO", "MOMENT", "TEXT", "WHEN", "FILES SINCE"), rows)

@@ -18,7 +18,10 @@ MOST_LISTED = 50
 def points_table(points: Sequence[Point]) -> str:
     """The moments to which a session can go back, newest last."""
     if not points:
-        return "There is nothing to go back to yet: every prompt becomes a point, and `/checkpoint NAME` makes one."
+        return (
+            "There is nothing to go back to: every prompt becomes a point, and `/checkpoint NAME` makes one. After a "
+            "rewind, `/rewind undo` takes it back."
+        )
     rows = ["| Go to | Moment | When | Files changed from there |", "| --- | --- | --- | --- |"]
     for point in points[-MOST_LISTED:]:
         at = datetime.fromtimestamp(point.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

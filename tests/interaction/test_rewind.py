@@ -155,6 +155,7 @@ async def test_only_the_conversation_goes_back_by_the_second_choice_or_by_its_wo
         await answer(agent, session, "Write.")
         await answer(agent, session, "/rewind 1")
         assert (agent.folder / "a.txt").read_text() == "one\n"
+        assert "`/rewind undo` takes it back" in await answer(agent, session, "/rewind")
         await answer(agent, session, "Start anew.")
         assert "Write." not in str(conversation(model.requests[-1]))
 
@@ -163,7 +164,7 @@ async def test_a_named_checkpoint_is_a_moment_of_its_own_and_unknown_ones_are_na
     model = ScriptedProvider([write("a.txt", "one\n"), says("Done."), write("a.txt", "two\n"), says("Done again.")])
     async with running_agent(model, settings=AUTO) as agent:
         session = await opened(agent)
-        assert "There is nothing to go back to yet" in await answer(agent, session, "/checkpoints")
+        assert "There is nothing to go back to: every prompt" in await answer(agent, session, "/checkpoints")
         await answer(agent, session, "Write.")
         assert "Checkpoint `before the refactoring` is taken" in await answer(
             agent, session, "/checkpoint before the refactoring"
