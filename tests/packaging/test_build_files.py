@@ -35,6 +35,11 @@ def test_every_package_that_the_project_names_is_pinned():
     assert names <= {normal(name) for name in pins()}
 
 
+def test_no_pin_wants_a_newer_patch_release_of_python_than_debian_12_has():
+    major = int(pins()["soupsieve"].split(".")[0])
+    assert major < 3
+
+
 @needs_sh
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_plain_sh(script: str):
