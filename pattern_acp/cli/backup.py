@@ -17,21 +17,6 @@ from pattern_acp.journal.room import size_text
 from pattern_acp.tools.text_limits import one_line
 
 
-def run_backup_command(arguments: BackUp | Restore | Sweep, process: Process) -> int:
-    """Carry out one of the commands.
-
-    Raises:
-        DatabaseError: see each of them.
-    """
-    match arguments:
-        case BackUp():
-            return run_backup(arguments, process)
-        case Restore():
-            return run_restore(arguments, process)
-        case Sweep():
-            return run_sweep(arguments, process)
-
-
 def run_backup(arguments: BackUp, process: Process) -> int:
     """Copy the constellation, or list its copies.
 

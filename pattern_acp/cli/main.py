@@ -4,8 +4,8 @@ Imports nothing heavy at the top: every command waits for it. What editors spawn
 """
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from pattern_acp.cli.arguments import (
     EXIT_ERROR,
@@ -33,6 +33,23 @@ from pattern_acp.cli.usage_arguments import UsageWanted
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.process import Process
     from pattern_acp.domain.errors import PatternError
+
+
+RUNNERS: dict[type[InTerminal], str] = {
+    Auth: "pattern_acp.cli.auth:run_auth",
+    BackUp: "pattern_acp.cli.backup:run_backup",
+    Chat: "pattern_acp.cli.chat:run_chat",
+    Doctor: "pattern_acp.cli.doctor:run_doctor",
+    Journal: "pattern_acp.cli.journal.command:run_journal",
+    Memory: "pattern_acp.cli.memory:run_memory",
+    ModelsWanted: "pattern_acp.cli.models:run_models",
+    Restore: "pattern_acp.cli.backup:run_restore",
+    Sessions: "pattern_acp.cli.sessions:run_sessions",
+    Sweep: "pattern_acp.cli.backup:run_sweep",
+    Trust: "pattern_acp.cli.trust:run_trust",
+    UsageWanted: "pattern_acp.cli.usage:run_usage",
+}
+"""What carries out each command, as entry points are written: its module is imported when the command is called."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -83,45 +100,8 @@ def _fail(error: "PatternError", *, as_json: bool) -> int:
     return EXIT_ERROR
 
 
-def _run_command(arguments: InTerminal, process: "Process") -> int:  # noqa: C901, PLR0911  one for each command
-    match arguments:
-        case Doctor():
-            from pattern_acp.cli.doctor import run_doctor
+def _run_command(arguments: InTerminal, process: "Process") -> int:
+    from pkgutil import resolve_name
 
-            return run_doctor(arguments, process)
-        case Sessions():
-            from pattern_acp.cli.sessions import run_sessions
-
-            return run_sessions(arguments, process)
-        case Memory():
-            from pattern_acp.cli.memory import run_memory
-
-            return run_memory(arguments, process)
-        case Journal():
-            from pattern_acp.cli.journal.command import run_journal
-
-            return run_journal(arguments, process)
-        case Trust():
-            from pattern_acp.cli.trust import run_trust
-
-            return run_trust(arguments, process)
-        case Auth():
-            from pattern_acp.cli.auth import run_auth
-
-            return run_auth(arguments, process)
-        case UsageWanted():
-            from pattern_acp.cli.usage import run_usage
-
-            return run_usage(arguments, process)
-        case ModelsWanted():
-            from pattern_acp.cli.models import run_models
-
-            return run_models(arguments, process)
-        case BackUp() | Restore() | Sweep():
-            from pattern_acp.cli.backup import run_backup_command
-
-            return run_backup_command(arguments, process)
-        case Chat():
-            from pattern_acp.cli.chat import run_chat
-
-            return run_chat(arguments, process)
+    run = cast("Callable[[InTerminal, Process], int]", resolve_name(RUNNERS[type(arguments)]))
+    return run(arguments, process)

@@ -5,14 +5,12 @@ escaped; Markdown becomes tags through a parser that knows no HTML and refuses l
 script, loads nothing, and tells the browser to allow neither.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from html import escape
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
@@ -26,23 +24,20 @@ from pattern_acp.domain.tool_calls import (
     ToolCallView,
     ToolContent,
 )
-from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     ContextCompacted,
     ErrorReported,
     HistoryCleared,
     MessageRecorded,
     PlanUpdated,
-    SubagentRecorded,
     ToolCallFinished,
-    ToolCallStarted,
     TurnEnded,
     TurnStarted,
-    UsageReported,
 )
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.transcript_markdown import SHOWN_OUTPUT, moment, usage_words
-from pattern_acp.tools.text_limits import DIFFED_LINES, cut_middle, one_line, plain_output, with_visible_controls
+from pattern_acp.session.transcript import SHOWN_OUTPUT, SoFar, diff_lines, moment, usage_words
+from pattern_acp.tools.text_limits import cut_middle, one_line, plain_output, with_visible_controls
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -96,10 +91,7 @@ blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--l
 @dataclass(slots=True)
 class _Page:
     markdown: "MarkdownIt"
-    calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
-    turn: Usage = field(default_factory=Usage)
-    total: Usage = field(default_factory=Usage)
-    cost: Cost | None = None
+    so_far: SoFar = field(default_factory=SoFar)
 
 
 def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterable[tuple[str, str]]) -> str:
@@ -110,6 +102,7 @@ def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterab
     page = _Page(_markdown())
     body = [part for entry in recorded for part in _parts(entry, page)]
     name = escape(one_line(title) or "Conversation")
+    in_all = escape(usage_words(page.so_far.total, page.so_far.cost))
     facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in about)
     text = (
         (
@@ -119,7 +112,7 @@ def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterab
             '<meta name="referrer" content="no-referrer">\n'
             f"<title>{name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n"
             + "\n".join(body)
-            + f'\n<hr>\n<p class="note">In all: {escape(usage_words(page.total, page.cost))}.</p>\n</body>\n</html>\n'
+            + f'\n<hr>\n<p class="note">In all: {in_all}.</p>\n</body>\n</html>\n'
         )
         .encode("utf-8", "replace")
         .decode("utf-8")
@@ -135,18 +128,14 @@ def _markdown() -> "MarkdownIt":
 
 
 def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
+    page.so_far.take(entry.event)
     match entry.event:
         case TurnStarted(message=message):
-            page.turn = Usage()
             yield _message("you", f"You, {moment(entry.at_ms)}", "".join(_prompt(message)))
         case MessageRecorded(message=message):
             yield from _answer(message, page)
-        case ToolCallStarted(call=call):
-            page.calls[call.call_id] = call
         case ToolCallFinished() as finished:
-            yield _call(finished, page.calls.get(finished.call_id))
-        case UsageReported(usage=usage, cost=cost) | SubagentRecorded(event=UsageReported(usage=usage, cost=cost)):
-            page.turn, page.total, page.cost = page.turn + usage, page.total + usage, cost or page.cost
+            yield _call(finished, page.so_far.calls.get(finished.call_id))
         case PlanUpdated(plan=plan):
             yield _plan(plan)
         case HistoryCleared() | ContextCompacted() as event:
@@ -154,8 +143,8 @@ def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
         case ErrorReported(sentence=sentence, code=code):
             shown = f" <code>{escape(code)}</code>" if code else ""
             yield f'<p class="note del">{escape(sentence)}{shown}</p>'
-        case TurnEnded() if page.turn != Usage():
-            yield f'<p class="note">{escape(usage_words(page.turn, None))}</p>'
+        case TurnEnded() if page.so_far.turn != Usage():
+            yield f'<p class="note">{escape(usage_words(page.so_far.turn, None))}</p>'
         case _:
             pass
 
@@ -220,15 +209,13 @@ def _content(item: ToolContent) -> str:
 
 
 def _diff(item: DiffContent) -> str:
-    old, new = (item.old_text or "").splitlines(), item.new_text.splitlines()
-    if len(old) + len(new) > DIFFED_LINES:
+    lines = diff_lines(item)
+    if lines is None:
         return f'<p class="note">{escape(item.path)} was changed; it is too long to compare.</p>'
-    name = "/dev/null" if item.old_text is None else item.path
-    lines = list(difflib.unified_diff(old, new, name, item.path, lineterm=""))
-    return f"<pre>{''.join(_diff_lines(lines))}</pre>"
+    return f"<pre>{''.join(_marked(lines))}</pre>"
 
 
-def _diff_lines(lines: Sequence[str]) -> Iterator[str]:
+def _marked(lines: Sequence[str]) -> Iterator[str]:
     kinds = {"+": "add", "-": "del", "@": "at"}
     for at, line in enumerate(lines):
         kind = "at" if at < 2 else kinds.get(line[:1], "")

@@ -191,6 +191,15 @@ async def running_agent(
             judge_lines(editor.recording.both)
 
 
+async def record_session(database: Path, folder: Path, model: ScriptedProvider, *prompts: str) -> str:
+    """Leave a session in a constellation, with a turn for each prompt; its id."""
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        for prompt in prompts:
+            await agent.editor.prompt(session, prompt)
+        return session
+
+
 def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
     """Judge a whole conversation: who wrote each line (True: the agent), and the line.
 

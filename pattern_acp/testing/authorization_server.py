@@ -14,7 +14,6 @@ own way (openrouter.ai/docs/guides/overview/auth/oauth): a code from /auth, exch
 import base64
 import hashlib
 import secrets
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -30,6 +29,8 @@ from authlib.oauth2.rfc8628 import DeviceAuthorizationEndpoint, DeviceCodeGrant,
 from flask import Flask, redirect, request
 from flask.typing import ResponseReturnValue
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from pattern_acp.testing.threaded_server import in_thread
 
 CLIENT_ID = "pattern-tests"
 
@@ -134,14 +135,8 @@ def authorization_server() -> Generator[Authorization]:
     # "localhost" is the one name that Authlib's server takes without TLS.
     server = make_server("localhost", 0, app, threaded=True, request_handler=_Quiet)
     state.url = f"http://localhost:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
 
 
 def _app(state: Authorization) -> Flask:

@@ -5,7 +5,6 @@ numbered tokens. Must not know: google-auth, which is what it judges.
 """
 
 import json
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 from werkzeug.serving import make_server
+
+from pattern_acp.testing.threaded_server import in_thread
 
 ACCOUNT = "agent@test-project.iam.example"
 PROJECT = "test-project"
@@ -57,14 +58,8 @@ def google_server(folder: Path) -> Generator[GoogleServer]:
         "token_uri": state.url,
     }
     state.key_file.write_text(json.dumps(account), encoding="utf-8")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
 
 
 def _public(private: rsa.RSAPrivateKey) -> RSAKey:

@@ -23,7 +23,7 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.undo import Plan
-from pattern_acp.tools.memory_reverts import committed_event
+from pattern_acp.tools.memory_changes import block_event
 
 LABEL = "notes"
 
@@ -99,7 +99,7 @@ def record_edit(
 
 
 def _record(tx: Transaction, change: ProposedChange, *, at_ms: int, reason: str) -> Block:
-    event = committed_event(change, reason)
+    event = block_event(change, reason)
     appended = append(tx, CONSTELLATION_STREAM, event, actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=at_ms)
     store_change(tx, change, WriteRecord(appended.seq, Actor.PERSONA, Origin.MODEL, reason, at_ms))
     block = changed_block(change, at_ms)

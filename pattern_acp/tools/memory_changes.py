@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import BlockCommitted
@@ -70,7 +70,9 @@ def create_defaults(tx: Transaction, writing: Writing) -> None:
         _store(tx, CONSTELLATION_STREAM, event, change, PROGRAM, writing.at_ms)
 
 
-def block_event(change: ProposedChange, reason: str, writing: Writing | None = None) -> BlockCommitted:
+def block_event(
+    change: ProposedChange, reason: str, *, turn_id: TurnId | None = None, call_id: ToolCallId | None = None
+) -> BlockCommitted:
     """The event that records a change of a block."""
     key = change.block.key
     return BlockCommitted(
@@ -84,8 +86,9 @@ def block_event(change: ProposedChange, reason: str, writing: Writing | None = N
         after_hash=change.after_hash,
         frontiers_before=change.frontiers_before.hex(),
         frontiers_after=change.frontiers_after.hex(),
-        turn_id=None if writing is None else writing.turn_id,
-        call_id=None if writing is None else writing.call_id,
+        turn_id=turn_id,
+        call_id=call_id,
+        target=change.target,
         update_hash=change.update_hash,
     )
 
@@ -142,7 +145,7 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     check_words(edit.label, spec.text)
     access = _guarded(access, spec.text, writing)
     change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
-    event = block_event(change, edit.reason, writing)
+    event = block_event(change, edit.reason, turn_id=writing.turn_id, call_id=writing.call_id)
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     notes = ()
     if spec.key.scope is Scope.SHARED:
@@ -195,7 +198,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
 
         change = replace(change, operation=Operation.ARCHIVE)
         notes = (*notes, keep_passage(tx, edit, change, writing))
-    event = block_event(change, edit.reason, writing)
+    event = block_event(change, edit.reason, turn_id=writing.turn_id, call_id=writing.call_id)
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     return Applied(MemoryChange(visible.label, change.block.text, change.text, notes), access, block.id)
 

@@ -13,7 +13,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockHealed, BlockRestored, Event
+from pattern_acp.journal.events import BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.deletion import (
@@ -46,6 +46,7 @@ from pattern_acp.memory.store import (
 )
 from pattern_acp.memory.stored import text_hash
 from pattern_acp.memory.undo import Plan
+from pattern_acp.tools.memory_changes import block_event
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _ATTEMPTS = 5
@@ -214,7 +215,7 @@ class MemoryReverts:
 
     def _commit(self, work: _Work, tx: Transaction) -> ProposedChange:
         change = self._propose(work, tx)
-        event = committed_event(change, work.reason, turn_id=work.turn_id, call_id=work.call_id)
+        event = block_event(change, work.reason, turn_id=work.turn_id, call_id=work.call_id)
         record = self._record(tx, event, work.reason)
         store_change(tx, change, record)
         index_block(
@@ -243,29 +244,6 @@ def _refuse_unfit_words(change: ProposedChange, secrets: SecretRule) -> None:
     come = "\n".join(line for line in change.text.split("\n") if line not in before)
     check_words(change.block.key.label, come)
     check_secret(change.block.key.label, come, secrets)
-
-
-def committed_event(
-    change: ProposedChange, reason: str, *, turn_id: TurnId | None = None, call_id: ToolCallId | None = None
-) -> BlockCommitted:
-    """The event that records a change of text."""
-    key = change.block.key
-    return BlockCommitted(
-        block_id=change.block.id,
-        scope=key.scope.value,
-        owner=key.owner,
-        label=key.label,
-        operation=change.operation.value,
-        reason=reason,
-        before_hash=change.before_hash,
-        after_hash=change.after_hash,
-        frontiers_before=change.frontiers_before.hex(),
-        frontiers_after=change.frontiers_after.hex(),
-        turn_id=turn_id,
-        call_id=call_id,
-        target=change.target,
-        update_hash=change.update_hash,
-    )
 
 
 def _as_change(change: ProposedChange) -> HistoryChange:

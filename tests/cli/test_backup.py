@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
-from pattern_acp.cli.backup import run_backup_command
+from pattern_acp.cli.backup import run_backup, run_restore, run_sweep
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
@@ -39,23 +39,23 @@ def test_the_arguments_say_what_is_meant():
 
 
 def test_a_backup_is_made_listed_and_gone_back_to(process: Process, capsys: pytest.CaptureFixture[str]):
-    assert run_backup_command(BackUp(list_only=True), process) == 0
+    assert run_backup(BackUp(list_only=True), process) == 0
     assert capsys.readouterr().out == "There are no backups yet.\n"
-    assert run_backup_command(BackUp(), process) == 0
+    assert run_backup(BackUp(), process) == 0
     assert "it was checked and can be restored" in capsys.readouterr().out
-    assert run_backup_command(BackUp(list_only=True), process) == 0
+    assert run_backup(BackUp(list_only=True), process) == 0
     assert "backup-" in capsys.readouterr().out
-    assert run_backup_command(Restore(), process) == 0
+    assert run_restore(Restore(), process) == 0
     assert "What was there before is kept in" in capsys.readouterr().out
 
 
 def test_scripts_get_json(process: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert run_backup_command(BackUp(output=str(tmp_path / "x.db"), json=True), process) == 0
+    assert run_backup(BackUp(output=str(tmp_path / "x.db"), json=True), process) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["bytes"] == (tmp_path / "x.db").stat().st_size
-    assert run_backup_command(BackUp(list_only=True, json=True), process) == 0
+    assert run_backup(BackUp(list_only=True, json=True), process) == 0
     assert json.loads(capsys.readouterr().out) == {"backups": []}
-    assert run_backup_command(Restore(file=str(tmp_path / "x.db"), json=True), process) == 0
+    assert run_restore(Restore(file=str(tmp_path / "x.db"), json=True), process) == 0
     assert json.loads(capsys.readouterr().out)["restored"] == str(tmp_path / "x.db")
 
 
@@ -72,12 +72,12 @@ def test_what_serves_nothing_is_shown_and_goes_only_when_asked(process: Process,
     assert parse_arguments(["gc", "--dry-run", "--json"]) == Sweep(dry_run=True, json=True)
     old = process.loaded.paths.constellation_path("default").with_name("constellation.v1.5.backup.db")
     old.write_bytes(b"12345")
-    assert run_backup_command(Sweep(dry_run=True), process) == 0
+    assert run_sweep(Sweep(dry_run=True), process) == 0
     assert "0.0 kB would be taken away." in capsys.readouterr().out
     assert old.exists()
-    assert run_backup_command(Sweep(json=True), process) == 0
+    assert run_sweep(Sweep(json=True), process) == 0
     swept = json.loads(capsys.readouterr().out)
     assert (swept["swept"], swept["bytes"], swept["found"][0]["path"]) == (True, 5, str(old))
     assert not old.exists()
-    assert run_backup_command(Sweep(), process) == 0
+    assert run_sweep(Sweep(), process) == 0
     assert "There is nothing to take away." in capsys.readouterr().out

@@ -11,10 +11,9 @@ import anyio
 import apsw
 import pytest
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.journal.command import run_journal
 from pattern_acp.cli.journal_arguments import LEVELS, Journal
-from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -26,7 +25,7 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redacting import RedactionWanted, take_out
-from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.agent import record_session
 from pattern_acp.testing.scripts import calls, says
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -36,16 +35,7 @@ async def record(database: Path, folder: Path) -> str:
     model = ScriptedProvider(
         [says("Let me look.") + calls("read_file", path="a.txt"), says(f"It is <b>there</b>, {SECRET}.")]
     )
-    async with running_agent(model, database=database) as agent:
-        session = await agent.editor.open_session(str(folder))
-        await agent.editor.prompt(session, "Where is it?</script>")
-        return session
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Process:
-    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
-    return start_process(Flags(), environ)
+    return await record_session(database, folder, model, "Where is it?</script>")
 
 
 @pytest.fixture

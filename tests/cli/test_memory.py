@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.editing import EditingError, editor_command
@@ -20,7 +20,7 @@ from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.agent import record_session, running_agent
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the editor of the test is a shell script")
 
@@ -32,21 +32,13 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Process:
-    located = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
-
-
 def with_environment(process: Process, **more: str) -> Process:
     return Process(process.loaded, {**process.environ, **more}, process.load_project)
 
 
 async def remember(database: Path, folder: Path) -> None:
-    async with running_agent(ScriptedProvider([]), database=database) as agent:
-        session = await agent.editor.open_session(str(folder))
-        for text in ("likes tea", "works at night", "project: build with ninja"):
-            await agent.editor.prompt(session, f"/remember {text}")
+    texts = ("likes tea", "works at night", "project: build with ninja")
+    await record_session(database, folder, ScriptedProvider([]), *(f"/remember {text}" for text in texts))
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.importing import read_import
 from pattern_acp.cli.memory_arguments import Memory
-from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.testing.process import agent_environment
 
@@ -26,12 +25,6 @@ def folder(tmp_path: Path) -> Path:
     path.mkdir()
     (path / "notes.md").write_text(NOTES)
     return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Process:
-    located = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
 
 
 class Terminal:

@@ -13,13 +13,7 @@ from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Process:
-    located = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    return start_process(Flags(), {**located, "PATTERN_ACP_MODEL": "offline/offline"})
+from pattern_acp.testing.agent import record_session
 
 
 @pytest.fixture
@@ -39,10 +33,7 @@ def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *
 
 async def remember(process: Process, folder: Path, *texts: str) -> None:
     database = process.loaded.paths.constellation_path("default")
-    async with running_agent(ScriptedProvider([]), database=database) as agent:
-        session = await agent.editor.open_session(str(folder))
-        for text in texts:
-            await agent.editor.prompt(session, f"/remember {text}")
+    await record_session(database, folder, ScriptedProvider([]), *(f"/remember {text}" for text in texts))
 
 
 def test_a_search_tells_what_was_found_where_and_why(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -13,15 +13,14 @@ from acp import schema as sdk
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.session_arguments import SessionAction, Sessions
 from pattern_acp.cli.sessions import moment, print_hits, print_table, run_sessions
-from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.agent import record_session
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import calls, says
 from pattern_acp.tools.session_access import SessionHit
@@ -30,16 +29,7 @@ from pattern_acp.tools.session_access import SessionHit
 async def record(database: Path, folder: Path) -> str:
     """A session with one answer and one call."""
     model = ScriptedProvider([says("Let me look.") + calls("read_file", path="a.txt"), says("It is *there*.")])
-    async with running_agent(model, database=database) as agent:
-        session = await agent.editor.open_session(str(folder))
-        await agent.editor.prompt(session, "Where is it?\x1b[2J")
-        return session
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Process:
-    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
-    return start_process(Flags(), environ)
+    return await record_session(database, folder, model, "Where is it?\x1b[2J")
 
 
 @pytest.fixture

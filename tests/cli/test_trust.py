@@ -4,16 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.trust import run_trust
 from pattern_acp.cli.trust_arguments import Trust
-from pattern_acp.config.settings import Flags
-
-
-@pytest.fixture
-def process(tmp_path: Path) -> Process:
-    return start_process(Flags(), {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"})
 
 
 @pytest.fixture
@@ -34,9 +28,7 @@ def test_the_arguments_say_what_is_meant():
         assert isinstance(parse_arguments(words), BadUsage)
 
 
-def test_a_folder_is_shown_trusted_listed_and_revoked(
-    process: Process, folder: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_folder_is_shown_trusted_listed_and_revoked(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
     for arguments, code, words in (
         (Trust(action="list"), 0, "No folder is trusted."),
         (Trust(path=str(folder)), 1, "say --yes"),
@@ -48,15 +40,15 @@ def test_a_folder_is_shown_trusted_listed_and_revoked(
         (Trust(path=str(folder.parent)), 0, "nothing to trust"),
         (Trust(path=str(folder / "none")), 1, "is no folder"),
     ):
-        assert run_trust(arguments, process) == code
+        assert run_trust(arguments, home) == code
         shown = capsys.readouterr()
         assert words in shown.out + shown.err, arguments
 
 
-def test_a_changed_part_is_shown_as_a_difference(process: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
-    run_trust(Trust(path=str(folder), assume_yes=True), process)
+def test_a_changed_part_is_shown_as_a_difference(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    run_trust(Trust(path=str(folder), assume_yes=True), home)
     settings = folder / ".claude" / "settings.json"
     settings.write_text(settings.read_text(encoding="utf-8").replace("echo stop", "echo more"), encoding="utf-8")
     capsys.readouterr()
-    assert run_trust(Trust(path=str(folder), assume_yes=True), process) == 0
+    assert run_trust(Trust(path=str(folder), assume_yes=True), home) == 0
     assert "-echo stop\n+echo more" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from rich.console import Console
 
-from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.usage import print_bars, run_usage, since_ms
 from pattern_acp.cli.usage_arguments import UsageGrouping, UsageWanted
@@ -21,7 +21,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.usage_report import UsageSum, total_of
-from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.agent import record_session
 from pattern_acp.testing.process import agent_environment
 from pattern_acp.testing.scripts import says
 
@@ -33,18 +33,13 @@ async def record(database: Path, folder: Path) -> None:
             [*says("Two."), UsageKnown(Usage(7, 1))],
         ]
     )
-    async with running_agent(model, database=database) as agent:
-        session = await agent.editor.open_session(str(folder))
-        await agent.editor.prompt(session, "First, and more")
-        await agent.editor.prompt(session, "Second")
+    await record_session(database, folder, model, "First, and more", "Second")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Process:
-    environ = {"PATTERN_ACP_HOME": str(tmp_path / "home"), "PATTERN_ACP_MODEL": "offline/offline"}
-    process = start_process(Flags(), environ)
-    anyio.run(record, process.loaded.paths.constellation_path("default"), tmp_path)
-    return process
+def home(home: Process, tmp_path: Path) -> Process:
+    anyio.run(record, home.loaded.paths.constellation_path("default"), tmp_path)
+    return home
 
 
 def test_json_has_exact_money_and_all_token_counts(home: Process, capsys: pytest.CaptureFixture[str]):
