@@ -22,7 +22,7 @@ from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSetti
 from pattern_acp.credentials.errors import SignInRefusedError
 from pattern_acp.credentials.google_tokens import ADVICE as GOOGLE_ADVICE
 from pattern_acp.credentials.model import Credential, KeySource
-from pattern_acp.credentials.oauth import DeviceCode
+from pattern_acp.credentials.oauth import OFFLINE, DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
@@ -110,6 +110,11 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
     )
     where = "the system's keyring" if place == "keyring" else str(keys.store.path)
     write_line(f"Signed in at {provider.name}; it is kept in {where}.")
+    if credential.kind == "oauth" and not credential.refresh_token and credential.expires_at_ms is not None:
+        write_line(
+            f"It ends at {_expiry(credential.expires_at_ms)} and cannot be renewed, as the server gave no refresh "
+            f"token; many give one for the scope {OFFLINE}."
+        )
     if warning := sent_openly(provider):
         write_line(warning)
     used = keys.stored.sources(provider)[0]

@@ -38,6 +38,9 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_INTERVAL_SECONDS = 5.0
 """RFC 8628, section 3.2: the interval when the server names none; section 3.5: what `slow_down` adds."""
 
+OFFLINE = "offline_access"
+"""The scope with which servers of OpenID Connect give a refresh token."""
+
 MAX_LIFETIME_SECONDS = 10 * 365 * 24 * 3600
 """A lifetime beyond this is no number of seconds that a server means."""
 
@@ -134,6 +137,8 @@ def begin_authorization(oauth: OAuthSettings, redirect_uri: str) -> Authorizatio
             state=state,
             code_challenge=challenge,
             code_challenge_method="S256",
+            # OpenID Connect Core, section 11: without it, servers leave this scope out, and give no refresh token.
+            prompt="consent" if OFFLINE in oauth.scope.split() else None,
         )
     )
     return AuthorizationRequest(url, redirect_uri, state, verifier)

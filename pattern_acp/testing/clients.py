@@ -1,6 +1,6 @@
 """Clients that we did not write, and the agent behind a recorder.
 
-Owns: installing acpx from npm and running it. Must not know: what is asked of the agent.
+Owns: installing from npm, and running acpx. Must not know: what is asked of the agent.
 """
 
 import json
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -96,17 +96,24 @@ def asked_of_client(place: Place) -> set[str]:
 
 def install_acpx(npm: str, folder: Path, environment: Mapping[str, str]) -> str:
     """Install acpx and its Node into `folder`, whole or not at all; what went wrong, or nothing."""
+    problem = install_packages(npm, folder, environment, (NODE, ACPX))
+    if not problem and not (folder / "node_modules" / ".bin" / "node").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        return "the package node carries no Node for this machine"
+    return problem
+
+
+def install_packages(npm: str, folder: Path, environment: Mapping[str, str], packages: Sequence[str]) -> str:
+    """Install packages of npm into `folder`, whole or not at all; what went wrong, or nothing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(dir=folder.parent))
-    command = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(part), NODE, ACPX]
+    command = [npm, "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(part), *packages]
     try:
         done = subprocess.run(  # noqa: S603  our own words
             command, env=dict(environment), capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
         )
         if done.returncode:
             return (done.stderr or done.stdout).strip()[-300:] or f"exit code {done.returncode}"
-        if not (part / "node_modules" / ".bin" / "node").exists():
-            return "the package node carries no Node for this machine"
         part.rename(folder)
     except subprocess.TimeoutExpired:
         return f"it took longer than {INSTALL_SECONDS} s"

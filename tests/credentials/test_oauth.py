@@ -1,6 +1,7 @@
 """OAuth as data: PKCE, redirects, and which failure is which."""
 
 from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -41,6 +42,12 @@ def test_a_request_has_a_fresh_state_and_a_verifier_of_the_allowed_form():
     assert first.verifier not in first.url
     assert len({first.state, second.state, first.verifier, second.verifier}) == 4
     assert first.verifier not in repr(first)
+
+
+@pytest.mark.parametrize(("scope", "prompt"), [("openid offline_access", ["consent"]), ("models", None), ("", None)])
+def test_a_scope_for_refresh_tokens_asks_for_the_consent_that_servers_want_for_it(scope: str, prompt: list[str] | None):
+    query = parse_qs(urlsplit(begin_authorization(replace(OAUTH, scope=scope), REDIRECT).url).query)
+    assert query.get("prompt") == prompt
 
 
 def test_a_flow_that_gives_a_key_carries_the_state_in_the_address_it_comes_back_to():

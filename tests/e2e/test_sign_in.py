@@ -3,28 +3,18 @@
 The authorization server is a real one of Authlib's, or does what OpenRouter documents.
 """
 
-import re
-import subprocess
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import httpx
 import pytest
-from anyio.abc import Process
-from anyio.streams.text import TextReceiveStream
 
-from pattern_acp.credentials.keyring_access import SystemKeyring
-from pattern_acp.credentials.model import Credential
-from pattern_acp.credentials.store import CredentialStore
-from pattern_acp.domain.clock import SystemClock
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.testing.authorization_server import CLIENT_ID, Authorization, authorization_server
+from pattern_acp.testing.login import browse, ending_soon, login, signed_in
 from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.process import Launch, agent_environment, running_process
+from pattern_acp.testing.process import Launch, running_process
 from pattern_acp.testing.requests import refused
 
 pytestmark = pytest.mark.e2e
@@ -32,42 +22,6 @@ pytestmark = pytest.mark.e2e
 OPENROUTER = {"PATTERN_ACP_MODEL": "openrouter/test-model"}
 LAB = {"PATTERN_ACP_MODEL": "lab/test-model"}
 SECONDS = 40
-
-
-class Login:
-    """`pattern-acp auth login`, as its terminal shows it."""
-
-    def __init__(self, process: Process) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self.said = ""
-        self._output = TextReceiveStream(process.stdout)
-
-    async def address(self) -> str:
-        """The address that it prints for the browser."""
-        while "press Enter" not in self.said:
-            self.said += await self._output.receive()
-        found = re.search(r"http\S+", self.said)
-        assert found is not None
-        return found[0]
-
-    async def paste(self, text: str) -> None:
-        assert self.process.stdin is not None
-        await self.process.stdin.send(f"{text}\n".encode())
-
-    async def end(self) -> int:
-        """Its exit code; `said` is whole then."""
-        async for text in self._output:
-            self.said += text
-        return await self.process.wait()
-
-
-@asynccontextmanager
-async def login(home: Path, *words: str) -> AsyncGenerator[Login]:
-    command = [sys.executable, "-m", "pattern_acp", "auth", "login", *words, "--file", "--no-browser"]
-    with anyio.fail_after(SECONDS):
-        async with await anyio.open_process(command, env=agent_environment(home), stderr=subprocess.STDOUT) as process:
-            yield Login(process)
 
 
 def at_openrouter(home: Path, server: Authorization, models: str) -> None:
@@ -95,12 +49,6 @@ client_id = "{CLIENT_ID}"
 scope = "models"
 """
     (home / "config.toml").write_text(text, "utf-8")
-
-
-async def browse(url: str) -> str:
-    """What a browser shows in the end."""
-    async with httpx.AsyncClient(follow_redirects=True, trust_env=False) as client:
-        return (await client.get(url)).text
 
 
 async def address_at_the_end(url: str) -> str:
@@ -170,31 +118,14 @@ async def test_a_sign_in_that_was_denied_or_is_another_ones_or_has_expired_says_
         assert server.keys == []
 
 
-async def signed_in_at_lab(home: Path) -> CredentialStore:
-    async with login(home, "lab") as terminal:
-        await browse(await terminal.address())
-        assert await terminal.end() == 0, terminal.said
-    found = next(home.rglob("credentials.json"))  # noqa: ASYNC240 - a few entries
-    return CredentialStore(found.parent, SystemKeyring())
-
-
-def ending_soon(store: CredentialStore) -> Credential:
-    """The kept tokens, made to end within the minute in which they are renewed."""
-    kept = store.load("lab")
-    assert kept is not None
-    ending = Credential(kept.secret, "oauth", kept.refresh_token, SystemClock().now_ms() + 50_000)
-    store.save("lab", ending, in_file=True)
-    return ending
-
-
 async def test_four_agents_whose_token_ends_renew_it_with_one_call_and_a_refused_one_once_more(tmp_path: Path):
     home = tmp_path / "home"
     with authorization_server() as server:
         answers = [Reply([ScriptStep(text="Hello.")]) for _ in range(4)]
         async with serve_models([*answers, Reply(status=401, body="{}"), Reply([ScriptStep(text="Again.")])]) as models:
             at_lab(home, server, models.url)
-            store = await signed_in_at_lab(home)
-            old = ending_soon(store)
+            store = await signed_in(home, "lab")
+            old = ending_soon(store, "lab")
             ready, ended = [anyio.Event() for _ in range(4)], anyio.Event()
 
             async def one_agent(number: int) -> None:
@@ -233,8 +164,8 @@ async def test_a_sign_in_that_was_taken_back_names_the_command_and_a_server_that
     with authorization_server() as server:
         async with serve_models([Reply([ScriptStep(text="Hello.")])]) as models:
             at_lab(home, server, models.url)
-            store = await signed_in_at_lab(home)
-            old = ending_soon(store)
+            store = await signed_in(home, "lab")
+            old = ending_soon(store, "lab")
             async with running_process(Launch(home, environment=LAB)) as agent:
                 session = await agent.editor.open_session(str(tmp_path))
                 server.failing = 503

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import process_environment
-from pattern_acp.testing.clients import ACPX, NODE, Acpx, Place, install_acpx
+from pattern_acp.testing.clients import ACPX, NODE, Acpx, Place, install_acpx, install_packages
 from pattern_acp.testing.process import judge_recordings
 
 
@@ -41,3 +41,20 @@ def acpx() -> Acpx:
         if problem:
             pytest.skip(f"npm could not install acpx: {problem}")
     return Acpx(programs / "acpx", f"{programs}{os.pathsep}{environment['PATH']}")
+
+
+OIDC_PROVIDER = "oidc-provider@9.13.3"
+
+
+@pytest.fixture(scope="session")
+def oidc_provider() -> list[str]:
+    """The command of oidc_provider.mjs up to the folder of its package, which is kept between runs."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("oidc-provider needs node and npm, which are not on the PATH")
+    folder = Path(tempfile.gettempdir()) / "pattern-acp-oidc" / OIDC_PROVIDER
+    if not (folder / "node_modules" / "oidc-provider").exists():
+        problem = install_packages(npm, folder, process_environment(), [OIDC_PROVIDER])
+        if problem:
+            pytest.skip(f"npm could not install oidc-provider: {problem}")
+    return [node, str(Path(__file__).with_name("oidc_provider.mjs")), str(folder)]
