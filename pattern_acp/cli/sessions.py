@@ -25,6 +25,7 @@ from pattern_acp.cli.output import (
 )
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_changes import change_session
+from pattern_acp.cli.session_ids import full_id
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
@@ -82,6 +83,7 @@ async def _run(arguments: Sessions, process: Process, path: Path) -> int:
     days = process.loaded.settings.retention.deleted_days
     opened = open_for_reading(path, clock=SystemClock()) if read_only else open_for_command(process)
     async with opened as database:
+        arguments = replace(arguments, session=await full_id(database, arguments.session))
         match arguments.action:
             case "list":
                 return await _list(database, arguments)
@@ -102,6 +104,7 @@ async def _rewind(arguments: Sessions, process: Process, path: Path) -> int:
     from pattern_acp.cli.rewinding import run_rewind
 
     async with open_for_reading(path, clock=SystemClock()) as database:
+        arguments = replace(arguments, session=await full_id(database, arguments.session))
         row = await database.read(lambda tx: store.get_session(tx, SessionId(arguments.session)))
     return _no_such(arguments.session) if row is None else await run_rewind(arguments, process, row.cwd)
 

@@ -3,6 +3,7 @@
 Owns: the refinement of `JournalError`. Must not know: SQL.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pattern_acp.domain.errors import JournalError
@@ -36,6 +37,15 @@ class UnknownSessionError(JournalError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"There is no session {session_id!r}; list the sessions and choose one of them.")
         self.session_id = session_id
+
+
+class AmbiguousSessionError(JournalError):
+    """Several sessions have ids that begin as the given one does."""
+
+    failure_code = "session.unknown"
+
+    def __init__(self, beginning: str, found: Sequence[str]) -> None:
+        super().__init__(f"More than one session begins with {beginning}: {', '.join(found)}. Give more of the id.")
 
 
 class BadCursorError(JournalError):

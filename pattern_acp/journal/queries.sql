@@ -593,6 +593,10 @@ DELETE FROM reservations WHERE at_ms < :before_ms;
 -- The sessions of which anything was recorded, used last first.
 SELECT id FROM sessions ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
+-- name: sessions_beginning
+-- The ids that begin like that, the sessions used last first.
+SELECT id FROM sessions WHERE substr(id, 1, :length) = :beginning ORDER BY updated_ms DESC LIMIT 5;
+
 -- name: is_stream
 -- Whether a stream has events.
 SELECT 1 FROM events WHERE stream = :stream LIMIT 1;

@@ -96,6 +96,12 @@ def get_session(tx: Transaction, session_id: SessionId) -> SessionRow | None:
     return _session(row) if row else None
 
 
+def sessions_beginning(tx: Transaction, beginning: str) -> tuple[str, ...]:
+    """The ids that begin with `beginning`, deleted sessions too; the five used last, if there are more."""
+    params = {"beginning": storable(beginning), "length": len(beginning)}
+    return tuple(text(row[0]) for row in tx.all(QUERIES["sessions_beginning"], params))
+
+
 def note_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
     """The session got a prompt: it is listed from now on, as the newest.
 

@@ -81,6 +81,8 @@ def test_sound_sessions_are_said_to_be_sound(home: Process, session: str, capsys
     assert run_journal(Journal(target=session, json=True), home) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["stream"], report["ok"], report["first_bad_index"]) == (session, True, None)
+    assert run_journal(Journal(target=session[:12]), home) == 0
+    assert f"{session}  sound, " in capsys.readouterr().out
 
 
 def test_a_change_is_told_with_its_place(

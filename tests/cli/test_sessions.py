@@ -79,6 +79,15 @@ def test_a_session_is_shown_as_the_chat_shows_it(home: Process, session: str, ca
     assert "\x1b" not in shown
 
 
+def test_the_first_characters_of_an_id_are_enough(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
+    assert run_sessions(Sessions(action="show", session=session[:12]), home) == 0
+    assert "Where is it?" in capsys.readouterr().out
+    assert run_sessions(Sessions(action="rename", session=session[:12], text="Finding it"), home) == 0
+    assert capsys.readouterr().out == f"{session} is now called “Finding it”.\n"
+    assert run_sessions(Sessions(action="rewind", session=session[4:12]), home) == 0
+    assert "Where is it?" in capsys.readouterr().out
+
+
 def test_json_shows_the_updates_of_a_replay(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
     assert run_sessions(Sessions(action="show", session=session, json=True), home) == 0
     updates = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -24,6 +24,7 @@ from pattern_acp.cli.chat.images import GivenImage
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.terminals import Terminals
 from pattern_acp.cli.chat.transport import PipeTransport
+from pattern_acp.cli.session_ids import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.workspace.terminal import Terminal
 
@@ -175,6 +176,8 @@ class Conversation:
 
     async def _find(self, wanted: Wanted) -> "sdk.SessionInfo | None":
         """The wanted session in session/list, which is sorted from the newest to the oldest."""
+        beginning = beginning_of(wanted.session_id)
+        alike: dict[str, sdk.SessionInfo] = {}
         cursor: str | None = None
         for _ in range(LIST_PAGES):
             cwd = wanted.cwd if wanted.latest else None
@@ -182,12 +185,14 @@ class Conversation:
             for session in page.sessions:
                 if wanted.latest or session.session_id == wanted.session_id:
                     return session
+                if beginning and session.session_id.startswith(beginning):
+                    alike[session.session_id] = session
             cursor = page.next_cursor
             if not cursor:
                 break
         if wanted.latest:
             raise ChatError(f"There is no session in {wanted.cwd} yet; leave out --continue to start one.")
-        return None
+        return alike.get(meant(wanted.session_id, tuple(alike)))
 
     async def request(self, answer: Awaitable[T]) -> T:
         """What the agent answers.

@@ -3,6 +3,7 @@
 Owns: opening the constellation, and which module does what. Must not know: how any of it is done.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -18,6 +19,7 @@ from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
+from pattern_acp.cli.session_ids import full_id
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -54,6 +56,7 @@ async def _run(arguments: Journal, process: Process, path: Path) -> int:
     writes = arguments.action == "redact"
     opened = open_for_command(process) if writes else open_database(path, clock=SystemClock(), read_only=True)
     async with opened as database:
+        arguments = replace(arguments, target=await full_id(database, arguments.target))
         if arguments.target and not await database.read(lambda tx: is_stream(tx, arguments.target)):
             return _no_such(arguments.target)
         return await _act(database, arguments, process)

@@ -157,6 +157,8 @@ def test_a_session_is_resumed_by_its_id_in_the_folder_it_was_recorded_in(home: P
     )
     named = chat(home, tmp_path, "--session", session_of(listed.stdout), "read a.txt")
     assert "hello world" in named.stdout
+    shortened = chat(home, tmp_path, "--session", session_of(listed.stdout)[:12], "read a.txt")
+    assert "hello world" in shortened.stdout
 
 
 def test_nothing_of_the_folder_is_imported(home: Path, project: Path):
