@@ -47,11 +47,6 @@ class RebuildReport:
     """Other generations that go further than this one."""
 
 
-def has_segments(path: Path) -> bool:
-    """Whether the constellation at `path` can be made from segments, as far as that can be told in no time."""
-    return bool(generations(path))
-
-
 def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress: Progress = _silent) -> RebuildReport:
     """Make the new file `target` from the segments of the constellation at `path`, and check it from end to end.
 

@@ -24,7 +24,7 @@ HANDED_ON = 3
 """How many files a name may be handed through, as by `__init__.py` and `index.ts`."""
 
 MOST_GUESSES = 300
-"""Guesses that are given one by one."""
+"""Guesses about one thing that are looked at; more of them would not help anybody to find the true ones."""
 
 UseKind: TypeAlias = Literal["call", "inherit", "type", "use", "import"]
 
@@ -57,8 +57,6 @@ class Uses:
 
     proven: tuple[Use, ...] = ()
     guesses: tuple[Use, ...] = ()
-    more_guesses: int = 0
-    """Guesses beyond `MOST_GUESSES`."""
 
 
 @dataclass(slots=True)
@@ -258,7 +256,7 @@ class _Sorter:
             key=lambda pair: (_worth(pair[1]), self._known.is_test(pair[0].path), pair[0].path, pair[0].line)
         )
         guesses = tuple(self._use(used, why) for used, why in self._guesses[:MOST_GUESSES])
-        return Uses(tuple(proven), guesses, max(len(self._guesses) - MOST_GUESSES, 0))
+        return Uses(tuple(proven), guesses)
 
     def _use(self, used: Reference, why: str) -> Use:
         within = self._known.symbol(used.symbol_id)

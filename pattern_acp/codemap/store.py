@@ -144,13 +144,6 @@ def imports_of(tx: Transaction, path: str) -> list[Import]:
     return [import_of(row) for row in tx.all(IMPORTS + "WHERE f.path = ? ORDER BY i.line, i.id", (path,))]
 
 
-def importers_of(tx: Transaction, path: str) -> list[Import]:
-    """Every import that certainly means the file at `path`, or the folder it is in where folders are imported."""
-    folder = path[: path.rfind("/") + 1]
-    rows = tx.all(IMPORTS + "WHERE i.resolved_path IN (?, ?) ORDER BY f.path, i.line, i.id", (path, folder or "./"))
-    return [import_of(row) for row in rows]
-
-
 def imports_naming(tx: Transaction, name: str) -> list[Import]:
     """Every import of something called `name`, wherever from."""
     return [import_of(row) for row in tx.all(IMPORTS + "WHERE i.name = ? ORDER BY f.path, i.line", (name,))]
@@ -159,11 +152,6 @@ def imports_naming(tx: Transaction, name: str) -> list[Import]:
 def references_to(tx: Transaction, name: str) -> list[Reference]:
     """Every use of something called `name`, in the order of paths and lines."""
     return [reference_of(row) for row in tx.all(REFERENCES + "WHERE r.name = ? ORDER BY f.path, r.line", (name,))]
-
-
-def references_in(tx: Transaction, path: str) -> list[Reference]:
-    """Every name that the file at `path` uses, in the order of lines."""
-    return [reference_of(row) for row in tx.all(REFERENCES + "WHERE f.path = ? ORDER BY r.line", (path,))]
 
 
 def file_of(row: Row) -> FileRecord:

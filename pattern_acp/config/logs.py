@@ -3,25 +3,20 @@
 Owns: handlers, rotation, and keeping secrets and prompt text out. Must not know: what is logged. Nothing here writes to
 stdout, which belongs to the protocol.
 
-A record that carries text of the person or the model is logged with `extra=CONTENT`; it is kept at level debug only,
-and never goes to stderr.
+Nothing logs text of the person or the model, at any level.
 """
 
 import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
-
-CONTENT: Final[Mapping[str, object]] = {"holds_content": True}
-"""Marks a record that holds words of the person or the model."""
 
 MAX_FILE_BYTES = 5_000_000
 KEPT_FILES = 3
@@ -225,18 +220,12 @@ def _prepare_file(state: Path) -> tuple[Path | None, str]:
 def _with(handler: logging.Handler, formatter: logging.Formatter, level: int) -> logging.Handler:
     handler.setFormatter(formatter)
     handler.setLevel(level)
-    if level > logging.DEBUG:
-        handler.addFilter(_holds_no_content)
     return handler
 
 
 def _level_number(level: LogLevel) -> int:
     numbers = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
     return numbers[level]
-
-
-def _holds_no_content(record: logging.LogRecord) -> bool:
-    return not getattr(record, "holds_content", False)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -22,9 +22,6 @@ QUERIES = load_queries("pattern_acp.journal")
 STALE_MS = 60_000
 """A lease of another machine, whose processes we cannot see, is dead when it was not renewed for this long."""
 
-RENEW_MS = 20_000
-"""How often a holder renews: three chances before it counts as dead elsewhere."""
-
 
 @dataclass(frozen=True, slots=True)
 class Holder:

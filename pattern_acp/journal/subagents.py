@@ -5,7 +5,6 @@ Owns: reading them. Must not know: who runs a subagent, or what is shown of it.
 
 from collections.abc import Iterable, Iterator
 
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.events import Event, SubagentRecorded
 
 
@@ -13,8 +12,3 @@ def with_threads(events: Iterable[Event]) -> Iterator[Event]:
     """The events of a session with those of its subagents among them, each in its place."""
     for event in events:
         yield event.event if isinstance(event, SubagentRecorded) else event
-
-
-def thread_of_call(events: Iterable[Event], call_id: ToolCallId) -> list[Event]:
-    """What the subagent that ran for a call did, in order; empty when none did."""
-    return [event.event for event in events if isinstance(event, SubagentRecorded) and event.call_id == call_id]

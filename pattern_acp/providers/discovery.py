@@ -101,7 +101,9 @@ class _OllamaModels(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetched:
+class FetchedModels:
+    """What a provider's list tells."""
+
     models: tuple[ListedModel, ...]
     is_llama_server: bool = False
     """Whether it is llama-server with one model, which says more of it in `/props`."""
@@ -122,44 +124,38 @@ async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[Li
     return await _with_template(http, settings, fetched)
 
 
-async def _fetch_list(http: HttpClient, settings: ProviderSettings) -> _Fetched:
+async def _fetch_list(http: HttpClient, settings: ProviderSettings) -> FetchedModels:
     query = _QUERIES.get(settings.wire, "")
     address = endpoint(settings, f"models{query}")
     status, body = await http.get(settings.name, address, headers_of(settings), LIST_BYTES)
     if status != 200:
         raise error_of_status(settings, "", status, body)
     if settings.wire == "gemini":
-        return _Fetched(parse_gemini_models(body, settings.name))
-    models = _decoded(body, settings.name)
-    is_llama = len(models) == 1 and models[0].owned_by == OWNER
-    return _Fetched(_current(models), is_llama_server=is_llama)
+        return FetchedModels(parse_gemini_models(body, settings.name))
+    return parse_models(body, settings.name)
 
 
-async def _with_template(http: HttpClient, settings: ProviderSettings, fetched: _Fetched) -> tuple[ListedModel, ...]:
+async def _with_template(
+    http: HttpClient, settings: ProviderSettings, fetched: FetchedModels
+) -> tuple[ListedModel, ...]:
     if not fetched.is_llama_server:
         return fetched.models
     takes_tools = await template_takes_tools(http, settings)
     return tuple(replace(model, calls_tools=takes_tools) for model in fetched.models)
 
 
-def parse_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
-    """The models of a list in the format of either vendor; retired ones are left out.
+def parse_models(body: bytes, name: str) -> FetchedModels:
+    """The models of a list in the format of OpenAI or Anthropic; retired ones are left out.
 
     Raises:
         ProviderProtocolError: it is no such list.
     """
-    return _current(_decoded(body, name))
-
-
-def _current(models: Sequence[_Model]) -> tuple[ListedModel, ...]:
-    return tuple(_listed(model) for model in models if model.lifecycle != "retired")
-
-
-def _decoded(body: bytes, name: str) -> list[_Model]:
     try:
-        return msgspec.json.decode(body, type=_Models).data
+        models = msgspec.json.decode(body, type=_Models).data
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProviderProtocolError(f"{name} answered with something that is no model list; check base_url.") from error
+    current = tuple(_listed(model) for model in models if model.lifecycle != "retired")
+    return FetchedModels(current, is_llama_server=len(models) == 1 and models[0].owned_by == OWNER)
 
 
 def parse_gemini_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
@@ -249,7 +245,7 @@ async def _probe(http: HttpClient, settings: ProviderSettings, found: _Found) ->
         found.servers[settings.name] = LocalServer(settings, await _with_template(http, settings, fetched))
 
 
-async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> _Fetched:
+async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> FetchedModels:
     """Ollama's own list; unlike its OpenAI-compatible one it tells that it is Ollama."""
     status, body = await http.get(settings.name, ollama_tags_url(settings), {}, LIST_BYTES)
     if status != 200:
@@ -258,7 +254,7 @@ async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> _Fetch
         models = msgspec.json.decode(body, type=_OllamaModels).models
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ProviderProtocolError("The server at Ollama's address is not Ollama; check OLLAMA_HOST.") from error
-    return _Fetched(tuple(ListedModel(model.name) for model in models))
+    return FetchedModels(tuple(ListedModel(model.name) for model in models))
 
 
 def ollama_tags_url(settings: ProviderSettings) -> str:

@@ -17,7 +17,6 @@ from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
 from pattern_acp.providers.base import (
-    ModelInfo,
     ProviderEvent,
     ProviderRequest,
     ProviderStop,
@@ -31,8 +30,6 @@ from pattern_acp.providers.offline_steps import Call, Step, plan_steps
 
 OFFLINE_MODEL = "offline"
 """The one model name of this provider."""
-
-OFFLINE_INFO = ModelInfo(provider="offline", name=OFFLINE_MODEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Owns: nothing but helpers of tests.
 """
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
@@ -13,7 +13,7 @@ import anyio
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Role, ToolResultPart
-from pattern_acp.journal.events import Event
+from pattern_acp.journal.events import Event, SubagentRecorded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.testing.agent import RunningAgent
@@ -58,6 +58,11 @@ async def prompting(editor: FakeEditor, session_id: str, text: str = "Go on.") -
 async def events_of(agent: RunningAgent, session_id: str) -> list[Event]:
     """The session's journal."""
     return [item.event for item in await agent.database.read(lambda tx: read_stream(tx, session_id))]
+
+
+def thread_of_call(events: Iterable[Event], call_id: str) -> list[Event]:
+    """What the subagent that ran for a call did, in order; empty when none did."""
+    return [event.event for event in events if isinstance(event, SubagentRecorded) and event.call_id == call_id]
 
 
 def of_type(events: Sequence[object], kind: type[T]) -> list[T]:

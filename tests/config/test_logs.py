@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.config.logs import CONTENT, Redactor, RotatingFile, RunningLogs, start_logging
-from pattern_acp.config.settings import LogLevel
+from pattern_acp.config.logs import Redactor, RotatingFile, RunningLogs, start_logging
 
 PLANTED = "planted-secret-0123456789"
 LOGGER = logging.getLogger("pattern_acp.test")
@@ -61,16 +60,6 @@ def test_secrets_are_masked_in_messages_arguments_and_tracebacks(logs: RunningLo
     assert PLANTED not in everything
     assert "abcdefghijklmn" not in everything
     assert "••••" in everything
-
-
-def test_words_of_a_person_are_kept_at_level_debug_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    expected: dict[LogLevel, bool] = {"info": False, "debug": True}
-    for level, is_kept in expected.items():
-        running = start_logging(tmp_path / level, level)
-        LOGGER.warning("prompt: %s", "my words", extra=CONTENT)
-        running.stop()
-        assert ("my words" in kept(running)) is is_kept
-    assert "my words" not in capsys.readouterr().err
 
 
 def test_libraries_are_kept_from_warning_on(tmp_path: Path):

@@ -10,11 +10,10 @@ import pytest
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.events import SubagentRecorded, ToolCallFinished, ToolCallStarted, TurnEnded
-from pattern_acp.journal.subagents import thread_of_call
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process
-from pattern_acp.testing.turns import of_type, statuses
+from pattern_acp.testing.turns import of_type, statuses, thread_of_call
 
 pytestmark = pytest.mark.e2e
 
@@ -94,7 +93,7 @@ async def test_a_kill_while_a_subagent_works_leaves_its_call_failed_once(tmp_pat
         events = await read_events(agent.constellation, session)
         (ended,) = of_type(events, ToolCallFinished)
         assert (ended.call_id, ended.status, ended.interrupted) == ("call_1", "failed", True)
-        thread = thread_of_call(events, ToolCallId("call_1"))
+        thread = thread_of_call(events, "call_1")
         assert [each.call.name for each in of_type(thread, ToolCallStarted)] == ["write_file"]
         assert of_type(thread, TurnEnded) == []
         assert len(of_type(events, TurnEnded)) == 2

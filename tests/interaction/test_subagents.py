@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import DelegateSettings, HookSettings, Settings, TurnSettings
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
     BlockCommitted,
@@ -21,7 +20,6 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.journal.reader import verify_stream
-from pattern_acp.journal.subagents import thread_of_call
 from pattern_acp.providers.base import ProviderRequest, UsageKnown
 from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -36,6 +34,7 @@ from pattern_acp.testing.turns import (
     prompting,
     results_of,
     statuses,
+    thread_of_call,
     unpaired_calls,
 )
 from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
@@ -99,7 +98,7 @@ async def test_an_explorer_reads_in_a_context_of_its_own_and_only_its_report_com
         assert "plum\\n" not in str(model.requests[-1].messages)
         assert statuses(agent.editor) == {"call_1": ["pending", "in_progress", *["in_progress"] * 3, "completed"]}
         events = await events_of(agent, session)
-        thread = thread_of_call(events, ToolCallId("call_1"))
+        thread = thread_of_call(events, "call_1")
         assert isinstance(thread[0], TurnStarted)
         assert isinstance(thread[-1], TurnEnded)
         assert [each.call.title for each in of_type(thread, ToolCallStarted)] == ["Read a.txt"]
@@ -332,7 +331,7 @@ async def test_a_cancel_ends_the_subagent_with_its_turn_and_every_call_once():
         assert shown_of(agent, "call_1")[-1]["title"] == "Worker: maker"
         events = await events_of(agent, session)
         assert len(of_type(events, ToolCallFinished)) == 1
-        thread = thread_of_call(events, ToolCallId("call_1"))
+        thread = thread_of_call(events, "call_1")
         assert [each.stop_reason for each in of_type(thread, TurnEnded)] == ["cancelled"]
         await agent.editor.prompt(session, "Go on.")
         assert "a.py" in last_result(model.requests[-1]).text
@@ -362,7 +361,7 @@ async def test_one_subagent_is_stopped_alone_and_the_turn_goes_on_with_what_it_d
         assert "The person stopped it" in stopped.text
         assert "a.py" in stopped.text
         assert "Found." in found.text
-        thread = thread_of_call(await events_of(agent, session), ToolCallId("call_1"))
+        thread = thread_of_call(await events_of(agent, session), "call_1")
         assert [each.stop_reason for each in of_type(thread, TurnEnded)] == ["cancelled"]
 
 

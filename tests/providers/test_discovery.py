@@ -32,7 +32,8 @@ def test_anthropics_list_tells_windows_images_and_thinking():
     }
     model = {"id": "a", "max_input_tokens": 9, "max_tokens": 5, "capabilities": capabilities, "lifecycle": "active"}
     retired = {"id": "b", "lifecycle": "retired"}
-    assert parse_models(listing(model, retired), "x") == (ListedModel("a", 9, 5, sees_images=True, thinking="always"),)
+    (listed,) = parse_models(listing(model, retired), "x").models
+    assert listed == ListedModel("a", 9, 5, sees_images=True, thinking="always")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_anthropics_list_tells_windows_images_and_thinking():
 )
 def test_the_kind_of_thinking_is_read(types: dict[str, object], thinking: str):
     model = {"id": "a", "capabilities": {"thinking": {"supported": True, "types": types}}}
-    assert parse_models(listing(model), "x")[0].thinking == thinking
+    assert parse_models(listing(model), "x").models[0].thinking == thinking
 
 
 @pytest.mark.parametrize(
@@ -58,11 +59,12 @@ def test_the_kind_of_thinking_is_read(types: dict[str, object], thinking: str):
     ],
 )
 def test_every_servers_name_for_the_window_is_known(model: dict[str, object]):
-    assert parse_models(listing(model), "x") == (ListedModel("a", 7),)
+    assert parse_models(listing(model), "x").models == (ListedModel("a", 7),)
 
 
 def test_llama_servers_list_of_capabilities_does_no_harm():
-    assert parse_models(listing({"id": "a", "capabilities": ["completion"], "meta": None}), "x") == (ListedModel("a"),)
+    listed = parse_models(listing({"id": "a", "capabilities": ["completion"], "meta": None}), "x")
+    assert listed.models == (ListedModel("a"),)
 
 
 @pytest.mark.parametrize(
