@@ -8,7 +8,6 @@ files that were saved and never checkpointed (`recover`). Every turn ends with a
 end when it changed no file, else right behind it, once the files are read.
 """
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -32,15 +31,13 @@ from pattern_acp.journal.writer import append
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
-from pattern_acp.workspace.paths import is_within, resolve_path
+from pattern_acp.workspace.noted_files import AFTER_SECONDS
+from pattern_acp.workspace.paths import is_within
 from pattern_acp.workspace.snapshots import Captured, capture, place_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
-
-logger = logging.getLogger(__name__)
 
 INTERVAL_BYTES = 100_000_000
 """Most bytes of files that are kept between two checkpoints; what is beyond is named and left out."""
@@ -49,9 +46,6 @@ TOO_MUCH = f"more than {INTERVAL_BYTES // 1_000_000} MB of files were changed si
 
 MOST_LEFT_OUT = 50
 """Most paths that a checkpoint names as left out."""
-
-AFTER_SECONDS = 0.4
-"""Longest that looking at files after a cancelled change may take; a cancel is answered within 2 s (invariant 3)."""
 
 CANCELLED = "what a command changed there before it was cancelled could not be found in time"
 
@@ -342,46 +336,6 @@ class Checkpoints:
             self._left_out.setdefault(place, f"it {guard.reason}")
             return ""
         return place
-
-
-class TrackedFiles:
-    """`FileSystem` over another one; what is changed through it is kept before and noted after."""
-
-    def __init__(self, inner: FileSystem, checkpoints: Checkpoints) -> None:
-        self._inner = inner
-        self._checkpoints = checkpoints
-
-    async def read_text_file(self, path: str) -> TextFile:
-        """See `TextStore.read_text_file`."""
-        return await self._inner.read_text_file(path)
-
-    async def write_text_file(self, path: str, text: str) -> TextFile:
-        """See `TextStore.write_text_file`."""
-        # A link is followed when it is written, so the file that it leads to is the one that changes.
-        async with self._noted([await anyio.to_thread.run_sync(resolve_path, path)]):
-            return await self._inner.write_text_file(path, text)
-
-    async def move_file(self, path: str, to: str) -> None:
-        """See `FileSystem.move_file`."""
-        async with self._noted([path, to]):
-            await self._inner.move_file(path, to)
-
-    async def remove_file(self, path: str) -> None:
-        """See `FileSystem.remove_file`."""
-        async with self._noted([path]):
-            await self._inner.remove_file(path)
-
-    @asynccontextmanager
-    async def _noted(self, paths: Sequence[str]) -> AsyncGenerator[None, None]:
-        await self._checkpoints.before_change(paths)
-        try:
-            yield
-            await self._checkpoints.after_change(paths)
-        except BaseException as error:
-            hurries = isinstance(error, anyio.get_cancelled_exc_class())
-            with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
-                await self._checkpoints.after_change(paths)
-            raise
 
 
 def _may_change_files(access: Access) -> bool:

@@ -23,7 +23,6 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.catching_up import catch_up_at_start
-from pattern_acp.session.checkpoints import TrackedFiles
 from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import CODE_TOOL, code_of, may_read
 from pattern_acp.session.commands import COMMANDS, Command, more_commands
@@ -52,7 +51,7 @@ from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
-from pattern_acp.workspace.noted_files import NotedFiles
+from pattern_acp.workspace.noted_files import NotedFiles, TrackedFiles
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -1,11 +1,20 @@
-"""A file system that tells which files were written through it.
+"""File systems that tell what is changed through them.
 
-Owns: telling, after each change that was made. Must not know: who wants to know.
+Owns: telling, before and after each change that is made. Must not know: who wants to know.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
 
 from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.paths import resolve_path
+
+AFTER_SECONDS = 0.4
+"""Longest that looking at files after a cancelled change may take; a cancel is answered within 2 s (invariant 3)."""
 
 
 class NotedFiles:
@@ -36,3 +45,55 @@ class NotedFiles:
         """See `FileSystem.remove_file`."""
         await self._inner.remove_file(path)
         self._note((path,))
+
+
+class ChangeKeeper(Protocol):
+    """Keeps what a file was before a change, and learns what it is after."""
+
+    async def before_change(self, paths: Sequence[str]) -> None:
+        """Keep what is at these paths; when this raises, the change is not made."""
+        ...
+
+    async def after_change(self, paths: Sequence[str]) -> None:
+        """Note what these paths were left as."""
+        ...
+
+
+class TrackedFiles:
+    """`FileSystem` over another one; what is changed through it is kept before and noted after."""
+
+    def __init__(self, inner: FileSystem, keeper: ChangeKeeper) -> None:
+        self._inner = inner
+        self._keeper = keeper
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `TextStore.read_text_file`."""
+        return await self._inner.read_text_file(path)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `TextStore.write_text_file`."""
+        # A link is followed when it is written, so the file that it leads to is the one that changes.
+        async with self._kept([await anyio.to_thread.run_sync(resolve_path, path)]):
+            return await self._inner.write_text_file(path, text)
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        async with self._kept([path, to]):
+            await self._inner.move_file(path, to)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        async with self._kept([path]):
+            await self._inner.remove_file(path)
+
+    @asynccontextmanager
+    async def _kept(self, paths: Sequence[str]) -> AsyncGenerator[None, None]:
+        await self._keeper.before_change(paths)
+        try:
+            yield
+            await self._keeper.after_change(paths)
+        except BaseException as error:
+            hurries = isinstance(error, anyio.get_cancelled_exc_class())
+            with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
+                await self._keeper.after_change(paths)
+            raise
