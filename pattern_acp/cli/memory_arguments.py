@@ -76,7 +76,7 @@ class Memory:
     scope: str = ""
     """Whose memory is searched; empty for all in sight."""
     since: str = ""
-    """The first day of what is found, such as 2026-11-28, in UTC."""
+    """The first day of what is found, such as 2026-11-28, in the time zone of this machine."""
     until: str = ""
     """The last day."""
     reason: str = ""
@@ -111,7 +111,7 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument(
         "--kind", metavar="KIND", action="append", choices=SEARCHED, help=f"search: one of {', '.join(SEARCHED)}"
     )
-    parser.add_argument("--since", metavar="DAY", default="", help="search: nothing older, such as 2026-11-28 (UTC)")
+    parser.add_argument("--since", metavar="DAY", default="", help="search: nothing older, such as 2026-11-28")
     parser.add_argument("--until", metavar="DAY", default="", help="search: nothing newer")
     parser.add_argument("--text", metavar="TEXT", default="", help="create: its first text; \\n begins a line")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")

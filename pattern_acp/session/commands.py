@@ -1,11 +1,11 @@
 """Slash commands. They arrive as the prompt's text, `/name argument`; the model never sees them."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.canonical import canonical_json
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
@@ -162,7 +162,7 @@ async def run_recall(session: "Session", argument: str) -> str:
 
 def _hit_line(hit: MemoryHit) -> str:
     why = f" *({hit.why})*" if hit.why else ""
-    return f"- **{hit.place or hit.source}** ({day(hit.at_ms)}): {one_line(hit.text)}{why}"
+    return f"- **{hit.place or hit.source}** ({local_minute(hit.at_ms)}): {one_line(hit.text)}{why}"
 
 
 async def run_model(session: "Session", argument: str) -> str:
@@ -188,11 +188,6 @@ async def run_doctor(session: "Session", argument: str) -> str:
     del argument
     diagnose = session.constellation.diagnose
     return await diagnose() if diagnose is not None else "Run `pattern-acp doctor` in a terminal."
-
-
-def day(at_ms: int) -> str:
-    """A moment as `2026-11-27 14:05` UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def one_line(text: str, limit: int = 240) -> str:

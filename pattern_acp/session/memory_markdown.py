@@ -6,8 +6,8 @@ Owns: its tables and fences. Must not know: sessions, or how memory is stored.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
@@ -55,7 +55,7 @@ def list_table(
             f"`{one.label}`",
             whose(one),
             f"{len(one.block.text):,} of {one.block.limit:,}",
-            f"{when(one.write.at_ms)} by {who(one.write)}",
+            f"{local_minute(one.write.at_ms)} by {who(one.write)}",
             cell(one.block.text, EXCERPT) or "*(empty)*",
         )
         for one in blocks
@@ -66,7 +66,7 @@ def list_table(
     parts += [f"> {sentence}" for sentence in damaged]
     if deleted:
         names = ", ".join(
-            f"`{named}` ({when(block.updated_ms)}, {len(block.text):,} characters)"
+            f"`{named}` ({local_minute(block.updated_ms)}, {len(block.text):,} characters)"
             for named, block in restorable(deleted)
         )
         parts.append(f"Deleted, to be had back with `/memory restore LABEL`: {names}.")
@@ -83,7 +83,7 @@ def archive_table(entries: Sequence[Archived], *, now_ms: int) -> str:
         (
             f"`{one.entry.id}`",
             one.entry.scope.value,
-            when(one.entry.at_ms),
+            local_minute(one.entry.at_ms),
             standing(one, now_ms=now_ms),
             str(one.times),
             cell(one.entry.text, 200),
@@ -92,7 +92,7 @@ def archive_table(entries: Sequence[Archived], *, now_ms: int) -> str:
     ]
     if not rows:
         return "Nothing is archived here yet; the agent archives facts that only search should find."
-    return table(("Entry", "Of", "When (UTC)", "Standing", "Recalled", "Fact"), rows)
+    return table(("Entry", "Of", "When", "Standing", "Recalled", "Fact"), rows)
 
 
 def standing(archived: Archived, *, now_ms: int) -> str:
@@ -150,7 +150,8 @@ def version_text(version: Version, *, now_ms: int) -> str:
     head = f"### {block.key.label} ({block.key.scope}, {len(version.text):,} of {block.limit:,} characters)"
     if write.number == block.head_update:
         head += f"\n\n*{block.description}*"
-    about = f"Version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
+    at = local_minute(write.at_ms)
+    about = f"Version {write.number} of {block.head_update}, {at}, {operation(write)} by {who(write)}"
     text = version.text or "(empty)"
     stale = stale_sentence(text, now_ms=now_ms) if write.number == block.head_update else ""
     return "\n\n".join([head, text, *([f"> {stale}"] if stale else []), f"{about}{because(write)}."])
@@ -161,7 +162,7 @@ def log_table(label: str, writes: Sequence[Write]) -> str:
     rows = [
         (
             str(write.number),
-            when(write.at_ms),
+            local_minute(write.at_ms),
             who(write),
             operation(write),
             line_counts(write),
@@ -171,7 +172,7 @@ def log_table(label: str, writes: Sequence[Write]) -> str:
         )
         for write in writes
     ]
-    told = table(("#", "When (UTC)", "Who", "What", "Lines", "Size", "Why", "Where"), rows)
+    told = table(("#", "When", "Who", "What", "Lines", "Size", "Why", "Where"), rows)
     if writes and writes[-1].number > 1:
         told += f"\n\nOlder ones: `/memory history {label} {writes[-1].number}`."
     return told
@@ -191,7 +192,7 @@ def versions_diff(versions: Versions, *, words: bool) -> str:
 def blame_table(blamed: Blamed) -> str:
     """Who wrote each line."""
     rows = [(str(line.line), *_blame_cells(blamed.writes[line.number]), cell(line.text, 120)) for line in blamed.lines]
-    return table(("Line", "#", "When (UTC)", "Who", "Why", "Where", "Text"), rows) if rows else "The block is empty."
+    return table(("Line", "#", "When", "Who", "Why", "Where", "Text"), rows) if rows else "The block is empty."
 
 
 def range_table(spans: Sequence[BlamedRange]) -> str:
@@ -199,7 +200,7 @@ def range_table(spans: Sequence[BlamedRange]) -> str:
     rows = [(f"{span.start}-{span.end}", *_blame_cells(span.write), cell(repr(span.text)[1:-1], 120)) for span in spans]
     if not rows:
         return "The block has no such characters; it is shorter."
-    return table(("Characters", "#", "When (UTC)", "Who", "Why", "Where", "Text"), rows)
+    return table(("Characters", "#", "When", "Who", "Why", "Where", "Text"), rows)
 
 
 def change_text(change: HistoryChange) -> str:
@@ -283,11 +284,6 @@ def cell(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def when(at_ms: int) -> str:
-    """A moment as `2026-11-27 14:05`, UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def who(write: Write) -> str:
     """Who wrote, in a person's words."""
     return _WHO[write.actor]
@@ -327,4 +323,4 @@ def because(write: Write) -> str:
 
 
 def _blame_cells(write: Write) -> tuple[str, str, str, str, str]:
-    return str(write.number), when(write.at_ms), who(write), cell(write.reason, 80), place(write)
+    return str(write.number), local_minute(write.at_ms), who(write), cell(write.reason, 80), place(write)

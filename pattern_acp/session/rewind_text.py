@@ -1,8 +1,8 @@
 """What a person reads of checkpoints and rewinds, as Markdown. Pure."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.session.forking import Fork
 from pattern_acp.session.rewind import Rewound
 from pattern_acp.session.rewind_forks import parts_here
@@ -24,9 +24,8 @@ def points_table(points: Sequence[Point]) -> str:
         )
     rows = ["| Go to | Moment | When | Files changed from there |", "| --- | --- | --- | --- |"]
     for point in points[-MOST_LISTED:]:
-        at = datetime.fromtimestamp(point.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
         what = f"before “{point.text}”" if point.kind == "turn" else f"checkpoint: {point.text}"
-        rows.append(f"| `/rewind {point.key}` | {_cell(what)} | {at} | {point.files or ''} |")
+        rows.append(f"| `/rewind {point.key}` | {_cell(what)} | {local_minute(point.at_ms)} | {point.files or ''} |")
     more = f"\n\n{len(points) - MOST_LISTED} older ones are not shown." if len(points) > MOST_LISTED else ""
     return (
         "\n".join(rows) + f"{more}\n\nAdd `files`, `conversation` or `memory` to go back with only these; "

@@ -79,7 +79,7 @@ def test_the_list_is_that_of_the_persona_and_of_the_project_around(
     remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     told = answer(remembered, folder, capsys, "list")
-    assert told.splitlines()[0].split() == ["BLOCK", "OF", "SIZE", "CHANGED", "(UTC)", "BY", "BEGINS"]
+    assert told.splitlines()[0].split() == ["BLOCK", "OF", "SIZE", "CHANGED", "BY", "BEGINS"]
     assert "build with ninja" in told
     assert "\x1b" not in told
     elsewhere = answer(remembered, tmp_path, capsys, "list")

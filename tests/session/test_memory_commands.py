@@ -43,7 +43,7 @@ async def test_history_tells_every_write_with_who_what_and_where():
         session = await opened(agent)
         said = await ask(agent, session, "/memory history human")
         rows = said.splitlines()
-        assert rows[0].startswith("| # | When (UTC) | Who | What | Lines | Size | Why | Where |")
+        assert rows[0].startswith("| # | When | Who | What | Lines | Size | Why | Where |")
         assert [row.split(" | ")[0].strip("| ") for row in rows[2:]] == ["4", "3", "2", "1"]
         assert "| you | append | +1 -0 |" in rows[2]
         assert session not in said

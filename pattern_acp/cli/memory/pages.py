@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.cli.memory.lines import Part, Span, Table, diff_lines, line, text_lines
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.freshness import stale_sentence
@@ -19,7 +20,6 @@ from pattern_acp.session.memory_markdown import (
     operation,
     place,
     restorable,
-    when,
     who,
     whose,
 )
@@ -55,20 +55,20 @@ def list_page(
             (one.label, "cyan"),
             (whose(one), ""),
             (f"{len(one.block.text):,}/{one.block.limit:,}", _fill_style(one.block)),
-            (when(one.write.at_ms), "dim"),
+            (local_minute(one.write.at_ms), "dim"),
             (who(one.write), ""),
             (_short(one.block.text), ""),
         )
         for one in blocks
     ]
-    lines: list[Part] = [Table(("BLOCK", "OF", "SIZE", "CHANGED (UTC)", "BY", "BEGINS"), tuple(rows))]
+    lines: list[Part] = [Table(("BLOCK", "OF", "SIZE", "CHANGED", "BY", "BEGINS"), tuple(rows))]
     lines += [line((isolation, "yellow"))] if isolation else []
     lines += [line((healed_note(label).replace("`", ""), "yellow")) for label in healed]
     lines += [line((sentence, "red")) for sentence in damaged]
     for named, block in restorable(deleted):
         size = f"{len(block.text):,} characters"
         begin = f": {_short(block.text)}" if block.text.strip() else ""
-        lines.append(line(("deleted ", "red"), (named, "cyan"), f", {when(block.updated_ms)}, {size}{begin}"))
+        lines.append(line(("deleted ", "red"), (named, "cyan"), f", {local_minute(block.updated_ms)}, {size}{begin}"))
     if deleted:
         lines.append(line(("pattern-acp memory restore, with the words behind “deleted”, brings one back.", "dim")))
     lines += [line(("not attached here ", "dim"), (full_label(block), "cyan")) for block in elsewhere]
@@ -95,7 +95,8 @@ def markdown_page(text: str) -> list[Part]:
 def version_page(version: Version, *, now_ms: int) -> list[Part]:
     """A block, or an older version of it; of the newest also which lines were not checked for long."""
     block, write = version.block, version.write
-    about = f"version {write.number} of {block.head_update}, {when(write.at_ms)}, {operation(write)} by {who(write)}"
+    at = local_minute(write.at_ms)
+    about = f"version {write.number} of {block.head_update}, {at}, {operation(write)} by {who(write)}"
     head = line((block.key.label, "bold cyan"), f"  {len(version.text):,} of {block.limit:,} characters, {about}")
     stale = stale_sentence(version.text, now_ms=now_ms) if write.number == block.head_update else ""
     told = [line(""), line((stale, "yellow"))] if stale else []
@@ -107,7 +108,7 @@ def log_page(writes: Sequence[Write]) -> list[Part]:
     rows = [
         (
             (str(write.number), "bold"),
-            (when(write.at_ms), "dim"),
+            (local_minute(write.at_ms), "dim"),
             (who(write), ""),
             (operation(write), "cyan"),
             (line_counts(write), ""),
@@ -117,7 +118,7 @@ def log_page(writes: Sequence[Write]) -> list[Part]:
         )
         for write in writes
     ]
-    return [Table(("#", "WHEN (UTC)", "WHO", "WHAT", "LINES", "SIZE", "WHERE", "WHY"), tuple(rows))]
+    return [Table(("#", "WHEN", "WHO", "WHAT", "LINES", "SIZE", "WHERE", "WHY"), tuple(rows))]
 
 
 def diff_page(versions: Versions, *, words: bool) -> list[Part]:
@@ -135,7 +136,7 @@ def blame_page(blamed: Blamed) -> list[Part]:
     if not blamed.lines:
         return [line("The block is empty.")]
     rows = [(*_blame_cells(blamed.writes[one.number]), (str(one.line), "bold"), (one.text, "")) for one in blamed.lines]
-    return [Table(("#", "WHEN (UTC)", "WHO", "WHERE", "LINE", "TEXT"), tuple(rows))]
+    return [Table(("#", "WHEN", "WHO", "WHERE", "LINE", "TEXT"), tuple(rows))]
 
 
 def range_page(spans: Sequence[BlamedRange]) -> list[Part]:
@@ -143,7 +144,7 @@ def range_page(spans: Sequence[BlamedRange]) -> list[Part]:
     rows = [
         (*_blame_cells(span.write), (f"{span.start}-{span.end}", "bold"), (repr(span.text)[1:-1], "")) for span in spans
     ]
-    return [Table(("#", "WHEN (UTC)", "WHO", "WHERE", "CHARACTERS", "TEXT"), tuple(rows))]
+    return [Table(("#", "WHEN", "WHO", "WHERE", "CHARACTERS", "TEXT"), tuple(rows))]
 
 
 def change_page(change: HistoryChange) -> list[Part]:
@@ -177,7 +178,7 @@ def hits_page(query: str, hits: Sequence[MemoryHit]) -> list[Part]:
     lines: list[Part] = [line((NO_GOOD_MATCH, "yellow")), line("")] if any(hit.is_guess for hit in hits) else []
     for hit in hits:
         why = f"  {hit.why}" if hit.why else ""
-        lines.append(line((hit.place or hit.source, "bold cyan"), (f"  {when(hit.at_ms)}{why}", "dim")))
+        lines.append(line((hit.place or hit.source, "bold cyan"), (f"  {local_minute(hit.at_ms)}{why}", "dim")))
         lines += [line(f"  {text}") for text in hit.text.split("\n")]
     return lines
 
@@ -215,7 +216,7 @@ def _word_lines(before: str, after: str) -> list[Part]:
 
 
 def _blame_cells(write: Write) -> tuple[Span, Span, Span, Span]:
-    return (str(write.number), "bold"), (when(write.at_ms), "dim"), (who(write), ""), (place(write), "dim")
+    return (str(write.number), "bold"), (local_minute(write.at_ms), "dim"), (who(write), ""), (place(write), "dim")
 
 
 def _fill_style(block: Block) -> str:

@@ -3,7 +3,7 @@
 Owns: which memory is searched, with which embedder. Must not know: how results look, or how things are found.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
@@ -46,4 +46,4 @@ async def search_memory(
 
 
 def _first_ms(day: str) -> int:
-    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1000)
+    return int(datetime.fromisoformat(day).timestamp() * 1000)
