@@ -5,6 +5,7 @@ and compared. Must not know: who trusts what. A new table that can run something
 `ProjectOffer`, and a part for each entry to `parts`.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -126,7 +127,7 @@ def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[Pro
 def _language_server_parts(root: Path) -> Iterator[ProjectPart]:
     """The servers that the project brings along, and what of it installed ones would run."""
     for folder in PROJECT_FOLDERS:
-        if not (root / folder).is_dir():
+        if not os.path.isdir(root / folder):  # noqa: PTH112  a Path raises where it may not look
             continue
         for program in PROGRAMS:
             content = _content(root / folder / program)

@@ -38,7 +38,7 @@ def files_below(folder: Path, boundary: Path, reading: Reading) -> Iterator[Path
                 return
             if not _is_inside(path, boundary):
                 reading.problems.append(f"{path} is a link that leads out of {boundary}, so it is not used.")
-            elif path.is_dir():
+            elif os.path.isdir(path):  # noqa: PTH112  a Path raises where it may not look
                 if level < MOST_LEVELS:
                     waiting.append((path, level + 1))
             else:

@@ -4,6 +4,7 @@ Owns: which server a file has, starting it with the first file, and the end of a
 tools, or what is done with what servers say.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -208,6 +209,6 @@ def refused_sentence(found: FoundServer) -> str:
 def python_settings(root: str) -> Mapping[str, object]:
     """Which interpreter a project has, for servers that ask; they run it to learn where packages are."""
     for relative in (".venv/bin/python", "venv/bin/python", ".venv/Scripts/python.exe", "venv/Scripts/python.exe"):
-        if Path(root, relative).exists():
+        if os.path.exists(Path(root, relative)):  # noqa: PTH110  a Path raises where it may not look
             return {"python": {"pythonPath": str(Path(root, relative))}}
     return {}

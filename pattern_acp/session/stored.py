@@ -5,8 +5,8 @@ Owns: renaming, putting away, deleting and bringing back, each one transaction w
 """
 
 import logging
+import os
 from collections.abc import Callable
-from pathlib import Path
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.errors import JournalError
@@ -170,7 +170,7 @@ def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, mess
 
 def _search_owner(cwd: str) -> str:
     """The project of a folder, which may be gone by now."""
-    common_dir = git_facts(cwd).common_dir if Path(cwd).is_dir() else None
+    common_dir = git_facts(cwd).common_dir if os.path.isdir(cwd) else None  # noqa: PTH112  a Path raises where it may not look
     return project_key(common_dir, resolve_path(cwd))
 
 

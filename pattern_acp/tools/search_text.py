@@ -1,11 +1,12 @@
 """The tool search_text."""
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from typing import Annotated
 
-import anyio
+import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
@@ -93,7 +94,7 @@ async def _run(asked: SearchTextArguments, target: Target, context: ToolContext,
         raise TargetMissingError(await missing_sentence(target)) from error
     counted = _counted(matches)
     hits = [line for line in matches.lines if line.is_match]
-    left_out = [] if is_whole or await anyio.Path(target.path).is_file() else [LEFT_OUT]
+    left_out = [] if is_whole or await anyio.to_thread.run_sync(os.path.isfile, target.path) else [LEFT_OUT]
     return ToolOutcome(
         cut_middle("\n".join([counted, *_grouped(matches.lines, context.cwd), *left_out]), context.result_limit).text,
         content=(TextContent(counted),),

@@ -8,6 +8,7 @@ Rules are matched here rather than by pathspec, whose rules also match what is b
 itself, so that `*` and `!docs` show the folder `docs` but nothing in it.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +81,8 @@ class IgnoreRules:
     def enter(self, folder: Path, name: str) -> "IgnoreRules":
         """The rules inside the sub-folder `name`, which lies at `folder`; a nested repository starts afresh."""
         base = f"{self.offset}{name}/"
-        if (folder / ".git").exists():
+        # A folder that may not be entered has none that we could see, where a Path would raise.
+        if os.path.exists(folder / ".git"):  # noqa: PTH110
             return IgnoreRules(self.offset, _levels((base, _exclude_file(folder)), (base, folder / ".gitignore")))
         return IgnoreRules(self.offset, self.levels + _levels((base, folder / ".gitignore")), self.inherits)
 

@@ -5,6 +5,7 @@ holds the interpreter while it does, and can only be stopped from outside. Must 
 """
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -65,7 +66,7 @@ async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
 
 
 def _names(query: TextQuery, stop: threading.Event) -> list[str]:
-    if Path(query.root).is_file():
+    if os.path.isfile(query.root):  # noqa: PTH113  a Path raises where it may not look
         return [""]
     names: list[str] = []
     for walked in walk_files(query.root, stop):

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
+import anyio.to_thread
 from anyio.abc import Process
 
 from pattern_acp.processes.groups import end_group, start_group
@@ -65,7 +66,8 @@ class LocalTerminal:
     async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe, CommandInput | None]:
         env = command_environment(self._environment, request.env, self._secret_variables)
         command = shell_command(request.line, env)
-        if not await anyio.Path(request.cwd).is_dir():
+        # A folder behind one that may not be entered is none for a command, where a Path would raise.
+        if not await anyio.to_thread.run_sync(os.path.isdir, request.cwd):
             raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")
         try:
             if not can_poll_pipes():

@@ -25,6 +25,9 @@ _SHARE = late_pattern(r"\\\\[^\\.?][^\\]*\\[^\\]+")
 _DRIVE_AFTER_SLASH = late_pattern(r"[/\\][A-Za-z]:(?:[/\\]|$)")
 _EXTENDED = late_pattern(r"\\\\\?\\(UNC\\)?", re.IGNORECASE)
 _WINDOWS_DEVICES = late_pattern(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_SHOWN_OF_LONG = 60
+"""Characters of a path that is too long which a sentence about it repeats."""
+
 _LOOP_ON_WINDOWS = 1921
 """ERROR_CANT_RESOLVE_FILENAME."""
 
@@ -57,6 +60,9 @@ def resolve_path(path: str) -> str:
     try:
         os.stat(real)  # noqa: PTH116  # several times for each call of a tool: a Path costs as much as the look
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            message = f"The path {path[:_SHOWN_OF_LONG]!r}… is longer than any file's here can be; give a shorter one."
+            raise PathUnusableError(message) from error
         # A missing file is a fine answer; only a circle means that nothing was resolved.
         if _is_loop(error):
             message = f"The path {path!r} cannot be followed; its symbolic links lead in a circle."

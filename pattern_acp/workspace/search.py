@@ -6,19 +6,21 @@ know: how results are shown.
 """
 
 import re
+import stat
 import threading
 import warnings
 from collections.abc import Callable
 
 import anyio
+import anyio.to_thread
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.errors import FileMissingError, PatternUnusableError
+from pattern_acp.workspace.errors import PatternUnusableError
 from pattern_acp.workspace.globs import compile_glob
 from pattern_acp.workspace.line_search import search_lines
 from pattern_acp.workspace.matches import MatchCollector, Matches, TextQuery
 from pattern_acp.workspace.ripgrep import find_ripgrep, search_with_ripgrep
-from pattern_acp.workspace.walk import in_thread, require_folder, walk_files
+from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files
 
 MAX_FOUND = 100_000
 """Matching files after which finding stops."""
@@ -119,13 +121,12 @@ async def search_text(  # noqa: PLR0913
     _check_expression(pattern)
     selection = compile_glob(glob, root) if glob else None
     query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read)
-    if not await anyio.Path(root).exists():
-        raise FileMissingError(f"There is no file or folder {root}; check the path.")
+    found = await anyio.to_thread.run_sync(look_at, root)
     ripgrep = find_ripgrep() if use_ripgrep and _NOT_PORTABLE.search(pattern) is None else None
     collector = MatchCollector(query)
     with anyio.move_on_after(time_limit) as scope:
         done = False
-        if ripgrep and await anyio.Path(root).is_dir():
+        if ripgrep and stat.S_ISDIR(found.st_mode):
             done = await search_with_ripgrep(ripgrep, query, collector)
         if not done:
             collector = MatchCollector(query)

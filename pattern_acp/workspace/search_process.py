@@ -4,10 +4,12 @@ Owns: starting it, feeding it, stopping it early, and never leaving it behind. M
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from subprocess import DEVNULL, PIPE
 
 import anyio
+import anyio.to_thread
 from anyio.abc import Process
 
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -47,7 +49,7 @@ async def run_lines(
         process = await anyio.open_process(
             command,
             stdin=DEVNULL if stdin is None else PIPE,
-            cwd=cwd if await anyio.Path(cwd).is_dir() else None,
+            cwd=cwd if await anyio.to_thread.run_sync(os.path.isdir, cwd) else None,
             env=environment,
             creationflags=quiet_creation_flags(),
         )

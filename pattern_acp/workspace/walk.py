@@ -5,6 +5,7 @@ for. Everything here blocks and belongs in a worker thread; `in_thread` runs it 
 """
 
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TypeVar
 from anyio import to_thread
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.workspace.errors import FileMissingError, NotAFileError
+from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
 from pattern_acp.workspace.ignore import IgnoreRules, rules_for
 
 T = TypeVar("T")
@@ -73,17 +74,30 @@ def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) 
             pending.append(_visit(below, stop))
 
 
+def look_at(root: str, wanted: str = "file or folder") -> os.stat_result:
+    """What `root` is; `wanted` is what it is called where it is missing.
+
+    Raises:
+        FileMissingError: there is nothing.
+        AccessDeniedError: a folder above it may not be entered.
+    """
+    try:
+        return Path(root).stat()
+    except PermissionError as error:
+        sentence = f"{root} lies in a folder that may not be entered; its owner has to allow it first."
+        raise AccessDeniedError(sentence) from error
+    except (OSError, ValueError) as error:
+        raise FileMissingError(f"There is no {wanted} {root}; check the path.") from error
+
+
 def require_folder(root: str) -> None:
     """Check that `root` can be walked.
 
     Raises:
         FileMissingError: there is nothing.
-        WorkspaceError: it is a file.
+        WorkspaceError: it is a file, or may not be looked at.
     """
-    path = Path(root)
-    if not path.exists():
-        raise FileMissingError(f"There is no folder {root}; check the path.")
-    if not path.is_dir():
+    if not stat.S_ISDIR(look_at(root, "folder").st_mode):
         raise NotAFileError(f"{root} is a file, not a folder; give the folder it is in.")
 
 

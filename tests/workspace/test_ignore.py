@@ -1,5 +1,6 @@
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.walk import WalkStoppedError, walk_files
+from pattern_acp.testing.closed_folders import closed_folder
+from pattern_acp.workspace.errors import AccessDeniedError
+from pattern_acp.workspace.walk import WalkStoppedError, require_folder, walk_entries, walk_files
 
 
 def names(root: Path) -> set[str]:
@@ -143,3 +146,19 @@ def test_the_same_files_are_left_out_as_by_git(files: set[str], top: list[str], 
             text=True,
         )
         assert names(root) == set(filter(None, listed.stdout.split("\0")))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are closed in another way there")
+def test_a_folder_that_may_not_be_entered_hides_only_itself(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").touch()
+    (tmp_path / "work").chmod(0o755)
+    with closed_folder(tmp_path / "work"):
+        found = [entry.name for entry in walk_entries(str(tmp_path / "work"), threading.Event())]
+    assert found == ["a.txt", "closed"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are closed in another way there")
+def test_what_lies_in_a_folder_that_may_not_be_entered_is_told_from_what_is_missing(tmp_path: Path):
+    with closed_folder(tmp_path) as closed, pytest.raises(AccessDeniedError, match="may not be entered"):
+        require_folder(str(closed / "below"))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.workspace.errors import PathUnusableError
 from pattern_acp.workspace.flavour import MACOS, POSIX, WINDOWS, Flavour
 from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
 
@@ -205,3 +206,10 @@ def test_a_path_through_a_file_is_kept_as_it_is(tmp_path: Path):
 
 def test_the_folder_of_this_test_resolves_to_an_absolute_path():
     assert Path(resolve_path(__file__)).is_absolute()
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "folder/" * 2_000 + "x"])
+def test_a_path_that_is_too_long_for_the_system_is_refused_in_a_short_sentence(tmp_path: Path, name: str):
+    with pytest.raises(PathUnusableError, match="longer than") as refused:
+        resolve_path(str(tmp_path / name))
+    assert len(str(refused.value)) < 250
