@@ -16,12 +16,14 @@ MOST_FILES = 200_000
 def list_source_files(root: str, stop: threading.Event) -> list[ListedFile]:
     """`codemap.model.ListFiles` over the local disk: regular files that Git does not ignore, in a stable order.
 
+    A file whose name is no UTF-8 is left out: the index keeps names as text, and nobody could ask for that one.
+
     Raises:
         WalkStoppedError: `stop` was set.
     """
     listed: list[ListedFile] = []
     for walked in walk_files(root, stop):
-        if walked.is_link:
+        if walked.is_link or not _is_text(walked.name):
             continue
         try:
             found = walked.entry.stat(follow_symlinks=False)
@@ -32,3 +34,11 @@ def list_source_files(root: str, stop: threading.Event) -> list[ListedFile]:
         if len(listed) >= MOST_FILES:
             break
     return listed
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

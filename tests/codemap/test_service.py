@@ -1,6 +1,8 @@
 """The code map of a real folder: building, refreshing, and what a changed file needs."""
 
+import os
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -150,3 +152,11 @@ async def test_what_the_agent_changes_while_an_index_is_built_is_in_it_too(code_
 
     assert (await code_map.prepare(30, change_once)).freshness == "fresh"
     assert await names(code_map, "meanwhile") == ["b.py"]
+
+
+@pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="every name of a file is text there")
+async def test_a_file_whose_name_is_no_text_keeps_none_of_the_others_out(code_map: CodeMap):
+    put(code_map, os.fsdecode(b"bad\xff.py"), "def third():\n    pass\n")
+    judgement = await code_map.prepare(30)
+    assert (judgement.freshness, judgement.listed) == ("fresh", 2)
+    assert await names(code_map, "second") == ["b.py"]
