@@ -4,7 +4,7 @@ Owns: running statements on the connection's own thread, and that they stop work
 transaction begins or ends (`db/connection.py`), or what any table means.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import LiteralString
@@ -19,6 +19,12 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 def storable(text: str) -> str:
     """`text` with each lone surrogate replaced, since SQLite's text is UTF-8; models write them in escapes."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def _storable_params(params: Params) -> Params:
+    if isinstance(params, Mapping):
+        return {name: storable(value) if isinstance(value, str) else value for name, value in params.items()}
+    return [storable(value) if isinstance(value, str) else value for value in params]
 
 
 @dataclass(slots=True)
@@ -100,6 +106,9 @@ class Transaction:
     def _rows(self, sql: str, params: Params) -> list[Row]:
         try:
             return self._live().execute(sql, params).fetchall()
+        except UnicodeEncodeError:
+            # Any text that a model or an editor names may hold half of a pair; asked for, it is what is stored for it.
+            return self._rows(sql, _storable_params(params))
         except apsw.Error as error:
             raise translate(error, self._path) from error
 

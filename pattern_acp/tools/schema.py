@@ -19,6 +19,9 @@ from msgspec import inspect as types
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.tools.base import ToolInputError
 
+LARGEST_NUMBER = 2**53 - 1
+"""Largest whole number that every reader of JSON has exactly (RFC 8259, section 6)."""
+
 _LEFT_OUT = frozenset({"title", "default", "minLength"})
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -176,6 +179,10 @@ def _read_integer(node: types.IntType, value: Json, path: str) -> Json:
     number = _whole_number(value)
     if number is None:
         raise _wrong(path, "a whole number", value)
+    if abs(number) > LARGEST_NUMBER:
+        # Databases, slices and other programs' JSON end there, and nobody means such a number.
+        sentence = f"`{path}` must be at most {LARGEST_NUMBER:,} either way."
+        raise ToolInputError(sentence)
     if node.ge is not None and number < node.ge:
         sentence = f"`{path}` must be at least {node.ge}."
         raise ToolInputError(sentence)

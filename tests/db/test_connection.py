@@ -23,6 +23,7 @@ from pattern_acp.db.errors import (
 )
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
+from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.testing.constellation import FakeClock, temporary_constellation
 
@@ -516,3 +517,13 @@ async def test_a_damaged_search_index_stops_no_writing():
         with pytest.raises(DatabaseCorruptError):
             await database.read(lambda tx: tx.all("SELECT rowid FROM search_fts WHERE search_fts MATCH 'plum'"))
         assert database.damage == ""
+
+
+async def test_half_of_a_surrogate_pair_is_asked_for_as_it_is_stored():
+    def write_and_look(tx: Transaction) -> list[str]:
+        tx.execute("INSERT INTO blobs VALUES (:hash, 0, 'raw', x'')", {"hash": "x\ud800"})
+        assert tx.one("SELECT 1 FROM blobs WHERE hash = ?", ("x\ud800",)) is not None
+        return blob_names(tx)
+
+    async with temporary_constellation() as constellation:
+        assert await constellation.database.write(write_and_look) == [storable("x\ud800")]

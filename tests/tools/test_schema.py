@@ -139,3 +139,9 @@ def test_any_object_is_either_read_or_refused_with_a_sentence(raw: dict[str, Jso
         sentence = str(error)
     assert sentence.startswith("`")
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("count", [10**30, -(10**30), 2**63, "9" * 30, 1e300])
+def test_a_number_that_no_database_or_list_takes_is_refused_in_a_sentence(count: Json):
+    with pytest.raises(ToolInputError, match=r"`items\[0\]\.count` must be"):
+        read(items=[{"name": "a", "count": count}])
