@@ -1,6 +1,6 @@
 """From a provider's events to one message, shown while it comes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import field
 
 import anyio
@@ -124,7 +124,7 @@ class MessageAssembly:
         for place, call in reversed(self._places if with_calls else ()):
             arguments = "".join(call.arguments) or "{}"
             parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, arguments, call.problem))
-        return Message(self.message_id, Role.ASSISTANT, tuple(parts))
+        return Message(self.message_id, Role.ASSISTANT, _with_texts_joined(parts))
 
     def _end_text(self) -> None:
         if self._text:
@@ -137,6 +137,18 @@ class MessageAssembly:
             text = "".join(self._thinking)
             self.parts.append(ThinkingPart(text, event.signature, event.redacted, self.provider, event.wire))
             self._thinking.clear()
+
+
+def _with_texts_joined(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The same with one text where nothing stands between two, as when the call between them was cut."""
+    joined: list[Part] = []
+    for part in parts:
+        before = joined[-1] if joined else None
+        if isinstance(part, TextPart) and isinstance(before, TextPart):
+            joined[-1] = TextPart(before.text + part.text)
+        else:
+            joined.append(part)
+    return tuple(joined)
 
 
 async def read_stream(

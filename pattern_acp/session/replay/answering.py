@@ -6,6 +6,7 @@ answer was cut into pieces, and how often a request was tried, is not recorded.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 
 import anyio.lowlevel
 
@@ -95,8 +96,10 @@ def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
     # What was estimated the loop estimates again, unless its provider had told of a cache before the answer was cut.
     usage = request.usage
     if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
-        yield UsageKnown(usage.usage, usage.spent)
-    elif usage is not None and request.message is not None and request.message.complete:
+        # What an estimate says of the answer is our own count, which the loop takes again.
+        known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
+        yield UsageKnown(known, usage.spent)
+    elif usage is not None and (request.message is None or request.message.complete):
         yield UsageUntold()
 
 
@@ -149,6 +152,9 @@ def stop_of(turn: RecordedTurn, message: MessageRecorded | None, *, is_last: boo
         return Stopped(ProviderStop.TOOL_CALLS)
     if message is not None and not message.complete:
         return Stopped(ProviderStop.INTERRUPTED, sentence if is_last else "")
+    if is_last and message is None and ended is StopReason.END_TURN:
+        # An answer without anything in it ends a turn in peace only where it broke off.
+        return Stopped(ProviderStop.INTERRUPTED, sentence)
     if is_last and ended is not None and ended in _STOPS:
         return Stopped(_STOPS[ended], sentence)
     return Stopped(ProviderStop.END)

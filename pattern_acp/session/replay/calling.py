@@ -124,11 +124,15 @@ class RecordedGate(Gate):
     def __init__(self, position: Position, sink: TurnSink, clock: Clock) -> None:
         super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), sink, clock=clock)
         self._position = position
+        self._waiting = set[str]()
+        """Calls that were to be asked about, and wait for the questions before theirs."""
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
         """See `Gate.decide`."""
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
-        decided = self._position.call(named).decided
+        call = self._position.call(named)
+        decided = call.settled if named in self._waiting and call.settled is not None else call.decided
+        self._waiting.add(named)
         if decided is None:
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
         return Decision(Verdict(decided.verdict), decided.rule, decided.reason)

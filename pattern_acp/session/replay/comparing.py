@@ -204,8 +204,11 @@ def _comparable(event: Event | None) -> Event | None:
     if isinstance(event, ToolCallFinished):
         return replace(event, duration_ms=0)
     if isinstance(event, UsageReported) and event.estimated:
-        # What an estimate costs depends on prices that are not recorded.
-        return replace(event, cost=None, spent=None, prices="")
+        # What an estimate costs depends on prices that are not recorded, and how much was written on calls that were
+        # cut off with the answer, and are not recorded either.
+        written = event.usage.output_tokens
+        usage, used = replace(event.usage, output_tokens=0), event.used - written
+        return replace(event, cost=None, spent=None, prices="", usage=usage, used=used)
     return event
 
 

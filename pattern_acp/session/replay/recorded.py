@@ -38,6 +38,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.kept import kept_events, went_back
 from pattern_acp.journal.reader import Recorded, is_prompt
+from pattern_acp.policy.decision import Verdict
 from pattern_acp.providers.base import ToolSpec
 
 _TIME_LIMIT = re.compile(r"reached its limit of \d+ seconds")
@@ -50,6 +51,8 @@ class RecordedCall:
 
     started: ToolCallStarted | None = None
     decided: PermissionDecided | None = None
+    settled: PermissionDecided | None = None
+    """What was decided anew, without a question, once the questions of calls beside it were answered."""
     answered: PermissionAnswered | None = None
     finished: ToolCallFinished | None = None
     plan: PlanUpdated | None = None
@@ -238,8 +241,11 @@ def _follow_call(
 ) -> None:
     match event:
         case PermissionDecided():
+            if call.decided is None:
+                call.decided = event
+            elif call.decided.verdict == Verdict.ASK and call.answered is None:
+                call.settled = call.settled or event
             # What is decided later is about something that the call does, such as a check.
-            call.decided = call.decided or event
         case PermissionAnswered():
             call.answered = call.answered or event
         case ToolCallFinished():

@@ -20,7 +20,7 @@ from pattern_acp.config.settings import (
 )
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ContextCompacted, ToolCallFinished
-from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta
+from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta, UsageUntold
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.session.redacting import RedactionWanted, redact_session
@@ -318,3 +318,45 @@ async def test_whatever_a_model_does_replays_the_same(turns: list[tuple[list[Tur
         report = await replayed(agent, session)
     assert report.difference is None
     assert report.requests > 0
+
+
+@pytest.mark.parametrize("before", [(), calls("read_file", path="a.txt")])
+@pytest.mark.parametrize("end", [(), stops(ProviderStop.MAX_TOKENS), stops(ProviderStop.INTERRUPTED)])
+async def test_an_answer_that_brought_no_message_and_no_counts_replays_the_same(before: Turn, end: Turn):
+    async with running_agent(ScriptedProvider([(*before, UsageUntold(), *end), says("Well.")])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
+
+
+async def test_a_call_that_a_neighbours_answer_for_good_covers_replays_the_same():
+    outside = calls("read_file", path="../out/a.txt") + calls("read_file", path="../out/a.txt")
+    model = ScriptedProvider([outside, says("Well.")])
+    async with running_agent(model, permission=choose("allow_always")) as agent:
+        for name in ("in", "out"):
+            (agent.folder / name).mkdir()
+        (agent.folder / "out" / "a.txt").write_text("x\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder / "in"))
+        await agent.editor.prompt(session, "Go.")
+        assert len(agent.editor.asked) == 1
+        report = await replayed(agent, session)
+    assert (report.difference, report.calls) == (None, 2)
+
+
+async def test_texts_around_a_call_that_was_cut_replay_the_same():
+    cut = says("One, ") + calls("read_file", path="a.txt") + says("two") + stops(ProviderStop.MAX_TOKENS)
+    async with running_agent(ScriptedProvider([cut])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
+
+
+async def test_an_answer_cut_behind_the_counts_of_its_cache_replays_the_same():
+    cut = uses(100, 1, cache_read=50) + says("word " * 50) + stops(ProviderStop.INTERRUPTED)
+    async with running_agent(ScriptedProvider([cut])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
