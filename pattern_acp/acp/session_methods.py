@@ -1,7 +1,5 @@
 """The methods that need sessions: each translates, calls the session layer, and translates back."""
 
-import logging
-
 import anyio
 
 from pattern_acp.acp import schema
@@ -23,8 +21,6 @@ from pattern_acp.session.options import MODE_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.turn.loop import TurnEnd
-
-logger = logging.getLogger(__name__)
 
 COMMANDS_DELAY = 0.075
 """Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""

@@ -16,7 +16,8 @@ from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStart
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.compacting import Wanted, compact, pinned_of, told
+from pattern_acp.session.compacting import compact, pinned_of, told
+from pattern_acp.session.compaction_choice import Wanted
 from pattern_acp.session.errors import CommandMisusedError, InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.tools.text_limits import one_line, plural

@@ -1,109 +1,52 @@
 """Making room in the model's context.
 
-Owns: what of a conversation must stay, the request for a summary, and that a compaction is recorded, counted and seen
-by the person. Must not know: when room is needed (session/window.py), or how units are chosen (context/choosing.py).
+Owns: what of a conversation must stay, and that a compaction is recorded, counted and seen by the person. Must not
+know: when room is needed (session/window.py), what leaves (session/compaction_choice.py), or how a summary is written
+(session/summarising.py).
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compacted
-from pattern_acp.context.choosing import (
-    LONG_RESULT_CHARACTERS,
-    RESULTS_KEPT_WHOLE,
-    SHORT_RESULT_CHARACTERS,
-    Choice,
-    TokensOf,
-    Untouchable,
-    choose,
-    long_results,
-    units_of,
-)
-from pattern_acp.context.estimate import (
-    USUAL_WEIGHT,
-    messages_tokens,
-    request_tokens,
-    stable_weight,
-    weight_per_token,
-)
-from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
-from pattern_acp.context.window import WindowLimits
-from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.context.choosing import Choice, TokensOf, Untouchable
+from pattern_acp.context.estimate import messages_tokens
+from pattern_acp.context.summary import summary_tokens
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.answers import Verdict
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
     ContextCompacted,
     MessagePinned,
-    ModelRequested,
     PlanUpdated,
     ToolCallFinished,
     ToolCallStarted,
     TurnStarted,
 )
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.budgets import BudgetGate
+from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
+from pattern_acp.session.summarising import RECORD_SECONDS, Spend, Summary, usage_facts, write_summary
 from pattern_acp.tools.text_limits import plural
-from pattern_acp.turn.digests import RequestDigests
-from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
+from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact
-from pattern_acp.turn.stream_reader import MessageAssembly
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
 
-LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
-"""What stays of every result when nothing else makes enough room."""
-
-SUMMARY_SECONDS = 180.0
-"""Longest that a summary may take before the conversation goes on without one."""
-
-RECORD_SECONDS = 1.0
-"""Longest that recording the end of a cancelled compaction may take (invariant 3)."""
-
 LEAST_GAIN = 20
 """One part in so many of what a request may fill has to be gained, or compacting costs more than it brings."""
-
-TRANSCRIPT_SHARE = 0.8
-"""Of the room beside the system prompt; estimates are not exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a compaction is for."""
-
-    trigger: str
-    """`threshold`, `person` or `provider`."""
-    strategy: CompactionStrategy
-    tokens: int
-    """Of the whole request as it is."""
-    target: int
-    """Of the request as it should become."""
-    limits: WindowLimits
-    wish: str = ""
-    """What the person wants of the summary."""
-    is_last_resort: bool = False
-    """Whether even the newest results are shortened, and summaries of before may go."""
-    keep_characters: int = SHORT_RESULT_CHARACTERS
-
-
-Spend = Callable[[Usage, Cost | None], Cost | None]
-"""Counts tokens and money; gives what the session has cost so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +56,6 @@ class Outcome:
     event: ContextCompacted
     problem: str = ""
     """Why there is no summary although one was wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    text: str = ""
-    usage: Usage = Usage()
-    cost: Cost | None = None
-    problem: str = ""
-    estimated: bool = False
-    by: tuple[str, ModelInfo | None] = ("", None)  # as `by_model` takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +97,12 @@ async def compact(
     await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
     gate = BudgetGate(session, turn_id, None)
     try:
-        written = _Written()
+        written = Summary()
         if wanted.strategy == "summarise" and choice.removed:
             if not await gate.has_room(model.info, wanted.tokens, summary_tokens(wanted.limits.usable)):
-                written = _Written(problem="a budget has no room for one")
+                written = Summary(problem="a budget has no room for one")
             else:
-                written = await _write_summary(session, turn_id, model, wanted, choice, wish, spend)
+                written = await write_summary(session, turn_id, model, wanted, choice, wish, spend)
         return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
@@ -209,24 +142,6 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
     return frozenset(pinned)
 
 
-def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, tokens_of: TokensOf) -> Choice:
-    """What is to leave a conversation; long results are shortened first."""
-    free = max(wanted.tokens - wanted.target, 0)
-    keep = wanted.keep_characters
-    longer_than = keep if wanted.is_last_resort else LONG_RESULT_CHARACTERS
-    keep_last = 0 if wanted.is_last_resort else RESULTS_KEPT_WHOLE
-    results = long_results(history, free, tokens_of, longer_than=longer_than, to=keep, keep_last=keep_last)
-    if results.freed >= free and wanted.trigger != "person":
-        return results
-    event = ContextCompacted(TurnId(""), "", "", shortened=results.shortened, keep_characters=keep)
-    units = units_of(compacted.compacted(history, event), rules, tokens_of)
-    note = summary_tokens(wanted.limits.usable) if wanted.strategy == "summarise" else 0
-    removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
-    gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}
-    shortened = tuple(call_id for call_id in results.shortened if call_id not in gone)
-    return Choice(removed.removed, shortened, results.freed + removed.freed)
-
-
 async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may_refuse: bool) -> str | None:
     """What the summary is to heed, the person's wish and hooks' together; None when a hook refuses."""
     trigger = "manual" if wanted.trigger == "person" else "auto"
@@ -239,88 +154,12 @@ async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may
     return "\n".join(part for part in (wanted.wish, *opinion.contexts) if part)
 
 
-async def _write_summary(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, choice: Choice, wish: str, spend: Spend
-) -> _Written:
-    """Have the model sum up what leaves. Never fails for what the provider does: then there is a problem to tell."""
-    messages = [message for unit in choice.removed for message in unit.messages]
-    output = summary_tokens(wanted.limits.usable)
-    ratio = session.state.window.calibration.known().get(model.info.name, 1.0)
-    per_token = weight_per_token(model.info.name) / ratio
-    weight = wanted.limits.usable * per_token - stable_weight(session.state.system, ())
-    room = int(weight / USUAL_WEIGHT * TRANSCRIPT_SHARE) - 2_000
-    task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
-    request = summary_request(task)
-    asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))
-    if asked + output > wanted.limits.window:
-        return _Written(problem="the model's window has no room to write one")
-    digest, size = RequestDigests().of(request)
-    requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
-    await session.sink.record(Fact(requested, Actor.SYSTEM))
-    assembly = MessageAssembly(MessageId("msg_summary"), model.info.qualified)
-    problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
-    try:
-        with anyio.move_on_after(SUMMARY_SECONDS):
-            try:
-                async with model.provider.stream(request) as events:
-                    async for event in events:
-                        assembly.take(event)
-                problem = ""
-            except DatabaseError:
-                raise
-            except PatternError as error:
-                problem = error.sentence.rstrip(".")
-    except anyio.get_cancelled_exc_class():
-        cut = _counted(_judged(assembly, "it was cancelled"), assembly, model, asked, has_begun=not assembly.is_waiting)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
-            await session.sink.record(*_usage_facts(turn_id, cut, model, spend, wanted.tokens))
-        raise
-    written = _judged(assembly, problem)
-    has_begun = assembly.is_untold or bool(written.problem and assembly.written_bytes)
-    return _counted(written, assembly, model, asked, has_begun=has_begun)
-
-
-def _usage_facts(turn_id: TurnId, written: _Written, model: ModelInUse, spend: Spend, used: int) -> list[Fact]:
-    if written.usage == Usage():
-        return []
-    event = reported(turn_id, written.usage, written.cost, model.info, spend(written.usage, written.cost), used)
-    return [Fact(replace(by_model(event, *written.by), estimated=written.estimated), Actor.SYSTEM)]
-
-
-def _counted(
-    written: _Written, assembly: MessageAssembly, model: ModelInUse, asked: int, *, has_begun: bool
-) -> _Written:
-    """With an estimate where the provider said nothing of what it used, although it has begun."""
-    if written.usage != Usage() or not has_begun:
-        return written
-    from pattern_acp.providers.catalogue import cost_of
-
-    usage = Usage(asked, assembly.written_bytes // BYTES_PER_TOKEN)
-    return replace(written, usage=usage, cost=cost_of(assembly.info or model.info, usage), estimated=True)
-
-
-def _judged(assembly: MessageAssembly, problem: str) -> _Written:
-    answer = assembly.message(with_calls=False).text
-    summary = read_summary(answer) if not problem else None
-    if not problem and assembly.stop in {ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER}:
-        problem = "the model refused"
-    elif not problem and assembly.stop is ProviderStop.MAX_TOKENS:
-        problem = "it was longer than it may be"
-    elif not problem and assembly.stop is ProviderStop.INTERRUPTED:
-        problem = "the answer broke off"
-    elif not problem and summary is None:
-        problem = "the answer was empty"
-    return _Written(
-        "" if problem else summary or "", assembly.usage, assembly.cost, problem, by=(assembly.provider, assembly.info)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     wanted: Wanted
     choice: Choice
     known: _Known
-    written: _Written
+    written: Summary
     model: ModelInUse
 
 
@@ -341,7 +180,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
         after,
     )
     facts = [Fact(event, Actor.SYSTEM, Origin.AGENT)]
-    facts += _usage_facts(turn_id, written, plan.model, spend, after)
+    facts += usage_facts(turn_id, written, plan.model, spend, after)
     facts.append(_ended(turn_id, call_id, told(event, problem)))
     await session.sink.record(*facts)
     session.state.history[:] = compacted.compacted(session.state.history, event)

@@ -1,6 +1,5 @@
 """One session: its state, and the single active turn."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -46,7 +45,6 @@ from pattern_acp.workspace.jobs import Job, Jobs
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
 
-logger = logging.getLogger(__name__)
 
 END_SECONDS = 1.5
 """Longest that recording a turn's end may take after a cancel; the answer is due within 2 s (invariant 3)."""

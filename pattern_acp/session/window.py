@@ -28,7 +28,7 @@ from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.loop import ModelInUse
 
 if TYPE_CHECKING:
-    from pattern_acp.session.compacting import Wanted
+    from pattern_acp.session.compaction_choice import Wanted
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class SessionWindow:
         return request if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
 
     async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> ProviderRequest:
-        from pattern_acp.session.compacting import LAST_RESORT_CHARACTERS, Wanted
+        from pattern_acp.session.compaction_choice import LAST_RESORT_CHARACTERS, Wanted
 
         for characters in LAST_RESORT_CHARACTERS:
             wanted = Wanted(
@@ -206,7 +206,7 @@ class SessionWindow:
         """See `TurnWindow.too_long`."""
         if self._sent is None:
             return False
-        from pattern_acp.session.compacting import Wanted
+        from pattern_acp.session.compaction_choice import Wanted
 
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
@@ -219,7 +219,7 @@ class SessionWindow:
         return True
 
     async def _make_room(self, tokens: int) -> bool:
-        from pattern_acp.session.compacting import Wanted
+        from pattern_acp.session.compaction_choice import Wanted
 
         strategy = strategy_of(self._session, self._model)
         return await self._compacted(Wanted("threshold", strategy, tokens, self._limits.target, self._limits))

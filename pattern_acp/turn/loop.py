@@ -1,6 +1,5 @@
 """Build, stream, run tools, repeat, until a stop reason."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
@@ -28,9 +27,6 @@ from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 from pattern_acp.turn.window import TurnWindow
-
-logger = logging.getLogger(__name__)
-
 
 MIN_LOOK_SECONDS = 0.2
 """How often the time is looked at when the limit is near and the person is being asked."""

@@ -37,6 +37,7 @@ LATE_FOR_SESSIONS = {
 LATE_FEATURES = {
     "pattern_acp.context.choosing", "pattern_acp.context.summary", "pattern_acp.lsp.model", "pattern_acp.lsp.servers",
     "pattern_acp.session.code_commands", "pattern_acp.session.compact_commands", "pattern_acp.session.compacting",
+    "pattern_acp.session.compaction_choice", "pattern_acp.session.summarising",
     "pattern_acp.session.conversation_commands", "pattern_acp.session.forking", "pattern_acp.session.memory_commands",
     "pattern_acp.session.memory_markdown", "pattern_acp.session.memory_setup", "pattern_acp.session.rewind",
     "pattern_acp.session.rewind_commands", "pattern_acp.session.rewind_memory", "pattern_acp.session.rewind_plan",

@@ -18,7 +18,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import ContextCompacted
 from pattern_acp.providers.base import ProviderRequest
-from pattern_acp.session.compacting import LAST_RESORT_CHARACTERS, Wanted, choose_for
+from pattern_acp.session.compaction_choice import LAST_RESORT_CHARACTERS, Wanted, choose_for
 from pattern_acp.session.window import session_limits, without_messages
 from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact, TurnSink
