@@ -23,7 +23,7 @@ def run_models(arguments: ModelsWanted, process: Process) -> int:
     try:
         models = anyio.run(_models, process, arguments.model)
     except ProviderError as error:
-        write_failure(error.failure_code, error.sentence)
+        write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
     with suppress(OutputClosed):
         if arguments.model and not arguments.json:

@@ -9,13 +9,14 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.opening import open_for_command
-from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence
+from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_sentence
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.project_parts import digest_of_parts
 from pattern_acp.session.trust import decide_trust
-from pattern_acp.trust.records import list_agreements, load_agreement
+from pattern_acp.trust.records import Agreement, list_agreements, load_agreement
 from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
 from pattern_acp.workspace.paths import resolve_path
 
@@ -37,7 +38,7 @@ def run_trust(arguments: Trust, process: Process) -> int:
 async def _run(arguments: Trust, process: Process) -> int:
     async with open_for_command(process) as database:
         if arguments.action == "list":
-            return await _list(database)
+            return await _list(database, as_json=arguments.json)
         root = folder_meant(arguments.path)
         if arguments.action == "revoke":
             return await _revoke(database, root)
@@ -49,13 +50,21 @@ def folder_meant(path: str) -> str:
     return resolve_path(str(Path(path or ".").absolute()))
 
 
-async def _list(database: Database) -> int:
+async def _list(database: Database, *, as_json: bool) -> int:
     agreements = await database.read(list_agreements)
+    if as_json:
+        write_json([_facts(agreement) for agreement in agreements])
+        return EXIT_OK
     for agreement in agreements:
         write_line(f"{agreement.root}  {count_parts(agreement.parts)}")
     if not agreements:
         write_line("No folder is trusted.")
     return EXIT_OK
+
+
+def _facts(agreement: Agreement) -> dict[str, Json]:
+    parts: list[Json] = [{"kind": part.kind.value, "name": part.name, "text": part.text} for part in agreement.parts]
+    return {"folder": agreement.root, "decided_ms": agreement.decided_ms, "parts": parts}
 
 
 async def _revoke(database: Database, root: str) -> int:

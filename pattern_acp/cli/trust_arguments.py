@@ -24,6 +24,8 @@ class Trust:
     path: str = ""
     """The folder; empty for the current one."""
     assume_yes: bool = False
+    json: bool = False
+    """Print the list as JSON."""
 
 
 class TrustUsageError(ValueError):
@@ -35,13 +37,14 @@ def add_trust_arguments(parser: "argparse.ArgumentParser") -> None:
     about = "a folder (the current one by default); list; or revoke and a folder"
     parser.add_argument("words_given", nargs="*", metavar="PATH", help=about)
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="list: print JSON")
 
 
 def trust_arguments(flags: Flags, found: Mapping[str, object]) -> Trust:
     """What parsed arguments mean.
 
     Raises:
-        TrustUsageError: there are too many.
+        TrustUsageError: they do not go together.
     """
     words = [str(word) for word in cast("list[object]", found.get("words_given") or [])]
     action: Literal["add", "list", "revoke"] = "add"
@@ -49,4 +52,7 @@ def trust_arguments(flags: Flags, found: Mapping[str, object]) -> Trust:
         action = "list" if words.pop(0) == "list" else "revoke"
     if len(words) > (0 if action == "list" else 1):
         raise TrustUsageError("trust takes one folder; trust list takes none. ./list names a folder called list.")
-    return Trust(flags, action, words[0] if words else "", assume_yes=bool(found.get("yes")))
+    if found.get("json") and action != "list":
+        raise TrustUsageError("--json belongs to trust list.")
+    path, assume_yes = words[0] if words else "", bool(found.get("yes"))
+    return Trust(flags, action, path, assume_yes=assume_yes, json=bool(found.get("json")))

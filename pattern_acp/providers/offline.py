@@ -25,7 +25,7 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
 )
-from pattern_acp.providers.offline_answers import describe_result, describe_unavailable
+from pattern_acp.providers.offline_answers import describe_result, describe_unavailable, has_been_told
 from pattern_acp.providers.offline_steps import Call, Step, plan_steps
 
 OFFLINE_MODEL = "offline"
@@ -40,6 +40,8 @@ class _Turn:
     steps: tuple[Step, ...]
     results: tuple[ToolResultPart | None, ...]
     """One for each call made so far, in order; None when no result is there."""
+    told: bool
+    """Whether an earlier turn told how to set up a model."""
 
 
 class OfflineProvider:
@@ -87,20 +89,24 @@ def answer(request: ProviderRequest) -> tuple[ProviderEvent, ...]:
         results = turn.results[taken : taken + len(calls)]
         taken += len(calls)
         # Whatever was said before this step's result went out with an earlier request.
-        words = [describe_result(step, calls, results)]
+        words = [describe_result(step, calls, results, told=turn.told)]
     return (*_text(words), Stopped(ProviderStop.END))
 
 
 def _read_turn(messages: tuple[Message, ...]) -> _Turn:
     start = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=-1)
     if start < 0:
-        return _Turn("", plan_steps(""), ())
+        return _Turn("", plan_steps(""), (), told=False)
     prompt = messages[start]
     calls = [call for message in messages[start:] for call in message.tool_calls]
     results = {
         part.call_id: part for message in messages[start:] for part in message.parts if isinstance(part, ToolResultPart)
     }
-    return _Turn(prompt.message_id, plan_steps(_words_of(prompt)), tuple(results.get(call.call_id) for call in calls))
+    told = any(
+        has_been_told(part.text) for message in messages[:start] for part in message.parts if isinstance(part, TextPart)
+    )
+    made = tuple(results.get(call.call_id) for call in calls)
+    return _Turn(prompt.message_id, plan_steps(_words_of(prompt)), made, told)
 
 
 def _words_of(prompt: Message) -> str:

@@ -44,6 +44,13 @@ WHAT_I_UNDERSTAND = (
     "`remember TEXT`, `recall QUERY`."
 )
 
+TOLD_ALREADY = "This is without a model; `help` says again what is understood and how to set one up."
+
+
+def has_been_told(answer: str) -> bool:
+    """Whether an earlier answer says what to do without a model."""
+    return HOW_TO_CONFIGURE in answer
+
 
 def describe_unavailable(step: Step) -> str:
     """One sentence for a command whose tool is not offered."""
@@ -51,10 +58,12 @@ def describe_unavailable(step: Step) -> str:
     return f"I left out “{_title(step.command)}”: {tool} is not offered in this mode."
 
 
-def describe_result(step: Step, calls: Sequence[Call], results: Sequence[ToolResultPart | None]) -> str:
-    """What came of a step, in words."""
+def describe_result(
+    step: Step, calls: Sequence[Call], results: Sequence[ToolResultPart | None], *, told: bool = False
+) -> str:
+    """What came of a step, in words; `told` is whether the person was told in this session how to set up a model."""
     if step.command is None:
-        return _describe_look_up(calls, results)
+        return _describe_look_up(calls, results, told=told)
     result = results[0] if results else None
     if result is None:
         return f"“{_title(step.command)}” gave no result."
@@ -83,7 +92,7 @@ def _describe_success(command: Command, text: str) -> str:
     assert_never(command)
 
 
-def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | None]) -> str:
+def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | None], *, told: bool) -> str:
     titles = {"memory_search": "From memory", "find_files": "Matching files", "search_text": "In the project"}
     found = [
         f"{titles.get(call.tool, call.tool)}:\n\n{_block(_shown(call, result.text), SHOWN_HIT_CHARS)}"
@@ -96,6 +105,8 @@ def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | 
         if result is not None and result.is_error
     ]
     nothing = ["Neither memory nor the project's files mention it."] if calls and not found and not failed else []
+    if told and calls:
+        return "\n\n".join([*found, *failed, *nothing, TOLD_ALREADY])
     return "\n\n".join([NO_MODEL, *found, *failed, *nothing, WHAT_I_UNDERSTAND, HOW_TO_CONFIGURE])
 
 

@@ -87,7 +87,7 @@ class Providers:
         name, _, model = qualified.partition("/")
         settings = self._configured.get(name)
         if settings is None:
-            names = ", ".join(sorted(self._configured))
+            names = ", ".join(sorted(self._configured.keys() - {"scripted"}))
             raise ProviderRequestError(f"There is no provider {name!r} (in {qualified!r}); providers are {names}.")
         if not model and settings.wire in HTTP_WIRES:
             raise ProviderRequestError(f"{qualified!r} names no model; write PROVIDER/MODEL.")

@@ -1,5 +1,6 @@
 """`pattern-acp trust` in a terminal."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def test_the_arguments_say_what_is_meant():
     assert parse_arguments(["trust", "/x", "--yes"]) == Trust(path="/x", assume_yes=True)
     assert parse_arguments(["trust", "list"]) == Trust(action="list")
     assert parse_arguments(["trust", "revoke", "/x"]) == Trust(action="revoke", path="/x")
-    for words in (["trust", "list", "/x"], ["trust", "/x", "/y"]):
+    assert parse_arguments(["trust", "list", "--json"]) == Trust(action="list", json=True)
+    for words in (["trust", "list", "/x"], ["trust", "/x", "/y"], ["trust", "/x", "--json"]):
         assert isinstance(parse_arguments(words), BadUsage)
 
 
@@ -52,3 +54,14 @@ def test_a_changed_part_is_shown_as_a_difference(home: Process, folder: Path, ca
     capsys.readouterr()
     assert run_trust(Trust(path=str(folder), assume_yes=True), home) == 0
     assert "-echo stop\n+echo more" in capsys.readouterr().out
+
+
+def test_the_list_is_json_for_a_program(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert run_trust(Trust(action="list", json=True), home) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run_trust(Trust(path=str(folder), assume_yes=True), home) == 0
+    capsys.readouterr()
+    assert run_trust(Trust(action="list", json=True), home) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["folder"] == str(folder.resolve())
+    assert [(part["kind"], "echo stop" in part["text"]) for part in told["parts"]] == [("hook", True)]

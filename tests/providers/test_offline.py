@@ -179,6 +179,18 @@ def test_a_greeting_needs_no_call():
     assert "I understand lines that start with a command" in text_of(events)
 
 
+def test_how_to_set_up_a_model_is_told_once_and_again_when_asked_for():
+    nothing: list[ToolResultPart | str] = ["Nothing found.", "No files.", "No match."]
+    first = text_of(answer(request(played((prompt("zebra?"),), nothing))))
+    before = (prompt("zebra?"), Message(MessageId("told"), Role.ASSISTANT, (TextPart(first),)))
+    again = text_of(answer(request((*before, *played((prompt("okapi?", 2),), nothing)))))
+    assert "start Ollama" in first
+    assert "start Ollama" not in again
+    assert "Neither memory nor the project's files mention it." in again
+    assert "`help` says again" in again
+    assert "start Ollama" in text_of(answer(request((*before, prompt("help", 2)))))
+
+
 def test_a_request_without_messages_is_answered():
     assert answer(request(()))[-1] == Stopped(ProviderStop.END)
 

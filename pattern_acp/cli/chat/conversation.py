@@ -154,7 +154,8 @@ class Conversation:
         cwd = wanted.cwd or (found.cwd if found is not None else "")
         session_id = found.session_id if found is not None else wanted.session_id
         if not cwd:
-            raise ChatError(f"There is no session {session_id}; `pattern-acp sessions list --all` lists them.")
+            sentence = f"There is no session {session_id}; `pattern-acp sessions list --all` lists them."
+            raise ChatError(sentence, failure_code="session.unknown")
         self.session_id = session_id
         opening = self.connection.load_session if wanted.replay else self.connection.resume_session
         answer = await self.request(opening(session_id=session_id, cwd=cwd, mcp_servers=[]))

@@ -19,6 +19,11 @@ from pattern_acp.cli.chat.stage import Stage
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.turns import Turns
 
+WITHOUT_MODEL = "offline/offline"
+"""The model of a session that has none."""
+
+NO_MODEL = "No model is set up, so only plain commands are understood, such as find TEXT; help tells more."
+
 LEAVE = frozenset({"/quit", "/exit"})
 
 
@@ -90,6 +95,8 @@ class Interactive:
         banner.append(f" {marks.dot} {folder}", style="dim")
         hint = Text(f"/help lists commands {marks.dot} Tab completes {marks.dot} Ctrl-D leaves", style="dim")
         self._stage.screen.print(banner, hint)
+        if self._known.model == WITHOUT_MODEL:
+            self._stage.screen.print(Text(NO_MODEL, style="yellow"))
 
     def _show_past(self) -> None:
         """What a loaded session said before: its calls in one line each."""

@@ -217,7 +217,7 @@ def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
     unknown = chat(home, project, "--session", "ses_unknown", "hi")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert len(unknown.stderr.splitlines()) == 1
-    assert unknown.stderr.endswith(" [chat.not-possible]\n")
+    assert unknown.stderr.endswith(" [session.unknown]\n")
     missing = chat(home, project, "--cwd", str(project / "nope"), "hi")
     assert missing.returncode == 1
     assert "--cwd" in missing.stderr
