@@ -33,6 +33,7 @@ TABLES = StateTables(
         "block_updates",
         "block_archives",
         "archival_entries",
+        "bound_entries",
     ),
     whole=("block_shares", "folder_trust", "memory_files"),
 )

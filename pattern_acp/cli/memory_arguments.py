@@ -31,6 +31,12 @@ VERBS: dict[str, tuple[str, int, int]] = {
     "import": ("FILE [LABEL]", 1, 2),
     "search": ("WORDS", 1, 1_000),
     "archive": ("", 0, 0),
+    "traps": ("[PATH]", 0, 1),
+    "trap": ("TEXT --paths GLOBS", 1, 1_000),
+    "constraint": ("TEXT --paths GLOBS", 1, 1_000),
+    "decision": ("TEXT [--paths GLOBS]", 1, 1_000),
+    "resolve": ("ENTRY [REASON]", 1, 1_000),
+    "reopen": ("ENTRY [REASON]", 1, 1_000),
     "verify": ("", 0, 0),
     "create": ("[LABEL [DESCRIPTION]]", 0, 1_000),
     "set": ("LABEL [SETTING VALUE]", 1, 1_000),
@@ -40,7 +46,9 @@ VERBS: dict[str, tuple[str, int, int]] = {
 }
 """What each verb takes, and how many words at least and at most."""
 
-_SETTING_UP = frozenset({"create", "set", "share", "unshare"})
+_NOTING = frozenset({"trap", "constraint", "decision"})
+
+_SETTING_UP = frozenset({"create", "set", "share", "unshare", "traps", "resolve", "reopen", *_NOTING})
 
 _NUMBERED = frozenset({"show", "history", "diff", "undo", "redo", "rollback", "restore"})
 
@@ -52,6 +60,7 @@ VALUED = frozenset(
     {
         *("--kind", "--since", "--until"),
         *("--reason", "--cwd", "--file", "--template", "--scope", "--text"),
+        *("--paths", "--severity", "--check"),
         *("--constellation", "--persona", "--model", "--mode", "--log-level"),
     }
 )
@@ -112,7 +121,10 @@ def add_memory_arguments(parser: "argparse.ArgumentParser") -> None:
         "--kind", metavar="KIND", action="append", choices=SEARCHED, help=f"search: one of {', '.join(SEARCHED)}"
     )
     parser.add_argument("--since", metavar="DAY", default="", help="search: nothing older, such as 2026-11-28")
-    parser.add_argument("--until", metavar="DAY", default="", help="search: nothing newer")
+    parser.add_argument("--until", metavar="DAY", default="", help="search: nothing newer; trap, ...: its last day")
+    parser.add_argument("--paths", metavar="GLOBS", default="", help="trap, ...: its files, such as 'src/db/**,*.sql'")
+    parser.add_argument("--severity", metavar="WORD", default="", help="trap, ...: high, medium or low")
+    parser.add_argument("--check", metavar="COMMAND", default="", help="trap, ...: tells whether it still holds")
     parser.add_argument("--text", metavar="TEXT", default="", help="create: its first text; \\n begins a line")
     parser.add_argument("--all", action="store_true", help="forget: the whole block with its history")
     parser.add_argument("--yes", action="store_true", help="forget: do not ask")
@@ -179,6 +191,10 @@ def _day(found: Mapping[str, object], name: str) -> str:
 def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
     if verb not in _SETTING_UP:
         return ""
+    if verb in _NOTING:
+        return _noted(words, found)
+    if verb in {"resolve", "reopen"}:
+        return " ".join((*words, *((str(found["reason"]),) if found.get("reason") else ())))
     options = [f"--{name} {value}" for name in ("template", "scope") if (value := str(found.get(name) or ""))]
     if text := str(found.get("text") or ""):
         # `\\n` and a doubled backslash mean what they mean in /memory; every other backslash is one.
@@ -187,6 +203,15 @@ def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
     # A label of several words stays one.
     first = [f'"{word}"' if re.search(r"\s", word) else word for word in words[:1]]
     return " ".join((*first, *options, *words[1:]))
+
+
+def _noted(words: list[str], found: Mapping[str, object]) -> str:
+    options: list[str] = []
+    for name in ("paths", "severity", "until", "check", "reason", "scope"):
+        if value := str(found.get(name) or ""):
+            escaped = value.replace('"', '\\"')
+            options.append(f'--{name} "{escaped}"')
+    return " ".join((*words, *options))
 
 
 def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:

@@ -76,6 +76,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.BlockShared: ("block_shared", 1),
     events.EntryArchived: ("entry_archived", 1),
     events.EntryVerified: ("entry_verified", 1),
+    events.EntryStatusChanged: ("entry_status_changed", 1),
     events.GrantStored: ("grant_stored", 1),
     events.ServerToolsPinned: ("server_tools_pinned", 1),
     events.FolderTrustDecided: ("folder_trust_decided", 1),

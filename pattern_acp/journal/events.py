@@ -22,6 +22,7 @@ from pattern_acp.journal.memory_events import (
     BlockRestored,
     BlockShared,
     EntryArchived,
+    EntryStatusChanged,
     EntryVerified,
 )
 from pattern_acp.journal.redaction_events import EventsRedacted
@@ -293,6 +294,7 @@ Event: TypeAlias = (
     | BlockShared
     | EntryArchived
     | EntryVerified
+    | EntryStatusChanged
     | GrantStored
     | ServerToolsPinned
     | FolderTrustDecided

@@ -59,7 +59,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             return event.block_id
         case events.SubagentRecorded():
             return item_of(event.event)
-        case events.EntryArchived() | events.EntryVerified():
+        case events.EntryArchived() | events.EntryVerified() | events.EntryStatusChanged():
             return event.entry_id
         case _:
             return CHECKPOINTS if isinstance(event, _ABOUT_CHECKPOINTS) else _of_session(event)

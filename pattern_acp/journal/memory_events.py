@@ -109,7 +109,10 @@ class BlockShared:
 
 @dataclass(frozen=True, slots=True)
 class EntryArchived:
-    """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces."""
+    """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces.
+
+    `kind` is `trap`, `constraint` or `decision`, and empty for a plain fact, which has no `paths` or `severity` either.
+    """
 
     entry_id: str
     scope: str
@@ -117,6 +120,23 @@ class EntryArchived:
     text_hash: str
     reason: str
     supersedes: str = ""
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+    kind: str = ""
+    paths: tuple[str, ...] = ()
+    severity: str = ""
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStatusChanged:
+    """A trap, constraint or decision holds no longer (`resolved`), or does again (`active`)."""
+
+    entry_id: str
+    scope: str
+    owner: str
+    status: str
+    reason: str
     turn_id: TurnId | None = None
     call_id: ToolCallId | None = None
 

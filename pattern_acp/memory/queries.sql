@@ -235,8 +235,8 @@ LIMIT 1;
 INSERT INTO search_fts (search_fts) VALUES ('optimize');
 
 -- name: read_archival_texts
--- The texts of all archival entries.
-SELECT id, text FROM archival_entries;
+-- The texts of all archival entries, with why each was kept and how it is checked.
+SELECT id, text || char(10) || reason || char(10) || check_command FROM archival_entries;
 
 -- name: list_writes
 -- The newest writes of a block below a number, with the streams that hold their events and those sessions' titles.
@@ -858,3 +858,47 @@ SELECT u.last_seq, b.label, u.number, u.data
 FROM block_updates AS u JOIN blocks AS b ON b.id = u.block_id
 WHERE u.last_seq > :after AND length(u.data) > 0
 ORDER BY u.last_seq LIMIT :limit;
+
+-- name: bind_entry
+-- What an archival entry is beside its text; it holds from now on.
+INSERT INTO bound_entries (
+    entry, scope, owner, kind, paths, severity, until_ms, status, status_actor, status_ms, status_reason, last_seq
+)
+VALUES (:entry, :scope, :owner, :kind, :paths, :severity, :until_ms, 'active', '', 0, '', :seq);
+
+-- name: set_entry_status
+-- An entry holds no longer, or does again.
+UPDATE bound_entries
+SET status = :status, status_actor = :actor, status_ms = :at_ms, status_reason = :reason, last_seq = :seq
+WHERE entry = :entry;
+
+-- name: acting_entries
+-- What holds now for several owners and was not superseded, oldest first; the owners are a JSON list of [scope, owner].
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+FROM json_each(:owners) AS wanted
+JOIN bound_entries AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1 AND b.status = 'active'
+WHERE (b.until_ms IS NULL OR b.until_ms > :now_ms)
+    AND NOT EXISTS (SELECT 1 FROM archival_entries WHERE supersedes = b.entry)
+ORDER BY b.last_seq, b.rowid;
+
+-- name: bound_entries
+-- All of several owners that were not superseded, also what holds no longer, oldest first.
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+FROM json_each(:owners) AS wanted
+JOIN bound_entries AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
+WHERE NOT EXISTS (SELECT 1 FROM archival_entries WHERE supersedes = b.entry)
+ORDER BY b.rowid;
+
+-- name: bound_of
+-- What some archival entries are beside their texts; the ids are a JSON list.
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+FROM json_each(:ids) AS wanted
+JOIN bound_entries AS b ON b.entry = wanted.value;
+
+-- name: bound_texts
+-- The words of all entries that are not in their texts.
+SELECT entry, paths, status_reason FROM bound_entries;
+
+-- name: mask_bound
+-- Words were taken out of an entry's patterns or reason.
+UPDATE bound_entries SET paths = :paths, status_reason = :reason, last_seq = :seq WHERE entry = :entry;

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
+from pattern_acp.memory.bound import BoundKind
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session import memory_markdown as markdown
@@ -24,6 +25,7 @@ from pattern_acp.session.memory_setup import (
     take_word,
     unshare_block,
 )
+from pattern_acp.session.memory_traps import HINT, list_traps, note_as, set_status_to
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
@@ -221,6 +223,10 @@ def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Run:
     return run
 
 
+def _noting(kind: BoundKind) -> Run:
+    return _set_up(note_as(kind))
+
+
 def _history(session: "Session") -> MemoryHistory:
     return MemoryHistory(session.constellation.database, history_scope(session).owners)
 
@@ -274,6 +280,12 @@ VERBS: dict[str, Verb] = {
     ),
     "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", _set_up(unshare_block)),
     "archive": Verb("", "List the facts that only search finds, and what superseded them", _archive),
+    "traps": Verb("[PATH]", "List traps, constraints and decisions; with a path, those about it", _set_up(list_traps)),
+    "trap": Verb(HINT, "Note a trap, which the agent reads before it edits these files", _noting(BoundKind.TRAP)),
+    "constraint": Verb(HINT, "Note what has to hold; it is told like a trap", _noting(BoundKind.CONSTRAINT)),
+    "decision": Verb(HINT, "Note a decision; it is told along with traps", _noting(BoundKind.DECISION)),
+    "resolve": Verb("ENTRY [REASON]", "Such an entry holds no longer", _set_up(set_status_to("resolve"))),
+    "reopen": Verb("ENTRY [REASON]", "It holds again", _set_up(set_status_to("reopen"))),
     "verify": Verb("", "Check that what is stored of each block agrees with itself", _verify),
     "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
     "help": Verb("", "This list", _help),

@@ -241,6 +241,10 @@ def runner_of(
         hooks=hooks,
         effects=session.checkpoints,
     )
+    # Late: a session is there before it can edit anything.
+    from pattern_acp.session.edit_warnings import EditWarnings
+
+    runner.before_edits = EditWarnings(session, session.state)
     return runner, checks
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pattern_acp.tools.delegation import Delegation
     from pattern_acp.tools.language_access import LanguageAccess
     from pattern_acp.tools.memory_takeback import AgentHistory
+    from pattern_acp.tools.memory_terms import GivenTerms
     from pattern_acp.tools.session_access import SessionAccess
     from pattern_acp.workspace.jobs import Jobs
 
@@ -269,6 +270,8 @@ class MemoryEdit:
     """Of a block to create: `persona`, `project` or `shared`; empty for the template's."""
     base: str | None = None
     """The text that a rewrite was worked out from; what others changed since is kept."""
+    terms: "GivenTerms | None" = None
+    """What makes an archival entry a trap, constraint or decision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Writes to the archive, inside one transaction.
 
-Owns: new entries, corrections, verifications, and passages that move there from a block, each with its event. Must not
-know: tools, who is asked. An entry is never changed: a correction supersedes it and is linked to it.
+Owns: new entries, corrections, verifications, whether a trap holds, and passages that move there from a block, each
+with its event. Must not know: tools, who is asked. An entry is never changed: a correction supersedes it and is linked
+to it.
 """
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.journal.events import EntryArchived, EntryVerified
+from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
     ArchivalEntry,
@@ -18,6 +19,7 @@ from pattern_acp.memory.archive import (
     verify_entry,
 )
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.bound import Status, StatusChange, bind_entry, bound_of, set_status
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats
 from pattern_acp.memory.refusals import DuplicateFoundError
@@ -28,6 +30,7 @@ from pattern_acp.memory.store import ProposedChange
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_scope import Writing
+from pattern_acp.tools.memory_terms import NO_TERMS, terms_of
 
 
 def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:
@@ -40,18 +43,25 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
         case "append" | "add":
             _refuse_repeat(tx, edit.text, scope, writing)
             entry = _insert(tx, edit, edit.text, scope, writing)
-            return MemoryChange(ARCHIVE, "", entry.text, (f"It is archival entry {entry.id}.",))
+            return MemoryChange(ARCHIVE, "", entry.text, (f"It is archival entry {entry.id}{_as_what(edit)}.",))
         case "replace":
             old = _find(tx, edit.old_text, writing)
-            entry = _insert(tx, edit, edit.text, old.scope, writing, supersedes=old)
+            text = edit.text or (old.text if edit.terms is not None else "")
+            entry = _insert(tx, edit, text, old.scope, writing, supersedes=old)
             note = f"Archival entry {entry.id} supersedes {old.id}, which stays in history."
             return MemoryChange(ARCHIVE, old.text, entry.text, (note,))
         case "verify":
             old = _find(tx, edit.old_text, writing)
             _verify(tx, old, writing)
             return MemoryChange(ARCHIVE, old.text, old.text, (f"Archival entry {old.id} is marked as still true.",))
+        case "resolve" | "reopen":
+            old = _find(tx, edit.old_text, writing)
+            return MemoryChange(ARCHIVE, old.text, old.text, (_change_status(tx, edit, old, writing),))
         case operation:
-            problem = f"{operation} is none of its operations; use append, replace with the entry's id, or verify."
+            problem = (
+                f"{operation} is none of its operations; use append, replace with the entry's id, verify, "
+                "resolve or reopen."
+            )
             raise UnusableEditError(ARCHIVE, problem)
 
 
@@ -92,6 +102,8 @@ def _insert(
     supersedes: ArchivalEntry | None = None,
 ) -> ArchivalEntry:
     owner = writing.owner.owner_of(scope) if supersedes is None else supersedes.owner
+    older = None if supersedes is None else bound_of(tx, [supersedes.id]).get(supersedes.id)
+    terms = terms_of(edit.terms or NO_TERMS, None if older is None else older.terms)
     new = NewEntry(
         id=writing.ids.new("entry"),
         scope=scope,
@@ -113,11 +125,39 @@ def _insert(
         supersedes=new.supersedes,
         turn_id=writing.turn_id,
         call_id=writing.call_id,
+        kind="" if terms is None else terms.kind.value,
+        paths=() if terms is None else terms.paths,
+        severity="" if terms is None else terms.severity.value,
+        until_ms=None if terms is None else terms.until_ms,
     )
     writer = writing.writer
     stream = writing.owner.session_id
     appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
-    return insert_entry(tx, new, at_ms=writing.at_ms, seq=appended.seq)
+    entry = insert_entry(tx, new, at_ms=writing.at_ms, seq=appended.seq)
+    if terms is not None:
+        bind_entry(tx, entry, terms, seq=appended.seq)
+    return entry
+
+
+def _as_what(edit: MemoryEdit) -> str:
+    if edit.terms is None:
+        return ""
+    return f", a {edit.terms.kind}" + (f" for {', '.join(edit.terms.paths)}" if edit.terms.paths else "")
+
+
+def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writing: Writing) -> str:
+    status = Status.RESOLVED if edit.operation == "resolve" else Status.ACTIVE
+    if status is Status.RESOLVED and not edit.reason.strip():
+        raise UnusableEditError(ARCHIVE, "`reason` is missing; say why it holds no longer.")
+    writer = writing.writer
+    event = EntryStatusChanged(
+        entry.id, entry.scope.value, entry.owner, status.value, edit.reason, writing.turn_id, writing.call_id
+    )
+    stream = writing.owner.session_id
+    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
+    change = StatusChange(writer.actor, writing.at_ms, edit.reason)
+    bound = set_status(tx, entry.id, status, change, seq=appended.seq)
+    return f"The {bound.terms.kind} {entry.id} is {status} now; it stays in the archive."
 
 
 def _verify(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> None:

@@ -29,6 +29,9 @@ ARCHIVE = "archive"
 REVERTING = frozenset({"undo", "redo", "rollback"})
 """Operations of memory_write that take back what was written (`tools/memory_takeback.py`)."""
 
+STATUS_OPERATIONS = frozenset({"resolve", "reopen"})
+"""Operations that say whether an archival entry holds."""
+
 ADDING = frozenset({"append", "add", "insert_after", "create"})
 """Operations whose text is new beside what is there, so that repeats are looked for."""
 

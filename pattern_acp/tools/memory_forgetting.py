@@ -36,6 +36,7 @@ from pattern_acp.journal.redact import (
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.bound import mask_bound
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
@@ -209,6 +210,7 @@ class MemoryForgetting:
         mask_tasks(tx, words.mask, seq=appended.seq)
         drop_contents(tx, kept)
         archived = forget_archived(tx, words, seq=appended.seq)
+        mask_bound(tx, words.mask, seq=appended.seq)
         clean_indexes(tx)
         return _Done(block, after, passage is None, len(planned), messages, archived, len(kept))
 

@@ -108,7 +108,7 @@ class SessionSearch:
 
 
 def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
-    """What is told of an archival entry, or a line of a block, that was not checked for long; else empty."""
+    """That an archival entry, or a line of a block, was not checked for long, and what a trap is; else empty."""
     if found.kind == "block":
         return (
             "\n(not checked for long, so find out whether it still holds)"
@@ -117,11 +117,15 @@ def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
         )
     if found.kind != "archival":
         return ""
+    from pattern_acp.memory.bound import bound_of, head_of
+
     entry = load_entry(tx, found.source)
+    bound = bound_of(tx, [entry.id]).get(entry.id)
+    what = f"\n({head_of(bound)}; {bound.status(now_ms)})" if bound is not None else ""
     if not is_stale(entry.verified_ms, now_ms=now_ms):
-        return ""
+        return what
     how = f"; `{entry.check_command}` tells" if entry.check_command else ""
-    return f"\n(not checked for long, so find out whether it still holds{how})"
+    return f"{what}\n(not checked for long, so find out whether it still holds{how})"
 
 
 def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> MemoryHit:

@@ -11,6 +11,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.journal.events import BlockConfigured, BlockShared
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, Scope
+from pattern_acp.memory.bound import BoundEntry, bound_entries
 from pattern_acp.memory.configuring import configured, setting_of, store_settings
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Permission
@@ -29,6 +30,18 @@ class MemorySetup:
         self._owner = owner
         self._clock = clock
         self._writer = writer
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        return self._clock.now_ms()
+
+    async def bound(self) -> tuple[BoundEntry, ...]:
+        """Traps, constraints and decisions of the persona and the project, also those that hold no longer.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        return await self._database.read(lambda tx: bound_entries(tx, self._owner.owners))
 
     async def configure(self, label: str, setting: str, value: str) -> Block:
         """Change a setting of a block; the block afterwards.

@@ -26,13 +26,14 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.memory_edits import ARCHIVE, REVERTING, check_arguments
+from pattern_acp.tools.memory_edits import ARCHIVE, REVERTING, STATUS_OPERATIONS, check_arguments
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import one_line, plural
 
 if TYPE_CHECKING:
     from pattern_acp.tools.memory_takeback import Takeback
+    from pattern_acp.tools.memory_terms import GivenTerms
 
 MOST_EDITS = 30
 """Edits of one call; more are a rewrite."""
@@ -52,6 +53,8 @@ class MemoryOperation(StrEnum):
     CREATE = "create"
     ARCHIVE = "archive"
     VERIFY = "verify"
+    RESOLVE = "resolve"
+    REOPEN = "reopen"
     UNDO = "undo"
     REDO = "redo"
     ROLLBACK = "rollback"
@@ -63,6 +66,22 @@ class MemoryScope(StrEnum):
     PERSONA = "persona"
     PROJECT = "project"
     SHARED = "shared"
+
+
+class EntryKind(StrEnum):
+    """What an archival entry is beside a fact."""
+
+    TRAP = "trap"
+    CONSTRAINT = "constraint"
+    DECISION = "decision"
+
+
+class EntrySeverity(StrEnum):
+    """How bad it is to overlook an entry."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
 
 
 class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +97,10 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     template: str = ""
     description: str = ""
     scope: MemoryScope | None = None
+    kind: EntryKind | None = None
+    paths: tuple[str, ...] = ()
+    severity: EntrySeverity | None = None
+    until: str = ""
 
 
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,6 +116,10 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     template: Annotated[str, Meta(description="For create, like decision-record.")] = ""
     description: Annotated[str, Meta(description="For create: what belongs there.")] = ""
     scope: MemoryScope | None = None
+    kind: EntryKind | None = None
+    paths: Annotated[tuple[str, ...], Meta(description="Files like src/db/**: told before they are edited.")] = ()
+    severity: EntrySeverity | None = None
+    until: Annotated[str, Meta(description="Last day of a kind.")] = ""
     version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
     reason: str = ""
     edits: Annotated[
@@ -105,8 +132,8 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember for later sessions. add, move, remove: items of lists and trees; set: fields; "
-        "verify: a fact is still true; archive: move it there; undo, rollback ask.",
+        "Remember for later sessions. add, move, remove: items of lists, trees; set: fields; verify: still true; "
+        "archive: move there; resolve: is over; undo, rollback ask.",
         input_schema(MemoryWriteArguments, plain=("edits",)),
     )
     kind = ToolKind.EDIT
@@ -149,6 +176,10 @@ def asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
         asked.template,
         asked.description,
         asked.scope,
+        asked.kind,
+        asked.paths,
+        asked.severity,
+        asked.until,
     )
     if not asked.edits:
         return (_edit(own, asked, ""),)
@@ -181,7 +212,8 @@ def distinct(accesses: Sequence[WriteMemory]) -> tuple[WriteMemory, ...]:
 
 def _edit(one: OneEdit, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
     operation = one.operation or asked.operation
-    label = one.label or asked.label
+    terms = _terms(one)
+    label = one.label or asked.label or (ARCHIVE if terms is not None or operation in STATUS_OPERATIONS else "")
     if operation is None:
         words = ", ".join(MemoryOperation)
         raise ToolInputError(f"`{place}operation` is missing; give one of {words}.")
@@ -191,6 +223,8 @@ def _edit(one: OneEdit, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
         raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}; leave it out.")
     if not label.strip():
         raise ToolInputError(f"`{place}label` is missing; give the block's label.")
+    if terms is not None and label != ARCHIVE:
+        raise ToolInputError(f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}; leave them out.")
     edit = MemoryEdit(
         label,
         operation.value,
@@ -203,10 +237,19 @@ def _edit(one: OneEdit, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
         template=one.template,
         description=one.description,
         scope="" if one.scope is None else one.scope.value,
+        terms=terms,
     )
     if label != ARCHIVE:
         check_arguments(edit, place)
     return edit
+
+
+def _terms(one: OneEdit) -> "GivenTerms | None":
+    if (one.kind, one.paths, one.severity, one.until) == (None, (), None, ""):
+        return None
+    from pattern_acp.tools.memory_terms import GivenTerms
+
+    return GivenTerms(one.kind or "", one.paths, one.severity or "", one.until)
 
 
 async def _write(

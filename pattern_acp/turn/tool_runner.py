@@ -30,7 +30,7 @@ from pattern_acp.domain.tool_calls import (
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.access import Access
-from pattern_acp.policy.decision import Decision
+from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.text_limits import SHOWN_NAME
 from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
@@ -103,6 +103,14 @@ class AfterEdits(Protocol):
         ...
 
 
+class BeforeEdits(Protocol):
+    """What is to be read before files are changed; `session/edit_warnings.py` has what memory holds about them."""
+
+    async def before(self, accesses: Sequence[Access]) -> str:
+        """What the model reads instead of the effect of a call with these accesses; empty when it may have it."""
+        ...
+
+
 class AroundEffects(Protocol):
     """What is to be known of the state before and after every effect; `session/checkpoints.py` keeps files."""
 
@@ -129,6 +137,8 @@ class ToolRunner:
         self.repeats = RepeatGuard()
         self.cancel_reason = CANCELLED_SENTENCE
         """What the model is told of calls that are cancelled."""
+        self.before_edits: BeforeEdits | None = None
+        """What may hold a call back."""
         self._hooks = hooks
         self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -252,8 +262,13 @@ class ToolRunner:
             return with_opinion(self._gate.decide(prepared.accesses), opinion)
 
         decision = decide()
+        started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
+        if self.before_edits is not None and decision.verdict is not Verdict.DENY:
+            warning = await self.before_edits.before(prepared.accesses)
+            if warning:
+                await self._sink.record(started_fact)
+                return await self._finish(turn_id, view, held_back(view, warning), started)
         try:
-            started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view, again=decide)
             if refusal is not None:
@@ -342,6 +357,15 @@ class ToolRunner:
 def failure_of_outcome(outcome: ToolOutcome) -> str:
     """The code of a result that is an error, also where no error stands for it, as for a command that failed."""
     return outcome.failure or (ToolFailedError.failure_code if outcome.is_error else "")
+
+
+def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
+    """The result of a call that waits until the model has read what memory holds about its files."""
+    shown = (*view.content, TextContent(warning))
+    title = f"{view.title} (held: memory warns)"
+    return ToolOutcome(
+        warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
+    )
 
 
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:

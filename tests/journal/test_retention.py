@@ -72,6 +72,7 @@ STAYS = {
     "block_shared",
     "entry_archived",
     "entry_verified",
+    "entry_status_changed",
     "server_tools_pinned",
     "folder_trust_decided",
     "history_cleared",

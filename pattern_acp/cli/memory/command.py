@@ -31,6 +31,7 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import editable_text, text_of_edited
+from pattern_acp.memory.bound import BoundKind
 from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.project import project_key
@@ -38,6 +39,7 @@ from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_u
 from pattern_acp.session.memory_files import renew_files
 from pattern_acp.session.memory_markdown import archive_table, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
+from pattern_acp.session.memory_traps import list_traps, note_as, set_status_to
 from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
@@ -344,6 +346,12 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "import": _import,
     "search": _search,
     "archive": _archive,
+    "traps": _set_up(list_traps),
+    "trap": _set_up(note_as(BoundKind.TRAP)),
+    "constraint": _set_up(note_as(BoundKind.CONSTRAINT)),
+    "decision": _set_up(note_as(BoundKind.DECISION)),
+    "resolve": _set_up(set_status_to("resolve")),
+    "reopen": _set_up(set_status_to("reopen")),
     "verify": _verify,
     "create": _set_up(create_block),
     "set": _set_up(set_up_block),
@@ -352,8 +360,13 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "forget": _forget,
 }
 
-_LOOKING = frozenset({"list", "show", "history", "diff", "blame", "search", "archive", "verify"})
+_LOOKING = frozenset({"list", "show", "history", "diff", "blame", "search", "archive", "traps", "verify"})
 """Verbs that change no block."""
 
-_BEGINNING = frozenset({"edit", "import", "create", "set", "share", "search", "archive", "verify"})
+_BEGINNING = frozenset(
+    {
+        *("edit", "import", "create", "set", "share", "search", "archive", "verify"),
+        *("traps", "trap", "constraint", "decision"),
+    }
+)
 """Verbs that may be the first ones ever: they make the constellation, or need no block."""

@@ -31,6 +31,7 @@ from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import changed_files
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
+from pattern_acp.session.edit_warnings import EditWarnings
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
 from pattern_acp.session.language import ChecksAndDiagnostics
 from pattern_acp.session.memory_context import memory_view
@@ -75,10 +76,9 @@ class Subagent:
         shared, settings = session.constellation, session.state.settings.delegate
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
-        self._failed = False
+        self._failed, self._words = False, ""
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the person wants; its turn goes on."""
-        self._words = ""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
@@ -128,6 +128,7 @@ class Subagent:
             hooks=self.hooks,
             effects=self._effects,
         )
+        self._runner.before_edits = EditWarnings(session, self._heard)
         self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:

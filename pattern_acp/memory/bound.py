@@ -1,0 +1,212 @@
+"""Archival entries that act: traps, constraints and decisions, each bound to files.
+
+Owns: what an entry is beside its text (kind, patterns of files, severity, end) and whether it still holds. Must not
+know: the disk, or who is warned (`session/warning.py`). An entry's terms are never changed: other ones are a new entry
+that supersedes it; only whether it holds changes, with who said so and why.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor
+from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
+from pattern_acp.memory.blocks import Scope
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+MOST_PATTERNS = 30
+"""Of one entry; more are a folder."""
+
+
+class BoundKind(StrEnum):
+    """What an entry is."""
+
+    TRAP = "trap"
+    CONSTRAINT = "constraint"
+    DECISION = "decision"
+
+
+class Severity(StrEnum):
+    """How bad it is to overlook it, the worst first."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Status(StrEnum):
+    """Whether it holds."""
+
+    ACTIVE = "active"
+    RESOLVED = "resolved"
+    EXPIRED = "expired"
+    """Its end has passed; nobody had to say so."""
+
+
+WARNING_KINDS = (BoundKind.TRAP, BoundKind.CONSTRAINT)
+"""Those that are told before an edit; a decision is told along with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an entry is beside its text. `paths` are patterns as in `.gitignore`, relative to the project."""
+
+    kind: BoundKind
+    paths: tuple[str, ...] = ()
+    severity: Severity = Severity.MEDIUM
+    until_ms: int | None = None
+    """From when on it holds no longer, in milliseconds since 1970-01-01 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Who said that an entry holds, or does no longer, when and why."""
+
+    actor: Actor
+    at_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundEntry:
+    """An entry with its terms, as stored."""
+
+    entry: ArchivalEntry
+    terms: Terms
+    stored_status: Status
+    changed: StatusChange | None = None
+    """The last change of its status; None where nobody changed it."""
+
+    def status(self, now_ms: int) -> Status:
+        """Whether it holds now."""
+        until = self.terms.until_ms
+        if self.stored_status is Status.ACTIVE and until is not None and until <= now_ms:
+            return Status.EXPIRED
+        return self.stored_status
+
+
+def end_of_day(text: str) -> int:
+    """The moment after a day written like 2026-12-31, in UTC.
+
+    Raises:
+        ValueError: it is no day.
+    """
+    day = date.fromisoformat(text.strip()[:10])
+    return int((datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)).timestamp() * 1000)
+
+
+def last_day(until_ms: int) -> str:
+    """The day that `end_of_day` was given."""
+    return datetime.fromtimestamp(until_ms / 1000 - 1, UTC).date().isoformat()
+
+
+def head_of(bound: BoundEntry) -> str:
+    """What an entry is, in a few words: kind, severity, patterns."""
+    terms = bound.terms
+    parts = [terms.kind.value, f"{terms.severity} severity", *((", ".join(terms.paths),) if terms.paths else ())]
+    if terms.until_ms is not None:
+        parts.append(f"until {last_day(terms.until_ms)}")
+    return ", ".join(parts)
+
+
+def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: Terms, *, seq: int) -> None:
+    """Store the terms of an entry, which holds from now on.
+
+    Raises:
+        EntryRefusedError: it acts before edits and names no files, or too many patterns.
+    """
+    if not terms.paths and terms.kind in WARNING_KINDS:
+        raise EntryRefusedError(
+            f"A {terms.kind} needs `paths`: patterns of the files that it is about, such as src/db/** or *.sql."
+        )
+    if len(terms.paths) > MOST_PATTERNS:
+        raise EntryRefusedError(f"{len(terms.paths)} patterns are too many, at most {MOST_PATTERNS}; name a folder.")
+    fields: dict[str, SqlValue] = {
+        "entry": entry.id,
+        "scope": entry.scope.value,
+        "owner": entry.owner,
+        "kind": terms.kind.value,
+        "paths": storable(json.dumps(terms.paths, ensure_ascii=False)),
+        "severity": terms.severity.value,
+        "until_ms": terms.until_ms,
+        "seq": seq,
+    }
+    tx.execute(_QUERIES["bind_entry"], fields)
+
+
+def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusChange, *, seq: int) -> BoundEntry:
+    """Note that an entry holds no longer, or does again.
+
+    Raises:
+        EntryMissingError: there is no such entry.
+        EntryRefusedError: it is a plain fact, or its status is that already.
+    """
+    bound = bound_of(tx, [entry_id]).get(entry_id)
+    if bound is None:
+        load_entry(tx, entry_id)
+        raise EntryRefusedError(
+            f"The archival entry {entry_id!r} is a plain fact, which has no status; replace it when it is wrong."
+        )
+    if bound.stored_status is status:
+        raise EntryRefusedError(f"The archival entry {entry_id!r} is {status} already.")
+    fields: dict[str, SqlValue] = {
+        "entry": entry_id,
+        "status": status.value,
+        "actor": change.actor.value,
+        "at_ms": change.at_ms,
+        "reason": storable(change.reason),
+        "seq": seq,
+    }
+    tx.execute(_QUERIES["set_entry_status"], fields)
+    return bound
+
+
+def acting_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, now_ms: int) -> tuple[BoundEntry, ...]:
+    """What holds now for these owners, oldest first."""
+    return tuple(_bound(tx, row) for row in tx.all(_QUERIES["acting_entries"], _asked(owners, now_ms)))
+
+
+def bound_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BoundEntry, ...]:
+    """All that were not superseded, also what holds no longer, oldest first."""
+    return tuple(_bound(tx, row) for row in tx.all(_QUERIES["bound_entries"], {"owners": json.dumps(owners)}))
+
+
+def bound_of(tx: Transaction, ids: Sequence[str]) -> dict[str, BoundEntry]:
+    """The terms of those of these entries that have any, by their ids."""
+    rows = tx.all(_QUERIES["bound_of"], {"ids": json.dumps(ids)})
+    return {columns.text(row[0]): _bound(tx, row) for row in rows}
+
+
+def mask_bound(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:
+    """Mask words in the patterns of all entries, and in the reasons of what was resolved."""
+    for row in tx.all(_QUERIES["bound_texts"]):
+        paths: list[str] = json.loads(columns.text(row[1]))
+        reason = columns.text(row[2])
+        masked = [mask(path) for path in paths]
+        if masked != paths or mask(reason) != reason:
+            fields: dict[str, SqlValue] = {"paths": json.dumps(masked, ensure_ascii=False), "reason": mask(reason)}
+            tx.execute(_QUERIES["mask_bound"], {"entry": row[0], "seq": seq, **fields})
+
+
+def _asked(owners: Sequence[tuple[Scope, str]], now_ms: int) -> dict[str, SqlValue]:
+    return {"owners": json.dumps(owners), "now_ms": now_ms}
+
+
+def _bound(tx: Transaction, row: Row) -> BoundEntry:
+    paths: list[str] = json.loads(columns.text(row[2]))
+    terms = Terms(
+        BoundKind(columns.text(row[1])),
+        tuple(paths),
+        Severity(columns.text(row[3])),
+        None if row[4] is None else columns.integer(row[4]),
+    )
+    actor = columns.text(row[6])
+    changed = StatusChange(Actor(actor), columns.integer(row[7]), columns.text(row[8])) if actor else None
+    return BoundEntry(load_entry(tx, columns.text(row[0])), terms, Status(columns.text(row[5])), changed)

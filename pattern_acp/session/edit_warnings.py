@@ -1,0 +1,93 @@
+"""Holding a call that changes files until the model has read what memory holds about them.
+
+Owns: when that is so. Must not know: what patterns mean, or the words (`tools/memory_warnings.py`).
+
+What the model knows is told by its conversation alone: an entry whose id stands in the result of a call is known, for
+as long as that result stands there. So a trap is told once, again after the conversation lost it (compaction, /clear,
+/rewind), and a session that is loaded knows the same as before. A corrected entry has another id.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.messages import ToolResultPart
+from pattern_acp.memory.permissions import Isolation
+from pattern_acp.policy.access import Access, WritePath
+from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.workspace.git import git_facts
+from pattern_acp.workspace.paths import resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.session.added_context import Hearing
+    from pattern_acp.session.session import Session, SessionState
+
+logger = logging.getLogger(__name__)
+
+
+class EditWarnings:
+    """`turn.tool_runner.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
+
+    def __init__(self, session: "Session", heard_by: "Hearing | SessionState") -> None:
+        self._session = session
+        self._heard_by = heard_by
+        self._told: dict[str, int] = {}
+        """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
+
+    async def before(self, accesses: Sequence[Access]) -> str:
+        """What the model reads instead of the effect of a call with these accesses; empty when it may have it.
+
+        Memory that cannot be read holds nothing back.
+        """
+        paths = [access.path for access in accesses if isinstance(access, WritePath)]
+        if not paths:
+            return ""
+        # Late: what only edits need, which the first turn need not wait for.
+        from pattern_acp.memory.bound import BoundKind, acting_entries
+
+        session = self._session
+        owner, now_ms = memory_owner(session), session.constellation.clock.now_ms()
+        isolated = session.state.settings.memory.isolation != Isolation.NONE
+        owners = owner.owners[1:] if isolated else owner.owners
+        try:
+            acting = await session.constellation.database.read(lambda tx: acting_entries(tx, owners, now_ms=now_ms))
+        except PatternError as error:
+            logger.warning("traps were not looked for: %s", type(error).__name__)
+            return ""
+        if not acting:
+            return ""
+        # Late: most constellations have none.
+        from pattern_acp.tools import memory_warnings as warnings
+
+        root = await anyio.to_thread.run_sync(project_root, session.state.cwd)
+        meant = warnings.entries_about(acting, warnings.relative_names(paths, root), root)
+        known = self._known([one.bound.entry.id for one in meant])
+        unknown = warnings.unknown_of(meant, known)
+        if not unknown:
+            return ""
+        length = len(self._heard_by.history)
+        fresh = [one for one in unknown if self._told.get(one.bound.entry.id) != length]
+        if not fresh:
+            return warnings.again_text(unknown)
+        self._told |= {one.bound.entry.id: length for one in unknown}
+        decisions = [
+            one for one in meant if one.bound.terms.kind is BoundKind.DECISION and one.bound.entry.id not in known
+        ]
+        return warnings.warning_text(fresh, decisions, now_ms=now_ms)
+
+    def _known(self, ids: Sequence[str]) -> frozenset[str]:
+        """Those of the ids that the conversation has in the result of a call."""
+        left = set(ids)
+        for message in reversed(self._heard_by.history):
+            for part in message.parts:
+                if isinstance(part, ToolResultPart):
+                    left -= {one for one in left if one in part.text}
+        return frozenset(ids) - left
+
+
+def project_root(cwd: str) -> str:
+    """The folder that patterns are relative to: the repository's around `cwd`, or `cwd` itself. Blocks shortly."""
+    return git_facts(cwd).root or resolve_path(cwd)

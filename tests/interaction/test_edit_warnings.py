@@ -1,0 +1,207 @@
+"""Traps, constraints and decisions: told before an edit, once, through a whole agent."""
+
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.journal.events import PermissionAsked, ToolCallFinished
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.replaying import replay
+from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.scripts import Turn, calls, says
+from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
+
+EDIT = Settings(editor_deadline_seconds=5, mode="edit")
+TRAP = '/memory trap The pool must be closed first. --paths "src/db/,*.sql" --severity high --reason "It hung in May."'
+
+
+def write(path: str, content: str = "new\n") -> Turn:
+    return calls("write_file", path=path, content=content)
+
+
+async def said(agent: RunningAgent, session: str, text: str) -> str:
+    agent.editor.updates.clear()
+    await agent.editor.prompt(session, text)
+    return agent.editor.said()
+
+
+def entry_in(text: str) -> str:
+    return text.partition("archival entry ")[2].split()[0].strip(",.;]")
+
+
+async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_again():
+    model = ScriptedProvider(
+        [write("src/db/pool.py"), write("src/db/pool.py"), write("src/db/other.py"), says("Done.")]
+    )
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert "The agent is told before it edits" in await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        held, done, other = (last_result(request) for request in model.requests[1:])
+        assert held.is_error
+        assert "Memory has 1 thing to heed" in held.text
+        assert "[trap, high severity, src/db/, *.sql; the person, " in held.text
+        assert "The pool must be closed first." in held.text
+        assert "because of src/db/pool.py]" in held.text
+        assert "Why it was noted: It hung in May." in held.text
+        assert not done.is_error
+        assert not other.is_error
+        assert (agent.folder / "src/db/other.py").read_text(encoding="utf-8") == "new\n"
+        events = await events_of(agent, session)
+        assert [one.failure for one in of_type(events, ToolCallFinished)] == ["memory.warned", "", ""]
+        shown = [one for one in agent.editor.of_kind("tool_call_update") if "held: memory warns" in str(one)]
+        assert "The pool must be closed first." in str(shown[-1]["content"])
+
+
+async def test_nobody_is_asked_for_a_call_that_is_held():
+    model = ScriptedProvider([write("a.sql"), write("a.sql"), says("Done.")])
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=5, mode="ask")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        assert len(of_type(await events_of(agent, session), PermissionAsked)) == 1
+
+
+async def test_other_files_and_what_holds_no_longer_stop_nothing():
+    model = ScriptedProvider([write("src/ui.py"), write("x.sql"), write("y.txt"), says("Done.")])
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        entry = entry_in(await said(agent, session, TRAP))
+        assert "is resolved now" in await said(agent, session, f"/memory resolve {entry} The pool is gone.")
+        await said(agent, session, "/memory constraint No tabs. --paths *.txt --until 2020-01-31")
+        listed = await said(agent, session, "/memory traps")
+        assert "resolved by human: The pool is gone." in listed
+        assert "expired after 2020-01-31" in listed
+        assert "No trap, constraint or decision that holds" in await said(agent, session, "/memory traps x.sql")
+        await agent.editor.prompt(session, "Go.")
+        assert not any(result.is_error for request in model.requests for result in results_of(request))
+        await said(agent, session, f"/memory reopen {entry}")
+        assert "The pool must be closed first." in await said(agent, session, "/memory traps x.sql")
+
+
+async def test_what_the_model_notes_itself_it_knows_and_it_can_resolve_it():
+    note = calls(
+        "memory_write",
+        operation="append",
+        kind="constraint",
+        text="Keep it ASCII.",
+        paths=["*.txt"],
+        reason="Old tools.",
+    )
+    turns: list[Turn] = [note, write("a.txt"), says("Done.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        noted, wrote = (last_result(request) for request in model.requests[1:])
+        assert "a constraint for *.txt" in noted.text
+        assert not wrote.is_error
+        entry = entry_in(noted.text)
+        turns += [
+            calls("memory_write", operation="resolve", old_text=entry),
+            calls("memory_write", operation="resolve", old_text=entry, reason="The tools are new."),
+            says("Done."),
+        ]
+        await agent.editor.prompt(session, "Go on.")
+        first, second = (last_result(request) for request in model.requests[-2:])
+        assert "`reason` is missing" in first.text
+        assert f"The constraint {entry} is resolved now" in second.text
+        assert "resolved by persona: The tools are new." in await said(agent, session, "/memory traps")
+
+
+async def test_it_is_told_again_once_the_conversation_has_lost_it_and_when_it_was_changed():
+    turns: list[Turn] = [write("a.sql"), says("I see.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        entry = entry_in(await said(agent, session, TRAP))
+        await agent.editor.prompt(session, "Go.")
+        await said(agent, session, "/clear")
+        replaced = calls("memory_write", label="archive", operation="replace", old_text=entry, text="Close the pool.")
+        turns += [write("a.sql"), write("a.sql"), replaced, write("b.sql"), says("Done.")]
+        await agent.editor.prompt(session, "Go.")
+        told, done, changed, after = (last_result(request) for request in model.requests[-4:])
+        assert entry in told.text
+        assert not done.is_error
+        # The model wrote the correction itself.
+        assert "supersedes" in changed.text
+        assert not after.is_error
+
+
+async def test_a_loaded_session_knows_what_it_was_told_and_its_replay_agrees():
+    turns: list[Turn] = [write("a.sql"), says("I see.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.request("session/close", {"sessionId": session})
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+        turns += [write("a.sql"), says("Done.")]
+        await agent.editor.prompt(session, "Go on.")
+        assert not last_result(model.requests[-1]).is_error
+
+        def replayed(tx: Transaction) -> object:
+            return replay(tx, session).difference
+
+        assert await agent.database.read(replayed) is None
+
+
+async def test_two_calls_of_one_message_wait_both_and_the_second_does_not_repeat_it():
+    both: Turn = (*write("a.sql"), *write("b.sql"))
+    model = ScriptedProvider([both, both, says("Done.")])
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        first, second = results_of(model.requests[1])
+        assert "The pool must be closed first." in first.text
+        assert "Not done yet either" in second.text
+        assert "The pool must be closed first." not in second.text
+        assert [result.is_error for result in results_of(model.requests[2])[-2:]] == [False, False]
+
+
+async def test_patterns_are_relative_to_the_repository_also_from_a_folder_below():
+    model = ScriptedProvider([write("pool.py"), says("I see.")])
+    async with running_agent(model, settings=EDIT) as agent:
+        (agent.folder / ".git").mkdir()
+        (agent.folder / ".git" / "HEAD").write_text("ref: refs/heads/main", encoding="utf-8")
+        below = agent.folder / "src" / "db"
+        below.mkdir(parents=True)
+        session = await agent.editor.open_session(str(below))
+        await said(agent, session, "/memory trap Careful. --paths src/db/**")
+        await agent.editor.prompt(session, "Go.")
+        assert "because of src/db/pool.py]" in last_result(model.requests[1]).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("/memory trap", "Say what it is"),
+        ("/memory trap Careful.", "needs `paths`"),
+        ("/memory trap Careful. --paths a --severity worst", "A severity is one of"),
+        ("/memory trap Careful. --paths a --until soon", "`until` is no day"),
+        ("/memory trap Careful. --paths a --scope shared", "A scope is persona or project"),
+        ("/memory trap Careful. --paths !/", "cannot be used"),
+        ("/memory resolve", "Say which entry"),
+        ("/memory resolve entry_none", "no archival entry"),
+        ("/memory traps", "No trap, constraint or decision is noted here"),
+    ],
+)
+async def test_what_cannot_be_noted_is_told_in_a_sentence(typed: str, answer: str):
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        assert answer in await said(agent, session, typed)
+
+
+async def test_a_move_is_a_change_of_both_names():
+    move = "*** Begin Patch\n*** Update File: a.txt\n*** Move to: a.sql\n*** End Patch"
+    model = ScriptedProvider([calls("apply_patch", input=move), calls("apply_patch", input=move), says("Done.")])
+    async with running_agent(model, settings=EDIT) as agent:
+        (agent.folder / "a.txt").write_bytes(b"a\n")
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        held, done = (last_result(request) for request in model.requests[1:])
+        assert "because of a.sql]" in held.text
+        assert not done.is_error
