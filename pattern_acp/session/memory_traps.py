@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import anyio.to_thread
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.bound import BoundEntry, BoundKind, Severity, Status, head_of, last_day
 from pattern_acp.memory.freshness import is_stale
 from pattern_acp.session.edit_warnings import project_root
 from pattern_acp.session.errors import CommandMisusedError
-from pattern_acp.session.memory_markdown import cell, table, when
+from pattern_acp.session.memory_markdown import cell, table
 from pattern_acp.session.memory_setup import SetupPlace, take_word
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE
@@ -91,7 +92,7 @@ async def list_traps(place: SetupPlace, argument: str) -> str:
             f"`{one.entry.id}`",
             cell(head_of(one), 120),
             standing(one, now_ms=now_ms),
-            f"{one.entry.actor.value}, {when(one.entry.at_ms)}",
+            f"{one.entry.actor.value}, {local_minute(one.entry.at_ms)}",
             cell(one.entry.text, 200),
         )
         for one in sorted(bound, key=lambda one: one.status(now_ms) is not Status.ACTIVE)
@@ -99,7 +100,7 @@ async def list_traps(place: SetupPlace, argument: str) -> str:
     if not rows:
         about = f" that holds is about {cell(path, 80)}" if path else " is noted here"
         return f"No trap, constraint or decision{about}. `/memory trap {HINT}` notes a trap."
-    return table(("Entry", "What", "Standing", "By, when (UTC)", "Text"), rows)
+    return table(("Entry", "What", "Standing", "By, when", "Text"), rows)
 
 
 def standing(bound: BoundEntry, *, now_ms: int) -> str:

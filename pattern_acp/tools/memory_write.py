@@ -133,7 +133,7 @@ class MemoryWrite:
     spec = ToolSpec(
         "memory_write",
         "Remember for later sessions. add, move, remove: items of lists, trees; set: fields; verify: still true; "
-        "archive: move there; resolve: is over; undo, rollback ask.",
+        "archive: move there; resolve: over; undo, rollback ask.",
         input_schema(MemoryWriteArguments, plain=("edits",)),
     )
     kind = ToolKind.EDIT
