@@ -240,8 +240,8 @@ def _refuse_bad_settings(found: dict[str, object]) -> None:
 
     for key in KEYS:
         value = found.get(key.name) if key.flag else None
-        if value is not None and key.check(value) is None:
-            raise _UsageError(f"{key.flag} must be {key.allowed}.")
+        if value is not None and key.rule.check(value) is None:
+            raise _UsageError(f"{key.flag} must be {key.rule.allowed}.")
 
 
 def _chat(flags: Flags, found: dict[str, object]) -> Chat:

@@ -3,10 +3,9 @@
 Owns: `Key`. Must not know: which settings there are (config/keys.py).
 """
 
-from collections.abc import Callable
 from enum import Enum
 
-from pattern_acp.config.values import Value
+from pattern_acp.config.values import Rule, Value
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -29,10 +28,7 @@ class Key:
     name: str
     """Dotted, as in the file."""
     summary: str
-    allowed: str
-    """For error sentences: completes "it must be …"."""
-    check: Callable[[object], Value | None]
-    """The value when it is allowed, otherwise None."""
+    rule: Rule
     default: Value
     variable: str = ""
     flag: str = ""

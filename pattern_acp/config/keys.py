@@ -5,7 +5,6 @@ are described in config/providers.py, since their keys repeat for each name.
 """
 
 from pattern_acp.config.key import Key, ProjectRule
-from pattern_acp.config.paths import NAME_RULE
 from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     LSP_BY_REACH,
@@ -22,30 +21,26 @@ from pattern_acp.config.settings import (
     TurnSettings,
 )
 from pattern_acp.config.values import (
-    amount,
+    AMOUNT,
+    EMBEDDER,
+    FILE_NAME,
+    MODEL,
+    MODELS,
+    YES_OR_NO,
     choice,
-    embedder_name,
-    model_name,
-    model_names,
-    name_of_file,
     number,
-    yes_or_no,
 )
-from pattern_acp.domain.allowance import ALLOWED
 
 
 def _budget(field: str, summary: str) -> Key:
-    return Key(
-        name=f"budget.{field}", summary=summary, allowed=ALLOWED, check=amount, default="", when_empty="no limit"
-    )
+    return Key(name=f"budget.{field}", summary=summary, rule=AMOUNT, default="", when_empty="no limit")
 
 
 def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> Key:
     return Key(
         name=f"turn.{field}",
         summary=summary,
-        allowed=f"a whole number from {low} to {high}",
-        check=number(low, high),
+        rule=number(low, high),
         default=default,
         project=ProjectRule.LOWER,
     )
@@ -55,8 +50,7 @@ def _snapshots(field: str, what: str, default: int) -> Key:
     return Key(
         name=f"backup.{field}",
         summary=f"Snapshots of the constellation that are kept, the newest of each of so many {what}; 0 for none.",
-        allowed="a whole number from 0 to 1000",
-        check=number(0, 1000),
+        rule=number(0, 1000),
         default=default,
     )
 
@@ -66,8 +60,7 @@ def _retention(field: str, summary: str, low: int, default: int) -> Key:
     return Key(
         name=f"retention.{field}",
         summary=summary,
-        allowed=f"a whole number from {low} to {high}",
-        check=number(low, high),
+        rule=number(low, high),
         default=default,
     )
 
@@ -76,8 +69,7 @@ def _delegate_limit(field: str, summary: str, high: int, default: int) -> Key:
     return Key(
         name=f"delegate.{field}",
         summary=summary,
-        allowed=f"a whole number from 1 to {high}",
-        check=number(1, high),
+        rule=number(1, high),
         default=default,
         project=ProjectRule.LOWER,
     )
@@ -87,8 +79,7 @@ def _delegate_model(field: str, who: str, otherwise: str) -> Key:
     return Key(
         name=f"delegate.{field}",
         summary=f"The model of {who}; empty for {otherwise}.",
-        allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
-        check=model_name,
+        rule=MODEL,
         default="",
         when_empty=otherwise,
         project=ProjectRule.CONFIGURED,
@@ -110,8 +101,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="model",
         summary="The model that answers; empty to choose the first one that is set up.",
-        allowed='text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty',
-        check=model_name,
+        rule=MODEL,
         default=_SETTINGS.model,
         variable="PATTERN_ACP_MODEL",
         flag="--model",
@@ -120,8 +110,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="constellation",
         summary="The memory to use.",
-        allowed=f"a name of {NAME_RULE}",
-        check=name_of_file,
+        rule=FILE_NAME,
         default=_SETTINGS.constellation,
         variable="PATTERN_ACP_CONSTELLATION",
         flag="--constellation",
@@ -129,16 +118,14 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="persona",
         summary="Who answers.",
-        allowed=f"a name of {NAME_RULE}",
-        check=name_of_file,
+        rule=FILE_NAME,
         default=_SETTINGS.persona,
         flag="--persona",
     ),
     Key(
         name="mode",
         summary="What runs without a question in a new session.",
-        allowed="one of ask, edit, plan, auto",
-        check=choice(*MODES_BY_REACH),
+        rule=choice("ask", "edit", "plan", "auto"),
         default=_SETTINGS.mode,
         variable="PATTERN_ACP_MODE",
         flag="--mode",
@@ -148,8 +135,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="log_level",
         summary="The least serious message that the log keeps.",
-        allowed="one of debug, info, warning, error",
-        check=choice(*_LEVELS),
+        rule=choice(*_LEVELS),
         default=_SETTINGS.log_level,
         variable="PATTERN_ACP_LOG",
         flag="--log-level",
@@ -157,66 +143,57 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="edit_tool",
         summary="The tool that the model edits files with; auto for the one that it was trained on.",
-        allowed="one of auto, edit_file, apply_patch, both",
-        check=choice("auto", "edit_file", "apply_patch", "both"),
+        rule=choice("auto", "edit_file", "apply_patch", "both"),
         default=_SETTINGS.edit_tool,
     ),
     Key(
         name="fallback",
         summary="Models that stand in, in this order, when the chosen one is overloaded or cannot be reached.",
-        allowed='a list of text of the form "PROVIDER/MODEL"',
-        check=model_names,
+        rule=MODELS,
         default=_SETTINGS.fallback,
     ),
     Key(
         name="fallback_after_seconds",
         summary="Longest rate limit that is waited for while a model of `fallback` is left.",
-        allowed="a whole number from 0 to 3600",
-        check=number(0, 3600),
+        rule=number(0, 3600),
         default=_SETTINGS.fallback_after_seconds,
     ),
     Key(
         name="cache_ttl",
         summary="How long Anthropic keeps the prefix of a session in its cache; an hour costs more to write.",
-        allowed="one of 5m, 1h",
-        check=choice("5m", "1h"),
+        rule=choice("5m", "1h"),
         default=_SETTINGS.cache_ttl,
     ),
     Key(
         name="editor_deadline_seconds",
         summary="Longest wait for one answer of the editor to a file or terminal request.",
-        allowed="a whole number from 1 to 600",
-        check=number(1, 600),
+        rule=number(1, 600),
         default=_SETTINGS.editor_deadline_seconds,
         project=ProjectRule.LOWER,
     ),
     Key(
         name="memory.embedder",
         summary="What finds memory by meaning.",
-        allowed='auto, hash, minilm, or text of the form "PROVIDER/MODEL"',
-        check=embedder_name,
+        rule=EMBEDDER,
         default=_MEMORY.embedder,
     ),
     Key(
         name="memory.recall_tokens",
         summary="Most tokens of what is recalled for a prompt before each turn; 0 for none.",
-        allowed="a whole number from 0 to 4000",
-        check=number(0, 4000),
+        rule=number(0, 4000),
         default=_MEMORY.recall_tokens,
         project=ProjectRule.LOWER,
     ),
     Key(
         name="memory.files",
         summary="Whether memory is kept as files in the project too, .pattern/memory/LABEL.md.",
-        allowed="true or false",
-        check=yes_or_no,
+        rule=YES_OR_NO,
         default=_MEMORY.files,
     ),
     Key(
         name="memory.isolation",
         summary="How far a project is kept apart from the persona's memory.",
-        allowed="one of none, core-only, full",
-        check=choice(*ISOLATION_BY_REACH),
+        rule=choice("none", "core-only", "full"),
         default=_MEMORY.isolation,
         project=ProjectRule.NARROWER,
         reach=ISOLATION_BY_REACH,
@@ -224,8 +201,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="memory.secrets",
         summary="What happens when a text to remember seems to hold a secret.",
-        allowed="one of block, ask",
-        check=choice(*SECRETS_BY_REACH),
+        rule=choice(*SECRETS_BY_REACH),
         default=_MEMORY.secrets,
         project=ProjectRule.NARROWER,
         reach=SECRETS_BY_REACH,
@@ -233,22 +209,19 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="compaction.strategy",
         summary="How a conversation that fills the model's window is made shorter.",
-        allowed="one of summarise, truncate, importance, time_decay",
-        check=choice("summarise", "truncate", "importance", "time_decay"),
+        rule=choice("summarise", "truncate", "importance", "time_decay"),
         default=_COMPACTION.strategy,
     ),
     Key(
         name="compaction.threshold_percent",
         summary="Where that begins, in percent of the window without the room for the answer.",
-        allowed="a whole number from 30 to 95",
-        check=number(30, 95),
+        rule=number(30, 95),
         default=_COMPACTION.threshold_percent,
     ),
     Key(
         name="compaction.target_percent",
         summary="What it leaves, in percent of the same.",
-        allowed="a whole number from 10 to 90",
-        check=number(10, 90),
+        rule=number(10, 90),
         default=_COMPACTION.target_percent,
     ),
     _snapshots("hourly", "hours", _BACKUP.hourly),
@@ -257,8 +230,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="backup.segments",
         summary="Whether all that is recorded is written to files beside the constellation too, to rebuild it from.",
-        allowed="true or false",
-        check=yes_or_no,
+        rule=YES_OR_NO,
         default=_BACKUP.segments,
     ),
     _retention("deleted_days", "For how many days a deleted session can be brought back.", 1, _RETENTION.deleted_days),
@@ -289,8 +261,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="fetch.private_addresses",
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
-        allowed="true or false",
-        check=yes_or_no,
+        rule=YES_OR_NO,
         default=_FETCH.private_addresses,
     ),
     _delegate_model("model", "subagents", "that of the session"),
@@ -306,8 +277,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="lsp.mode",
         summary='Whether language servers say what an edit broke; `lsp = "off"` is short for it.',
-        allowed="one of on, off",
-        check=choice(*LSP_BY_REACH),
+        rule=choice("on", "off"),
         default=_LSP.mode,
         project=ProjectRule.NARROWER,
         reach=LSP_BY_REACH,
@@ -315,16 +285,14 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="lsp.wait_seconds",
         summary="Longest that an edit waits for what language servers find wrong in it.",
-        allowed="a whole number from 0 to 60",
-        check=number(0, 60),
+        rule=number(0, 60),
         default=_LSP.wait_seconds,
         project=ProjectRule.LOWER,
     ),
     Key(
         name="lsp.idle_minutes",
         summary="After how long without an edit or question a language server is ended.",
-        allowed="a whole number from 1 to 1440",
-        check=number(1, 1440),
+        rule=number(1, 1440),
         default=_LSP.idle_minutes,
         project=ProjectRule.LOWER,
     ),
@@ -371,8 +339,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         name="turn.slow_commands",
         summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",
-        allowed="one of end, background",
-        check=choice("end", "background"),
+        rule=choice("end", "background"),
         default=_TURN.slow_commands,
     ),
 )

@@ -214,9 +214,9 @@ def _from_file(resolution: _Resolution, key: Key, file: TomlFile, below: _Found)
     holder = file.table.get(table) if table else file.table
     if not is_table(holder) or name not in holder:
         return below
-    value = key.check(holder[name])
+    value = key.rule.check(holder[name])
     if value is None:
-        sentence = f"it must be {key.allowed}{_but_is(key, holder[name])}; {_using(key, below)}."
+        sentence = f"it must be {key.rule.allowed}{_but_is(key, holder[name])}; {_using(key, below)}."
         resolution.problems.append(file.problem(key.name, sentence))
         return below
     line = file.line_of(key.name)
@@ -251,9 +251,9 @@ def _from_text(resolution: _Resolution, key: Key, raw: str | None, source: str, 
     """The value of a variable or flag, which always comes as text; empty means that it is not set."""
     if not raw:
         return below
-    value = key.check(raw.strip())
+    value = key.rule.check(raw.strip())
     if value is None:
-        sentence = f"it must be {key.allowed}{_but_is(key, raw)}; {_using(key, below)}."
+        sentence = f"it must be {key.rule.allowed}{_but_is(key, raw)}; {_using(key, below)}."
         resolution.problems.append(Problem(source, None, key.name, sentence))
         return below
     return value, source
@@ -274,11 +274,11 @@ def _but_is(key: Key, raw: object) -> str:
     """What was written. Only choices and numbers are repeated; other text could be a key pasted into the wrong line."""
     if isinstance(raw, int):
         return f", not {str(raw).lower()}"
-    if isinstance(raw, str) and key.allowed.startswith("one of") and len(raw) <= 20 and raw.isprintable():
+    if isinstance(raw, str) and key.rule.allowed.startswith("one of") and len(raw) <= 20 and raw.isprintable():
         return f', not "{raw}"'
     if isinstance(raw, str) and isinstance(key.default, int):
         return ", not text"
-    return but_is(raw, key.allowed)
+    return but_is(raw, key.rule.allowed)
 
 
 def _using(key: Key, below: _Found) -> str:

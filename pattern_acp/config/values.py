@@ -1,15 +1,15 @@
 """What one value in a file or variable may be.
 
-Owns: the checks that config/keys.py names, each of which gives the value when it is allowed and None otherwise. Must
-not know: which keys there are.
+Owns: the rules that config/keys.py names, each with the words for it. Must not know: which keys there are.
 """
 
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from pattern_acp.config.paths import is_valid_name
-from pattern_acp.domain.allowance import parse_allowance
+from pattern_acp.config.paths import NAME_RULE, is_valid_name
+from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """What a setting holds."""
@@ -18,17 +18,27 @@ _MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
 _EMBEDDER = late_pattern(r"[^\s/]+/\S+")
 
 
-def choice(*allowed: str) -> Callable[[object], Value | None]:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which values a setting may hold."""
+
+    allowed: str
+    """For error sentences: completes "it must be …"."""
+    check: Callable[[object], Value | None]
+    """The value when it is allowed, otherwise None."""
+
+
+def choice(*words: str) -> Rule:
     """One of these words, in any case."""
 
     def check(raw: object) -> Value | None:
         text = raw.strip().lower() if isinstance(raw, str) else ""
-        return text if text in allowed else None
+        return text if text in words else None
 
-    return check
+    return Rule(f"one of {', '.join(words)}", check)
 
 
-def number(low: int, high: int) -> Callable[[object], Value | None]:
+def number(low: int, high: int) -> Rule:
     """A whole number from `low` to `high`."""
 
     def check(raw: object) -> Value | None:
@@ -37,43 +47,52 @@ def number(low: int, high: int) -> Callable[[object], Value | None]:
             return None
         return raw if low <= raw <= high else None
 
-    return check
+    return Rule(f"a whole number from {low} to {high}", check)
 
 
-def model_name(raw: object) -> Value | None:
-    """A model or provider, or empty."""
+def _model(raw: object) -> Value | None:
     is_model = isinstance(raw, str) and len(raw) <= 200 and (not raw or _MODEL.fullmatch(raw))
     return raw if is_model and isinstance(raw, str) else None
 
 
-def model_names(raw: object) -> Value | None:
-    """A list of `PROVIDER/MODEL`, as a tuple."""
-    names = [model_name(item) for item in cast("list[object]", raw)] if isinstance(raw, list) else [None]
+def _models(raw: object) -> Value | None:
+    names = [_model(item) for item in cast("list[object]", raw)] if isinstance(raw, list) else [None]
     models = tuple(name for name in names if isinstance(name, str) and "/" in name)
     return models if len(models) == len(names) else None
 
 
-def embedder_name(raw: object) -> Value | None:
-    """What finds memory by meaning."""
+def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
     return raw if raw in {"auto", "hash", "minilm"} or _EMBEDDER.fullmatch(raw) else None
 
 
-def yes_or_no(raw: object) -> Value | None:
-    """A boolean."""
+def _boolean(raw: object) -> Value | None:
     return raw if isinstance(raw, bool) else None
 
 
-def amount(raw: object) -> Value | None:
-    """An allowance; a number alone, which TOML has without quotes, is US dollars."""
+def _amount(raw: object) -> Value | None:
+    # A number alone, which TOML has without quotes, is US dollars.
     text = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
     return text if isinstance(text, str) and parse_allowance(text) is not None else None
 
 
-def name_of_file(raw: object) -> Value | None:
-    """A name that a file may have."""
+def _file_name(raw: object) -> Value | None:
     return raw if isinstance(raw, str) and is_valid_name(raw) else None
+
+
+MODEL = Rule('text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty', _model)
+
+MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models)
+"""Held as a tuple."""
+
+EMBEDDER = Rule('auto, hash, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
+
+YES_OR_NO = Rule("true or false", _boolean)
+
+AMOUNT = Rule(ALLOWED, _amount)
+
+FILE_NAME = Rule(f"a name of {NAME_RULE}", _file_name)
 
 
 _TYPE_WORDS: tuple[tuple[type, str], ...] = (

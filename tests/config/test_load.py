@@ -149,6 +149,13 @@ day = 20
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
 
 
+def test_the_values_of_a_setting_that_are_ordered_by_reach_are_all_that_it_takes():
+    for key in KEYS:
+        if key.reach:
+            assert set(key.rule.allowed.removeprefix("one of ").split(", ")) == set(key.reach)
+            assert all(key.rule.check(value) == value for value in key.reach)
+
+
 def test_flags_beat_the_environment_which_beats_the_files(tmp_path: Path):
     user = 'model = "openai/user"\n[providers.lab]\nbase_url = "http://localhost:1"\n'
     project = 'model = "lab/project"\n'
