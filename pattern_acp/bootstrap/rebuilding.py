@@ -64,7 +64,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
     chosen = next((each for each in reversed(known) if number in {0, int(each.name)}), None)
     if chosen is None:
         which = f" number {number}" if number else ""
-        raise SegmentsError(f"There are no segments{which} of {path}; 'pattern-acp restore --latest' goes to a backup.")
+        raise SegmentsError(f"There are no segments{which} of {path}; `pattern-acp restore --latest` goes to a backup.")
     reading = partial(progress, "reading segments")
     rebuilt = rebuild(chosen, target, TABLES, partial(_finish, progress=progress), now_ms=now_ms, told=reading)
     progress("checking what was rebuilt", 0, 1)

@@ -66,7 +66,7 @@ def lost_constellation(path: Path, *, begun: bool = True) -> str:
     """
     if path.exists() and path.stat().st_size:
         return ""
-    ways = ["'pattern-acp restore --latest' for the newest backup"] if list_backups(path) else []
+    ways = ["`pattern-acp restore --latest` for the newest backup"] if list_backups(path) else []
     if known := generations(path):
         # The new one begins a generation of its own.
         command = f"pattern-acp journal rebuild --from {int(known[-1].name)} --replace"
@@ -113,7 +113,7 @@ def restore(path: Path, copy: Path | None, *, now_ms: int) -> tuple[Path, Path |
     if copy is not None:
         if not copy.is_file():
             raise DatabaseError(
-                f"There is no file {copy}; 'pattern-acp backup --list' shows the backups that there are."
+                f"There is no file {copy}; `pattern-acp backup --list` shows the backups that there are."
             )
         check_copy(copy)
         put_in_place(copy, path, safety=safety)

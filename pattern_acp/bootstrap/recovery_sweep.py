@@ -94,7 +94,7 @@ def what_gc_frees(path: Path, policy: Policy) -> str:
     size = sum(one.size for one in find_sweepable(path, policy))
     if not policy.retention.tell_mb or size < policy.retention.tell_mb * MB:
         return ""
-    return f"'pattern-acp gc' would free {size_text(size)}; 'pattern-acp gc --dry-run' shows what."
+    return f"`pattern-acp gc` would free {size_text(size)}; `pattern-acp gc --dry-run` shows what."
 
 
 def sweep(path: Path, found: list[Sweepable], policy: Policy) -> bool:

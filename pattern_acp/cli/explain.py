@@ -67,5 +67,5 @@ def _print_all(*, as_json: bool) -> None:
 
 def _unknown(code: str) -> str:
     similar = similar_codes(code)
-    meant = f"did you mean {', '.join(similar)}?" if similar else "'pattern-acp explain' lists them all."
+    meant = f"did you mean {', '.join(similar)}?" if similar else "`pattern-acp explain` lists them all."
     return f"there is no failure code {code[:80]!r}; {meant}"

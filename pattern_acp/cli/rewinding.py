@@ -167,7 +167,7 @@ def _show_done(raw: msgspec.Raw, arguments: Sessions) -> int:
     for problem in done.problems:
         write_line(printable(problem))
     if not done.fork_session_id or done.files or done.blocks:
-        write_line(f"'pattern-acp sessions rewind {arguments.session} undo' takes it back.")
+        write_line(f"`pattern-acp sessions rewind {arguments.session} undo` takes it back.")
     return EXIT_OK
 
 

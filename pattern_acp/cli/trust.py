@@ -92,7 +92,10 @@ async def _trust(database: Database, process: Process, root: str, *, assume_yes:
     if agreement is not None and agreement.digest == digest_of_parts(parts):
         write_sentence(f"{root} is trusted already: {count_parts(parts)}.")
         return EXIT_OK
-    write_line(describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts))
+    from pattern_acp.cli.chat.calls import plain_text
+
+    told = describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts)
+    write_line(plain_text(told, None))
     if not assume_yes and not _confirmed(root, count_parts(parts)):
         return EXIT_ERROR
     await decide_trust(database, root, parts, "trusted", at_ms=SystemClock().now_ms())

@@ -101,9 +101,9 @@ def _read_only(path: str, detail: str) -> tuple[type[DatabaseError], str]:
 def _corrupt(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DatabaseCorruptError, (
         f"The constellation {path} is damaged or not a database ({detail}); "
-        "nothing was changed: close every window that uses it and run 'pattern-acp restore --latest' to go back to the "
-        "newest backup, or 'pattern-acp journal rebuild' to make it again from its segments, which are newer, or read "
-        "what can still be read with 'pattern-acp sessions' and 'pattern-acp doctor'."
+        "nothing was changed: close every window that uses it and run `pattern-acp restore --latest` to go back to the "
+        "newest backup, or `pattern-acp journal rebuild` to make it again from its segments, which are newer, or read "
+        "what can still be read with `pattern-acp sessions` and `pattern-acp doctor`."
     )
 
 

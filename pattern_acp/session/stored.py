@@ -129,7 +129,7 @@ async def restore_session(database: Database, session_id: str, *, now: int, days
         if now - at_ms > days * DAY_MS:
             raise NotDeletedError(f"Session {session_id} was deleted more than {days} days ago.")
         if sessions.was_swept(tx, session_id):
-            raise NotDeletedError(f"Session {session_id} was deleted long ago, and 'pattern-acp gc' took its words.")
+            raise NotDeletedError(f"Session {session_id} was deleted long ago, and `pattern-acp gc` took its words.")
         sessions.mark_restored(tx, known, seq=_record(tx, session_id, SessionRestored(), now))
         _index_again(tx, session_id, read_stream(tx, session_id), _search_owner(cwd))
 

@@ -125,6 +125,6 @@ def test_segments_that_are_not_wanted_any_more_go(path: Path):
 def test_a_start_tells_what_gc_would_free_only_when_it_is_as_much_as_the_person_said(path: Path):
     copy_to(path, f"before-restore-{stamp(NOW - 40 * DAY_MS)}").write_bytes(bytes(1_500_000))
     told = what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=1)))
-    assert told == "'pattern-acp gc' would free 1.5 MB; 'pattern-acp gc --dry-run' shows what."
+    assert told == "`pattern-acp gc` would free 1.5 MB; `pattern-acp gc --dry-run` shows what."
     assert what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=2))) == ""
     assert what_gc_frees(path, POLICY) == ""

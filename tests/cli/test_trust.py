@@ -53,7 +53,7 @@ def test_a_changed_part_is_shown_as_a_difference(home: Process, folder: Path, ca
     settings.write_text(settings.read_text(encoding="utf-8").replace("echo stop", "echo more"), encoding="utf-8")
     capsys.readouterr()
     assert run_trust(Trust(path=str(folder), assume_yes=True), home) == 0
-    assert "-echo stop\n+echo more" in capsys.readouterr().out
+    assert "  -echo stop\n  +echo more" in capsys.readouterr().out
 
 
 def test_the_list_is_json_for_a_program(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):

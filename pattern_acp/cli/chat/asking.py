@@ -15,6 +15,7 @@ from pattern_acp.cli.chat.diffs import DIFF_MARGIN, diff_rows, diff_text
 from pattern_acp.cli.chat.marks import Marks
 from pattern_acp.cli.chat.questions import Choice, Question, automatic_choice, choice_for, keyed
 from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
+from pattern_acp.domain.tool_calls import ToolKind
 
 ROWS = 30
 """Rows of one change or text in a question before the key `v` is offered."""
@@ -72,7 +73,8 @@ class Asker:
 
     def _refuse(self, question: Question) -> None:
         title = one_line(question.call.title or "a tool call")
-        sentence = f"Refused, since nobody can be asked here: {title}. Pass --yes to allow what the agent asks for."
+        end = "" if title.endswith(("?", ".")) else "."
+        sentence = f"Refused, since nobody can be asked here: {title}{end} Pass --yes to allow what the agent asks for."
         self._screen.print(Text(sentence, style="yellow"))
         reply_by_flag(question, "deny")
 
@@ -116,7 +118,7 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
                 parts.append(Indented(Hanging(diff_text(item, cwd, marks, limit=limit, whole_lines=True), DIFF_MARGIN)))
                 continue
             case schema.Content(content=schema.TextContent(text=text)):
-                body = _text_rows(text, rows, marks)
+                body = _text_rows(text, call.kind, rows, marks)
                 if one_line(body.plain) == one_line(call.title or ""):
                     continue
             case _:
@@ -141,7 +143,7 @@ def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
                 if len(diff_rows(old or "", new)) > rows:
                     return True
             case schema.Content(content=schema.TextContent(text=text)):
-                if len(output_lines(plain_text(text))) > rows:
+                if len(output_lines(plain_text(text, call.kind))) > rows:
                     return True
             case _:
                 pass
@@ -153,8 +155,8 @@ def has_diffs(call: schema.ToolCallUpdate) -> bool:
     return bool(Call(call.tool_call_id).updated(call).diffs)
 
 
-def _text_rows(text: str, rows: int | None, marks: Marks) -> Text:
-    lines = output_lines(plain_text(text))
+def _text_rows(text: str, kind: ToolKind | None, rows: int | None, marks: Marks) -> Text:
+    lines = output_lines(plain_text(text, kind))
     shown = lines if rows is None else lines[:rows]
     body = Text("\n".join(shown), overflow="fold")
     if len(shown) < len(lines):

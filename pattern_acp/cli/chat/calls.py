@@ -42,6 +42,10 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x
 
 _FENCE = re.compile(r"\A\s*(`{3,})[^\n]*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 
+_FENCE_LINE = re.compile(r"\s{0,3}(`{3,})[^`]*\Z")
+
+_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -123,7 +127,7 @@ def live_details(call: Call, tail: Tail, marks: Marks) -> list[RenderableType]:
             case schema.Terminal(terminal_id=terminal_id):
                 texts.append(last_lines(tail(terminal_id), LIVE_LINES, marks))
             case schema.Content(content=schema.TextContent(text=text)) if _tells_progress(call):
-                texts.append(last_lines(plain_text(text), LIVE_LINES, marks))
+                texts.append(last_lines(plain_text(text, call.kind), LIVE_LINES, marks))
             case _:
                 pass
     return [Indented(text) for text in texts if text.plain]
@@ -145,10 +149,43 @@ def output_lines(output: str) -> list[str]:
     return [printable(line.rstrip("\r").rsplit("\r", 1)[-1]).expandtabs(8) for line in lines if lines != [""]]
 
 
-def plain_text(text: str) -> str:
-    """Text of a call without the fence around it."""
+def plain_text(text: str, kind: ToolKind | None) -> str:
+    """Text of a call without the fence around it; of several, what they hold is indented.
+
+    What a command printed is no Markdown, so nothing inside it is touched.
+    """
     found = _FENCE.match(text)
-    return found.group(2) if found is not None else text
+    if found is not None and not _closes_early(found):
+        return found.group(2)
+    return text if kind is ToolKind.EXECUTE else _without_marks(text)
+
+
+def _closes_early(found: re.Match[str]) -> bool:
+    """Whether the fence that the text begins with ends before the text does."""
+    return any(_ends(line, found.group(1)) for line in found.group(2).split("\n"))
+
+
+def _without_marks(text: str) -> str:
+    """Markdown with its code indented and no bold marks, which a terminal would show as they are."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        begun = _FENCE_LINE.match(line)
+        if fence and _ends(line, fence):
+            fence = ""
+        elif fence:
+            lines.append(f"  {line}")
+        elif begun is not None:
+            fence = begun.group(1)
+        else:
+            lines.append(_BOLD.sub(r"\1", line))
+    return "\n".join(lines)
+
+
+def _ends(line: str, fence: str) -> bool:
+    """Whether `line` closes `fence` (CommonMark 4.5): as many backticks or more, and nothing else."""
+    marks = line.strip()
+    return len(marks) >= len(fence) and not marks.strip("`")
 
 
 def one_line(text: str) -> str:
@@ -162,13 +199,13 @@ def _tells_progress(call: Call) -> bool:
 
 
 def _note(call: Call, text: str, marks: Marks) -> Text:
-    if one_line(plain_text(text)) == one_line(call.title):
+    if one_line(plain_text(text, call.kind)) == one_line(call.title):
         return Text()
     if call.kind is ToolKind.EXECUTE:
-        return last_lines(plain_text(text), OUTPUT_LINES, marks)
+        return last_lines(plain_text(text, call.kind), OUTPUT_LINES, marks)
     if call.kind in QUIET and call.status is ToolCallStatus.COMPLETED:
         return Text()
-    lines = output_lines(plain_text(text))
+    lines = output_lines(plain_text(text, call.kind))
     failed = call.status is ToolCallStatus.FAILED
     note = Text("\n".join(lines[:NOTE_LINES]), style="red" if failed else "dim", overflow="fold")
     if len(lines) > NOTE_LINES:

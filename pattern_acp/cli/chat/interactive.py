@@ -22,7 +22,7 @@ from pattern_acp.cli.chat.turns import Turns
 WITHOUT_MODEL = "offline/offline"
 """The model of a session that has none."""
 
-NO_MODEL = "No model is set up, so only plain commands are understood, such as find TEXT; help tells more."
+NO_MODEL = "No model is set up, so only plain commands such as “find TEXT” are understood; “help” tells more."
 
 LEAVE = frozenset({"/quit", "/exit"})
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import Call, live_details
+from pattern_acp.cli.chat.calls import Call, live_details, plain_text
 from pattern_acp.cli.chat.marks import Marks
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
@@ -45,3 +45,18 @@ def test_a_running_call_shows_its_progress_and_the_end_of_its_terminal():
 )
 def test_what_a_call_is_about_to_do_is_no_progress(kind: ToolKind, status: ToolCallStatus):
     assert shown(*live_details(call(kind, status, "the task"), lambda _terminal: "", Marks())) == ""
+
+
+def test_several_pieces_of_code_are_indented_below_their_headings():
+    told = "**hook Stop**\n```\necho **stop**\n```\n**command /review**\n````sh\n```\ndone\n````"
+    assert plain_text(told, ToolKind.OTHER) == "hook Stop\n  echo **stop**\ncommand /review\n  ```\n  done"
+
+
+def test_one_piece_of_code_is_shown_as_it_is():
+    assert plain_text("```sh\nls **\n```", ToolKind.EXECUTE) == "ls **"
+    assert plain_text("````\n```\nx\n```\n````", ToolKind.OTHER) == "```\nx\n```"
+
+
+def test_what_a_command_printed_is_no_markdown():
+    printed = "**bold**\n```\nx\n```"
+    assert plain_text(printed, ToolKind.EXECUTE) == printed
