@@ -5,6 +5,12 @@ Owns: the form of that file. Must not know: any statement. The form, one stateme
     -- name: append_event
     -- What it does, on one line or more.
     INSERT INTO …;
+
+What several statements have in common is a part, which stands before them; they name it in braces, as `{visible}`:
+
+    -- part: visible
+    -- What it says.
+    e.owner = :owner AND …;
 """
 
 import importlib.util
@@ -15,7 +21,8 @@ from typing import LiteralString, cast
 
 from pattern_acp.domain.late_pattern import late_pattern
 
-_NAME = late_pattern(r"^-- name: ([a-z][a-z0-9_]*)$", re.MULTILINE)
+_HEAD = late_pattern(r"^-- (name|part): ([a-z][a-z0-9_]*)$", re.MULTILINE)
+_PART = late_pattern(r"\{([a-z][a-z0-9_]*)\}")
 
 
 class Queries:
@@ -60,22 +67,30 @@ def load_queries(package: str) -> Queries:
 
 
 def parse_queries(text: str, source: str) -> dict[str, str]:
-    """Split the text of a `queries.sql` into its statements, each without name and description.
+    """Split the text of a `queries.sql` into its statements, each without name and description, and with its parts.
 
     Raises:
-        ValueError: a name is given twice, or lacks its description or its statement; `source` names the file.
+        ValueError: a name is given twice, or lacks its description or its statement, or no part of a name stands before
+            a statement that has it; `source` names the file.
     """
-    parts = _NAME.split(text)
+    pieces = _HEAD.split(text)
     statements: dict[str, str] = {}
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+    parts: dict[str, str] = {}
+
+    def part(found: re.Match[str]) -> str:
+        if found[1] not in parts:
+            raise ValueError(f"{source} has no part {found[1]!r} before the statement that names it.")
+        return parts[found[1]]
+
+    for kind, name, body in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         lines = body.strip().splitlines()
         described = 0
         while described < len(lines) and lines[described].startswith("--"):
             described += 1
         statement = "\n".join(lines[described:]).strip().removesuffix(";")
-        if name in statements:
+        if name in statements or name in parts:
             raise ValueError(f"{source} names {name!r} twice.")
         if not described or not statement:
             raise ValueError(f"{source} gives {name!r} no description or no statement.")
-        statements[name] = statement
+        (parts if kind == "part" else statements)[name] = _PART.sub(part, statement)
     return statements

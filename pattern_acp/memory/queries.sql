@@ -1,11 +1,15 @@
 -- Statements of the memory stores. Every write carries last_seq, the number of its event (rule R1).
 
+-- part: block
+-- The text and the facts of a block `b`.
+b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
+    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts;
+
 -- name: find_block
 -- The text and the facts of one block.
-SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
-    frontiers, history_from, schema, permission, pinned, tier, conflicts
-FROM blocks
-WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
+SELECT {block}
+FROM blocks AS b
+WHERE b.scope = :scope AND b.owner = :owner AND b.label = :label AND b.deleted = 0;
 
 -- name: block_exists
 -- Whether there is a block with this label.
@@ -13,17 +17,15 @@ SELECT 1 FROM blocks WHERE scope = :scope AND owner = :owner AND label = :label 
 
 -- name: find_deleted_block
 -- The block of a label that was deleted last and can be restored, or, with :skip, one that was deleted before it.
-SELECT id, scope, owner, label, description, char_limit, text, text_hash, updated_ms, head_update,
-    frontiers, history_from, schema, permission, pinned, tier, conflicts
-FROM blocks
-WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 1
-ORDER BY updated_ms DESC, rowid DESC
+SELECT {block}
+FROM blocks AS b
+WHERE b.scope = :scope AND b.owner = :owner AND b.label = :label AND b.deleted = 1
+ORDER BY b.updated_ms DESC, b.rowid DESC
 LIMIT 1 OFFSET :skip;
 
 -- name: list_deleted_blocks
 -- The blocks of several owners that can be restored, deleted last first; the owners are a JSON list of [scope, owner].
-SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts
+SELECT {block}
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 1
@@ -31,8 +33,7 @@ ORDER BY b.updated_ms DESC, b.rowid DESC;
 
 -- name: list_blocks
 -- The blocks of several owners, oldest first; the owners are a JSON list of [scope, owner].
-SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts
+SELECT {block}
 FROM json_each(:owners) AS wanted
 JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE b.deleted = 0
@@ -52,8 +53,7 @@ INSERT INTO search_fts (search_fts) VALUES ('rebuild');
 
 -- name: list_shared_blocks
 -- The blocks attached to several owners, with the permission that each has, oldest first.
-SELECT b.id, b.scope, b.owner, b.label, b.description, b.char_limit, b.text, b.text_hash, b.updated_ms, b.head_update,
-    b.frontiers, b.history_from, b.schema, b.permission, b.pinned, b.tier, b.conflicts, s.permission, s.scope
+SELECT {block}, s.permission, s.scope
 FROM json_each(:owners) AS wanted
 JOIN block_shares AS s ON s.scope = wanted.value ->> 0 AND s.owner = wanted.value ->> 1
 JOIN blocks AS b ON b.id = s.block_id
@@ -367,6 +367,14 @@ WHERE source = :source AND kind IN ('user', 'assistant') AND last_seq <= :upto_s
 DELETE FROM search_entries
 WHERE source = :source;
 
+-- part: visible
+-- Whether a passage `e` may be found: whose it is, its kind, its time and its session.
+e.owner IN (SELECT value FROM json_each(:owners))
+    AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND e.at_ms BETWEEN :since_ms AND :until_ms
+    AND (:session = '' OR e.source = :session)
+    AND e.source <> :excluded;
+
 -- name: search
 -- The visible passages among the best of the whole index, BM25 with the split identifiers at a lower weight; how many
 -- of the best were looked at is the last column.
@@ -380,53 +388,17 @@ WITH best AS MATERIALIZED (
 SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score, (SELECT count(*) FROM best)
 FROM best
 CROSS JOIN search_entries AS e ON e.id = best.entry
-WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded
+WHERE {visible}
 ORDER BY best.score
 LIMIT :candidates;
 
--- name: search_visible
--- The passages that match best of the visible ones: for when most of the index is not visible. The visible ones are
--- gathered first, and looked up there: `+` keeps the word index from being asked once for each of them.
-WITH visible AS MATERIALIZED (
-    SELECT e.id
-    FROM search_entries AS e
-    WHERE e.owner IN (SELECT value FROM json_each(:owners))
-        AND e.kind IN (SELECT value FROM json_each(:kinds))
-        AND e.at_ms BETWEEN :since_ms AND :until_ms
-        AND (:session = '' OR e.source = :session)
-        AND e.source <> :excluded
-), best AS MATERIALIZED (
+-- part: best_of_chosen
+-- The best of the passages `chosen`, by the scores of all words. `+` keeps the word index from being asked once for each
+-- of them.
+best AS MATERIALIZED (
     SELECT rowid AS entry, bm25(search_fts, 1.0, 0.6) AS score
     FROM search_fts
-    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM visible)
-    ORDER BY score
-    LIMIT :candidates
-)
-SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score, 0
-FROM best
-CROSS JOIN search_entries AS e ON e.id = best.entry
-ORDER BY best.score;
-
--- name: search_rare
--- The best of the visible passages with a rare word, by the scores of all words.
-WITH rare AS MATERIALIZED (
-    SELECT e.id
-    FROM search_fts
-    CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
-    WHERE search_fts MATCH :rare
-        AND e.owner IN (SELECT value FROM json_each(:owners))
-        AND e.kind IN (SELECT value FROM json_each(:kinds))
-        AND e.at_ms BETWEEN :since_ms AND :until_ms
-        AND (:session = '' OR e.source = :session)
-        AND e.source <> :excluded
-), best AS MATERIALIZED (
-    SELECT rowid AS entry, bm25(search_fts, 1.0, 0.6) AS score
-    FROM search_fts
-    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM rare)
+    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM chosen)
     ORDER BY score
     LIMIT :candidates
 )
@@ -434,6 +406,25 @@ SELECT e.id, e.kind, e.source, e.item, e.at_ms, -best.score
 FROM best
 CROSS JOIN search_entries AS e ON e.id = best.entry
 ORDER BY best.score;
+
+-- name: search_visible
+-- The passages that match best of the visible ones: for when most of the index is not visible. The visible ones are
+-- gathered first, and looked up there.
+WITH chosen AS MATERIALIZED (
+    SELECT e.id
+    FROM search_entries AS e
+    WHERE {visible}
+), {best_of_chosen};
+
+-- name: search_rare
+-- The best of the visible passages with a rare word, by the scores of all words.
+WITH chosen AS MATERIALIZED (
+    SELECT e.id
+    FROM search_fts
+    CROSS JOIN search_entries AS e ON e.id = search_fts.rowid
+    WHERE search_fts MATCH :rare
+        AND {visible}
+), {best_of_chosen};
 
 -- name: count_matches
 -- In how many passages each term is, counted up to a number; terms, as the index is asked for them, are a JSON list.
@@ -457,11 +448,7 @@ JOIN search_entries AS e ON e.id = wanted.value;
 SELECT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value
-WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded;
+WHERE {visible};
 
 -- name: read_found
 -- The text of the passages that will be shown, with the label of their block and how often they were recalled.
@@ -624,11 +611,7 @@ SELECT entries, codes FROM vector_codes WHERE model = :model AND portion = :port
 SELECT count(*) FROM (
     SELECT 1
     FROM search_entries AS e
-    WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-        AND e.at_ms BETWEEN :since_ms AND :until_ms
-        AND (:session = '' OR e.source = :session)
-        AND e.source <> :excluded
+    WHERE {visible}
     LIMIT :at_most
 );
 
@@ -637,11 +620,7 @@ SELECT count(*) FROM (
 SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance
 FROM search_entries AS e
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
-WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded
+WHERE {visible}
     AND length(v.vector) = :size
 ORDER BY distance, e.id DESC
 LIMIT :count;
@@ -651,11 +630,7 @@ LIMIT :count;
 SELECT e.id, v.vector
 FROM search_entries AS e
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
-WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded;
+WHERE {visible};
 
 -- name: nearest_of
 -- Those of a JSON list of entry ids that are visible, nearest to a vector first.
@@ -663,11 +638,7 @@ SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance
 FROM json_each(:entries) AS wanted
 CROSS JOIN search_entries AS e ON e.id = wanted.value
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
-WHERE e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded
+WHERE {visible}
     AND length(v.vector) = :size
 ORDER BY distance, e.id DESC
 LIMIT :count;

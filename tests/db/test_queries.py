@@ -86,9 +86,15 @@ def test_statements_are_split_from_their_names_and_descriptions():
     assert parse_queries(text, "x") == {"one": "SELECT 1\n  AS a", "two": "SELECT 2"}
 
 
+def test_a_part_stands_in_every_statement_that_names_it():
+    text = "-- part: a\n-- One.\nx > 1;\n\n-- name: b\n-- Two.\nSELECT 1 WHERE {a};\n"
+    assert parse_queries(text, "x") == {"b": "SELECT 1 WHERE x > 1"}
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("-- name: b\n-- Two.\nSELECT {a};\n-- part: a\n-- One.\n1;\n", "no part 'a' before"),
         ("-- name: a\nSELECT 1;\n", "no description"),
         ("-- name: a\n-- Nothing.\n", "no statement"),
         ("-- name: a\n-- One.\nSELECT 1;\n-- name: a\n-- Two.\nSELECT 2;\n", "twice"),
