@@ -116,6 +116,10 @@ class EditorView:
         """Tell the slash commands, and with them the prompts of MCP servers."""
         await self._send(schema.AvailableCommandsUpdate(available_commands=available_commands(more)))
 
+    async def show_jobs(self, running: int) -> None:
+        """See `SessionView.show_jobs`. ACP has no update for it; this one changes nothing where it is not known."""
+        await self._send(schema.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
+
     async def settle(self) -> None:
         """See `SessionView.settle`."""
         await self._batch.flush()

@@ -12,10 +12,11 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.session.errors import CommandMisusedError
+from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job_results import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.sink import Fact, JournalSink
-from pattern_acp.workspace.jobs import SEEN, Job, JobState
+from pattern_acp.workspace.jobs import SEEN, Job, JobState, running_of
 from pattern_acp.workspace.terminal import ExitStatus
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ NO_JOBS = "Nothing runs in the background of this session."
 
 
 class JobRecords:
-    """`JobObserver` over the session's journal."""
+    """`JobObserver` over the session's journal and view."""
 
-    def __init__(self, sink: JournalSink) -> None:
+    def __init__(self, sink: JournalSink, view: SessionView) -> None:
         self._sink = sink
+        self._view = view
 
     async def started(self, job: Job) -> None:
         """See `JobObserver.started`."""
@@ -42,6 +44,10 @@ class JobRecords:
         ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
         # A command that does not want to end takes longer than the lease is kept when the process ends.
         await self._sink.record_late(Fact(ended, Actor.PROCESS, Origin.COMMAND))
+
+    async def counted(self, running: int) -> None:
+        """See `JobObserver.counted`."""
+        await self._view.show_jobs(running)
 
 
 def known_jobs(recorded: Sequence[RecordedJob], lost: Collection[str]) -> tuple[Job, ...]:
@@ -144,7 +150,7 @@ def jobs_summary(jobs: "Jobs | None") -> str:
 
 def running_jobs(jobs: "Jobs | None") -> int:
     """How many background commands run."""
-    return sum(job.is_running for job in jobs.all()) if jobs is not None else 0
+    return running_of(jobs.all()) if jobs is not None else 0
 
 
 def _row(job: Job, now: int) -> str:

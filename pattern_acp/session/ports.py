@@ -40,6 +40,10 @@ class SessionView(Protocol):
         """Show the slash commands: ours, and `more` of the person, the project and MCP servers."""
         ...
 
+    async def show_jobs(self, running: int) -> None:
+        """Show how many background commands run, also between turns."""
+        ...
+
     async def close_calls(self) -> None:
         """Show every call that is still open as failed: its end could not be recorded."""
         ...

@@ -179,7 +179,9 @@ class Session:
         self.approver = client.approver(state.client_id)
         tasks = constellation.background
         self.jobs = (
-            Jobs(self.workbench.terminal, tasks, JobRecords(sink), constellation.clock, known_jobs) if tasks else None
+            Jobs(self.workbench.terminal, tasks, JobRecords(sink, self.view), constellation.clock, known_jobs)
+            if tasks
+            else None
         )
         self._ticket: PromptTicket | None = None
         for memory_of in (memory.persona, memory.person):

@@ -23,3 +23,6 @@ class SilentObserver:
         """See `JobObserver.ended`."""
         await anyio.lowlevel.checkpoint()
         self.told.append(f"ended {job.job_id}")
+
+    async def counted(self, running: int) -> None:
+        """See `JobObserver.counted`."""

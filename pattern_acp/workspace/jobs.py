@@ -6,7 +6,7 @@ with it. Must not know: tools, the journal, what the editor shows; `JobObserver`
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
 from enum import StrEnum
@@ -111,6 +111,10 @@ class JobObserver(Protocol):
         """It ended."""
         ...
 
+    async def counted(self, running: int) -> None:
+        """So many run from now on; not told of a session that ends."""
+        ...
+
 
 class Jobs:
     """The background commands of one session, by id."""
@@ -161,7 +165,7 @@ class Jobs:
         """
         if self._closed:
             raise JobRefusedError("The session ends; nothing can be started in the background.")
-        if sum(job.is_running for job in self._jobs.values()) >= MOST_RUNNING:
+        if running_of(self._jobs.values()) >= MOST_RUNNING:
             raise JobRefusedError(f"{MOST_RUNNING} background commands run already; stop one first.")
 
     async def adopt(self, command: RunningCommand, stack: AsyncExitStack, request: CommandRequest) -> Job:
@@ -181,6 +185,7 @@ class Jobs:
             del self._jobs[job.job_id]
             raise
         self._tasks.start_soon(self._drive, job, stack.pop_all(), name=f"background command {job.job_id}")
+        await self._observer.counted(running_of(self._jobs.values()))
         return job
 
     async def refresh(self, job: Job) -> None:
@@ -285,3 +290,11 @@ class Jobs:
             logger.exception("the end of a background command could not be recorded")
         job.done.set()
         job.note()
+        if not self._closed:
+            with anyio.move_on_after(_RECORD_SECONDS):
+                await self._observer.counted(running_of(self._jobs.values()))
+
+
+def running_of(jobs: Iterable[Job]) -> int:
+    """How many of them run."""
+    return sum(job.is_running for job in jobs)

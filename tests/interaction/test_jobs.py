@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.settings import Settings, TurnSettings
@@ -37,6 +39,12 @@ async def answer(agent: RunningAgent, session: str, text: str) -> str:
     return agent.editor.said()
 
 
+def counts(agent: RunningAgent) -> list[int]:
+    """How many background commands ran, as the editor was told since the last prompt."""
+    told = [update.get("_meta", {}).get("pattern", {}) for update in agent.editor.of_kind("session_info_update")]
+    return [each["backgroundJobs"] for each in told if "backgroundJobs" in each]
+
+
 def notes(model: ScriptedProvider) -> str:
     return model.requests[-1].volatile
 
@@ -49,6 +57,7 @@ async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person(
         assert await answer(agent, session, "/jobs") == "Nothing runs in the background of this session."
         await answer(agent, session, "Start the server.")
         assert last_result(model.requests[1]).text == f"job1 (`{SERVE}`) is running.\nlistening"
+        assert counts(agent) == [1]
         await answer(agent, session, "Does it run?")
         assert f"<note>Background job job1 (`{SERVE}`) is running.</note>" in notes(model)
         listed = await answer(agent, session, "/jobs")
@@ -58,6 +67,7 @@ async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person(
         running = await agent.editor.prompt(session, "/jobs")
         assert running == {"stopReason": "end_turn", "_meta": {"pattern": {"backgroundJobs": 1}}}
         assert "was stopped." in await answer(agent, session, "/jobs stop job1")
+        assert counts(agent) == [0]
         assert await agent.editor.prompt(session, "/jobs") == {"stopReason": "end_turn"}
         assert "There is nothing to stop." in await answer(agent, session, "/jobs stop 1")
         assert "no job 'job9'" in await answer(agent, session, "/jobs stop job9")
@@ -84,7 +94,9 @@ async def test_an_end_between_turns_is_told_to_the_model_and_the_person_once():
         assert jobs is not None
         job = jobs.get("job1")
         await jobs.write(job, b"word\n")
-        await job.done.wait()
+        with anyio.fail_after(10):
+            while counts(agent) != [1, 0]:
+                await anyio.lowlevel.checkpoint()
         assert f"> Background job job1 (`{job.line}`) exited with code 3." in await answer(agent, session, "And now?")
         assert "exited with code 3. Its last output was not read yet.</note>" in notes(model)
         assert "job1" not in await answer(agent, session, "And now?")
@@ -101,6 +113,7 @@ async def test_jobs_end_with_the_session(tmp_path: Path):
             await command.wait_until_started()
             await agent.editor.request("session/close", {"sessionId": session})
             await command.wait_until_gone()
+            assert counts(agent) == [1]
             events = await events_of(agent, session)
             assert [event.outcome for event in of_type(events, JobEnded)] == ["stopped"]
 

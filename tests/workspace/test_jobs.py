@@ -30,6 +30,7 @@ class Told:
 
     events: list[tuple[str, str, JobState]] = field(default_factory=list[tuple[str, str, JobState]])
     fails: bool = False
+    counts: list[int] = field(default_factory=list[int])
 
     async def started(self, job: Job) -> None:
         if self.fails:
@@ -38,6 +39,9 @@ class Told:
 
     async def ended(self, job: Job) -> None:
         self.events.append(("ended", job.job_id, job.state))
+
+    async def counted(self, running: int) -> None:
+        self.counts.append(running)
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from pattern_acp.cli.chat.events import TurnEnded
 from pattern_acp.cli.chat.files import Files
 from pattern_acp.cli.chat.images import GivenImage
 from pattern_acp.cli.chat.incoming import Incoming
+from pattern_acp.cli.chat.known import told_by_us
 from pattern_acp.cli.chat.terminals import Terminals
 from pattern_acp.cli.chat.transport import PipeTransport
 from pattern_acp.cli.session_ids import beginning_of, meant
@@ -262,9 +263,8 @@ def _opened(answer: _WithOptions, known: Opened) -> Opened:
 
 
 def _ended(answer: sdk.PromptResponse) -> TurnEnded:
-    """The end of a turn, with what our agent adds in `_meta.pattern`; another agent's lacks it."""
-    ours = (answer.field_meta or {}).get("pattern")
-    told = cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
+    """The end of a turn, with what our agent adds."""
+    told = told_by_us(answer.field_meta)
     jobs, failure = told.get("backgroundJobs"), told.get("failure")
     return TurnEnded(
         answer.stop_reason,

@@ -13,8 +13,9 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.chat.calls import one_line
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.keyboard import quiet_keys
+from pattern_acp.cli.chat.line_above import INSERTED
 from pattern_acp.cli.chat.line_prompt import LinePrompt
-from pattern_acp.cli.chat.notes import folder_words, header_line, home_folder
+from pattern_acp.cli.chat.notes import folder_words, header_line, home_folder, jobs_line
 from pattern_acp.cli.chat.stage import Stage
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.turns import Turns
@@ -38,7 +39,9 @@ class Interactive:
         self._transcript = transcript
         self._known = transcript.known
         self._interrupts = interrupts
-        self._prompt = LinePrompt(state_folder, self._command_names)
+        news = self._show_jobs if stage.screen.can_redraw else None
+        self._prompt = LinePrompt(state_folder, self._command_names, news)
+        self._shown_jobs = 0
 
     def run(self) -> int:
         """Ask for prompts until the person leaves; the exit code.
@@ -58,6 +61,7 @@ class Interactive:
         interrupted = False
         while True:
             self._turns.absorb(self._known)
+            self._shown_jobs = self._known.background_jobs
             self._stage.screen.print("", header_line(self._known, self._stage.marks))
             try:
                 with self._interrupts.raised():
@@ -87,6 +91,20 @@ class Interactive:
         if end.failure:
             self._stage.screen.print(Text(f"[{end.failure}]", style="dim"))
         return not end.agent_gone
+
+    def _show_jobs(self, columns: int) -> None:
+        """Say above the line that is typed, which takes so many columns, that another number of commands runs now."""
+        self._turns.absorb(self._known)
+        jobs = self._known.background_jobs
+        console = self._stage.screen.console
+        # A line that goes on in a second row may have the cursor in either; the next look may find it shorter.
+        if jobs == self._shown_jobs or columns >= console.width:
+            return
+        self._shown_jobs = jobs
+        with console.capture() as captured:
+            console.print(jobs_line(jobs), end="")
+        console.file.write(INSERTED.format(line=captured.get()))
+        console.file.flush()
 
     def _greet(self) -> None:
         marks = self._stage.marks

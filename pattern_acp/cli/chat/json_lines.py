@@ -13,10 +13,11 @@ def write_update(update: JsonObject) -> None:
     write_json(update)
 
 
-def write_stop(stop_reason: str) -> None:
-    """The last line of a turn.
+def write_stop(stop_reason: str, failure: str, error: str) -> None:
+    """The last line of a turn: its stop reason, with the code of what failed, or the sentence of an error.
 
     Raises:
         OutputClosed: the reader went away.
     """
-    write_json({"stopReason": stop_reason})
+    told = {"stopReason": stop_reason, "error": error, "failure": failure}
+    write_json({name: value for name, value in told.items() if value})

@@ -4,10 +4,17 @@ Owns: title, mode, model, commands, plan and usage, as the last update said. Mus
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 from msgspec import UNSET
 
 from pattern_acp.acp import schema
+
+
+def told_by_us(meta: object) -> dict[str, object]:
+    """What our agent adds in `_meta.pattern`; empty in what another agent sends."""
+    ours = cast("dict[str, object]", meta).get("pattern") if isinstance(meta, dict) else None
+    return cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
 
 
 @dataclass(slots=True)
@@ -22,7 +29,7 @@ class Known:
     plan: tuple[schema.PlanEntry, ...] = ()
     usage: schema.UsageUpdate | None = None
     background_jobs: int = 0
-    """Background commands that ran at the end of the last turn."""
+    """Background commands that run."""
 
     def take(self, update: schema.SessionUpdate) -> None:
         """Remember what an update says."""
@@ -35,12 +42,19 @@ class Known:
                 self.mode = mode
             case schema.ConfigOptionUpdate(config_options=options):
                 self._take_options(options)
-            case schema.SessionInfoUpdate(title=title) if title is not UNSET:
-                self.title = title or ""
+            case schema.SessionInfoUpdate():
+                self._take_info(update)
             case schema.UsageUpdate():
                 self.usage = update
             case _:
                 pass
+
+    def _take_info(self, update: schema.SessionInfoUpdate) -> None:
+        if update.title is not UNSET:
+            self.title = update.title or ""
+        jobs = told_by_us(update.meta).get("backgroundJobs")
+        if isinstance(jobs, int):
+            self.background_jobs = jobs
 
     def _take_options(self, options: tuple[schema.ConfigOption, ...]) -> None:
         for option in options:

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
+
+from pattern_acp.cli.chat.line_above import looking
 from pattern_acp.config.paths import make_private_directory, open_private_append
 
 if sys.platform == "win32":  # where the console itself edits lines
@@ -28,9 +31,13 @@ HISTORY_LINES = 1_000
 class LinePrompt:
     """Asks for prompts. `commands` gives the slash commands to complete, without the slash."""
 
-    def __init__(self, folder: Path, commands: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, folder: Path, commands: Callable[[], Sequence[str]], news: Callable[[int], None] | None = None
+    ) -> None:
+        """`news` is called again and again while the first line is typed, with the columns that it takes."""
         self._file = folder / HISTORY_FILE
         self._commands = commands
+        self._news = news
 
     def open(self) -> None:
         """Load the history and set up completion."""
@@ -62,12 +69,20 @@ class LinePrompt:
         lines: list[str] = []
         while True:
             try:
-                line = input(f"{sign} " if not lines else "  ")
+                line = input("  ") if lines else self._first_line(f"{sign} ")
             except EOFError:
                 return "\n".join(lines) if lines else None
             if not line.endswith("\\"):
                 return "\n".join([*lines, line])
             lines.append(line[:-1])
+
+    def _first_line(self, sign: str) -> str:
+        news = self._news
+        if news is None or readline is None or not sys.stdin.isatty():
+            return input(sign)
+        edited = readline
+        with looking(lambda: news(cell_len(sign + edited.get_line_buffer()))):
+            return input(sign)
 
     def _complete(self, text: str, state: int) -> str | None:
         found = completions(text, self._commands())

@@ -63,10 +63,16 @@ def closing_line(known: Known, stop_reason: str, seconds: float, marks: Marks) -
 
 def header_line(known: Known, marks: Marks) -> Text:
     """Title, mode and model of the session, and how many background commands run."""
-    jobs = f"{known.background_jobs} in the background (/jobs)" if known.background_jobs else ""
+    jobs = jobs_line(known.background_jobs).plain if known.background_jobs else ""
     words = [one_line(known.title), f"mode {known.mode}" if known.mode else "", known.model, jobs]
     shown = f" {marks.dot} ".join(one_line(word) for word in words if word)
     return Text(shown, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def jobs_line(running: int) -> Text:
+    """How many background commands run."""
+    words = f"{running} in the background (/jobs)" if running else "nothing in the background any more (/jobs)"
+    return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def home_folder() -> str:

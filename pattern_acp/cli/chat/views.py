@@ -91,7 +91,7 @@ class ScreenView:
 
 
 class JsonView:
-    """`TurnView` as JSON lines on stdout: the updates as they are on the wire, then the stop reason, nothing else."""
+    """`TurnView` as JSON lines on stdout: the updates as they are on the wire, then how it ended, nothing else."""
 
     def __init__(self, asker: Asker, cwd: str) -> None:
         self._asker = asker
@@ -113,8 +113,7 @@ class JsonView:
 
     def end(self, end: TurnEnded) -> None:
         """See `TurnView.end`."""
-        if not end.error:
-            write_stop(end.stop_reason)
+        write_stop(end.stop_reason, end.failure, end.error)
 
 
 def absorb(update: JsonObject, known: Known) -> bool:

@@ -233,6 +233,18 @@ def test_a_turn_that_did_not_end_well_exits_1(home: Path, project: Path, step: d
     assert done.stderr
 
 
+def test_json_names_the_code_of_a_turn_that_failed(home: Path, project: Path):
+    script = write_script(home, [[{"text": "So far."}, {"error": "request"}]])
+    done = chat(home, project, "--json", "hi", script=script)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last == {"stopReason": "end_turn", "failure": "provider.request-refused"}
+    script = write_script(home, [[{"error": "auth"}]])
+    done = chat(home, project, "--json", "hi", script=script)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["failure"] == "provider.auth"
+    assert last["error"] in done.stderr
+
+
 def test_an_image_goes_with_the_prompt(home: Path, project: Path):
     Image.new("RGB", (8, 6)).save(project / "red.png")
     script = write_script(home, [[{"text": "Seen."}]])

@@ -30,8 +30,13 @@ def test_options_tell_mode_and_model_and_the_newest_counts():
 def test_the_line_above_the_prompt_says_how_many_commands_run_in_the_background():
     known = after(options("ask", "a/b"))
     assert header_line(known, UNICODE).plain.endswith("mode ask · a/b")
-    known.background_jobs = 2
+    known.take(schema.SessionInfoUpdate(title="Mend it", meta={"pattern": {"backgroundJobs": 1}}))
+    known.take(schema.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": 2}}))
+    assert known.title == "Mend it"
     assert header_line(known, UNICODE).plain.endswith("a/b · 2 in the background (/jobs)")
+    for meta in ({"pattern": {"backgroundJobs": 0}}, {"pattern": "theirs"}, None):
+        known.take(schema.SessionInfoUpdate(meta=meta))
+        assert known.background_jobs == 0
 
 
 def test_a_change_of_mode_alone_leaves_the_model():

@@ -1,13 +1,16 @@
 """The line that a person types a prompt into."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pattern_acp.cli.chat.line_above import INSERTED
 from pattern_acp.cli.chat.line_prompt import completions
+from pattern_acp.testing.process import agent_environment
 
 
 def test_a_line_that_begins_with_a_slash_completes_to_commands():
@@ -36,6 +39,44 @@ def lines_read(folder: Path, typed: bytes) -> list[str]:
     command = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(command, input=typed, capture_output=True, check=True, timeout=50)
     return ast.literal_eval(done.stderr.decode())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the console itself keeps lines there")
+def test_news_come_in_above_the_line_that_is_typed_and_leave_it_as_it_is(tmp_path: Path):
+    import pty
+
+    code = (
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_above import INSERTED\n"
+        "from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "def news(columns):\n"
+        "    if columns > 2: sys.stdout.write(INSERTED.format(line=f'{columns} columns')); sys.stdout.flush()\n"
+        "prompt = LinePrompt(Path(sys.argv[1]), lambda: [], news); prompt.open()\n"
+        "sys.stdout.write(f'got {prompt.read(chr(62))!r}\\n')"
+    )
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=agent_environment(tmp_path),
+    ) as child:
+        os.close(theirs)
+        try:
+            read_until(ours, b"> ")
+            os.write(ours, b"hello")
+            read_until(ours, INSERTED.format(line="7 columns").encode())
+            os.write(ours, b" world\r")
+            read_until(ours, b"got 'hello world'")
+        finally:
+            child.kill()
+            os.close(ours)
+
+
+def read_until(terminal: int, wanted: bytes) -> None:
+    seen = b""
+    while wanted not in seen:
+        seen += os.read(terminal, 4096)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the console itself keeps lines there")
