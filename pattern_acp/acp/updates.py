@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pattern_acp.acp import schema
 from pattern_acp.acp.compactions import Compactions
 from pattern_acp.acp.content import blocks_of
-from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, shown_input
+from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces, shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -29,6 +29,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
+from pattern_acp.turn.events import TerminalEnded, TerminalStreamed
 
 MICRO = 1_000_000
 
@@ -60,6 +61,20 @@ def live_updates(event: Event, abilities: Abilities) -> list[schema.SessionUpdat
             return [schema.SessionInfoUpdate(title=title)]
         case _:
             return []
+
+
+def terminal_updates(event: TerminalStreamed | TerminalEnded, abilities: Abilities) -> list[schema.SessionUpdate]:
+    """What a terminal of ours shows while it runs, and at its end, to clients that follow it."""
+    if not abilities.terminal_meta:
+        return []
+    if isinstance(event, TerminalStreamed):
+        metas: list[dict[str, object]] = [
+            {"terminal_output": {"terminal_id": event.call_id, "data": piece}} for piece in pieces(event.data)
+        ]
+    else:
+        ended = {"terminal_id": event.call_id, "exit_code": event.exit_code, "signal": event.signal}
+        metas = [{"terminal_exit": ended}]
+    return [schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta) for meta in metas]
 
 
 @dataclass(slots=True)

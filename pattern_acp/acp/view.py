@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
 from pattern_acp.acp.compactions import Compactions
-from pattern_acp.acp.line_budget import pieces
 from pattern_acp.acp.previews import with_previews
 from pattern_acp.acp.updates import (
     Abilities,
@@ -13,6 +12,7 @@ from pattern_acp.acp.updates import (
     config_options,
     live_updates,
     replay_updates,
+    terminal_updates,
     thought_id,
     tool_call_shows,
 )
@@ -69,10 +69,8 @@ class EditorView:
                 await self._send(
                     tool_call_shows(call_id, content, self._abilities, title), self._terminal_meta(call_id, content)
                 )
-            case TerminalStreamed() | TerminalEnded():
-                await self._show_terminal(event)
             case _:
-                for update in await _recorded(event, self._abilities, self._compactions):
+                for update in await _updates_of(event, self._abilities, self._compactions):
                     await self._send(update)
 
     async def replay_beginning(self, events: Sequence[Event]) -> int:
@@ -124,19 +122,6 @@ class EditorView:
         """See `SessionView.settle`."""
         await self._batch.flush()
 
-    async def _show_terminal(self, event: TerminalStreamed | TerminalEnded) -> None:
-        if not self._abilities.terminal_meta:
-            return
-        if isinstance(event, TerminalStreamed):
-            metas: list[dict[str, object]] = [
-                {"terminal_output": {"terminal_id": event.call_id, "data": piece}} for piece in pieces(event.data)
-            ]
-        else:
-            ended = {"terminal_id": event.call_id, "exit_code": event.exit_code, "signal": event.signal}
-            metas = [{"terminal_exit": ended}]
-        for meta in metas:
-            await self._send(schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta))
-
     def _terminal_meta(self, call_id: ToolCallId, content: Sequence[object]) -> dict[str, object] | None:
         """What tells the client of a terminal of ours before its first output."""
         if not self._abilities.terminal_meta or call_id in self._known_terminals:
@@ -171,9 +156,11 @@ class EditorView:
         )
 
 
-async def _recorded(
-    event: Event, abilities: Abilities, compactions: Compactions | None
+async def _updates_of(
+    event: Event | TerminalStreamed | TerminalEnded, abilities: Abilities, compactions: Compactions | None
 ) -> Sequence[schema.SessionUpdate]:
+    if isinstance(event, TerminalStreamed | TerminalEnded):
+        return terminal_updates(event, abilities)
     compaction = compactions.update_of(event) if compactions is not None else None
     return [compaction] if compaction is not None else live_updates(await with_previews(event), abilities)
 

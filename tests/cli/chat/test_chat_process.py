@@ -241,7 +241,7 @@ def test_json_names_the_code_of_a_turn_that_failed(home: Path, project: Path):
     script = write_script(home, [[{"error": "auth"}]])
     done = chat(home, project, "--json", "hi", script=script)
     last = json.loads(done.stdout.splitlines()[-1])
-    assert last["failure"] == "provider.auth"
+    assert last["failure"] == "provider.key-refused"
     assert last["error"] in done.stderr
 
 
