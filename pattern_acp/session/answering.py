@@ -81,7 +81,7 @@ async def run_turn(session: "Session", turn: Turn) -> TurnEnd:
         await session.sink.record(*ended, behind=checkpoint_at_end(session, turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
-        logger.exception("a turn could not be recorded (%s)", error.failure_code)
+        _log_unrecorded("a turn", error)
         refused, end = None, await _nothing_saved(session, error)
     except Exception as error:
         # Not even the failure could be shown. The next turn ends this one in the journal.
@@ -112,11 +112,18 @@ async def end_cancelled(session: "Session", turn: Turn, seconds: float) -> None:
             await session.reload_history()
             session.state.unfinished = before
         except PatternError as error:
-            logger.exception("the end of a cancelled turn could not be recorded (%s)", error.failure_code)
+            _log_unrecorded("the end of a cancelled turn", error)
     with anyio.CancelScope(shield=True), anyio.move_on_after(SHOW_SECONDS), suppress(PatternError):
         # What was recorded too late to be shown must not look as if it still ran.
         await session.view.close_calls()
         await session.view.settle()
+
+
+def _log_unrecorded(what: str, error: PatternError) -> None:
+    # The person chose in the other window to go on there: no fault that a traceback could explain.
+    foreseen = isinstance(error, LeaseLostError)
+    level = logging.WARNING if foreseen else logging.ERROR
+    logger.log(level, "%s could not be recorded (%s)", what, error.failure_code, exc_info=not foreseen)
 
 
 async def _shown_answer(session: "Session", turn: Turn) -> TurnEnd:

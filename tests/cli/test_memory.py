@@ -390,3 +390,10 @@ def test_archive_and_verify_are_told_in_a_terminal(
         "writes": 3,
         "problems": [],
     }
+
+
+def test_a_block_whose_label_is_only_code_marks_is_told_in_the_tables(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(remembered, folder, capsys, "create ``` What it is for.")
+    assert len(answer(remembered, folder, capsys, "verify").splitlines()) == 5

@@ -221,7 +221,7 @@ async def test_a_full_disk_is_one_failure_once_there_is_room_again():
         assert await counts(agent, session) == [FAILED, WELL]
 
 
-async def test_a_turn_that_another_window_takes_over_has_one_failure():
+async def test_a_turn_that_another_window_takes_over_has_one_failure_and_no_traceback(caplog: pytest.LogCaptureFixture):
     waiting = gate()
     model = ScriptedProvider([(*says("First. "), waiting, *says("Never recorded."))])
     async with running_agent(model) as first, anyio.create_task_group() as tasks:
@@ -240,6 +240,7 @@ async def test_a_turn_that_another_window_takes_over_has_one_failure():
             assert answer["stopReason"] == "end_turn"
         assert await codes(first, session) == ["session.taken-over"]
         assert await counts(first, session) == [FAILED, WELL]
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
 LONG = {"repeating", "too long for the provider"}

@@ -81,7 +81,8 @@ def markdown_page(text: str) -> list[Part]:
     rows: list[list[str]] = []
     for part in (*text.replace("`", "").split("\n"), ""):
         if part.startswith("| "):
-            rows.append(part.strip("| ").split(" | "))
+            # Only the outer bars go: a cell at either end may be empty, such as a label of nothing but code marks.
+            rows.append(part.removeprefix("| ").removesuffix(" |").split(" | "))
             continue
         if rows:
             head, _, *body = rows

@@ -132,7 +132,7 @@ def failure_of(position: Position) -> Exception | None:
     """The failure that the newest request met; None when it met none."""
     request, following, error = position.current, position.following, position.turn.error
     if following is not None:
-        is_again = following.event.number == request.event.number and request.message is None
+        is_again = following.event.number == request.event.number
         return errors.ContextTooLongError("The request is too long.") if is_again else None
     return failure_from(error) if error is not None else None
 

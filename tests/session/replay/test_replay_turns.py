@@ -190,6 +190,18 @@ async def test_a_request_that_was_too_long_and_compacted_replays_the_same():
     assert any("compactions" in sentence for sentence in report.not_compared)
 
 
+async def test_an_answer_that_broke_off_as_too_long_and_was_compacted_replays_the_same():
+    cut: Turn = (*says("Half an "), ContextTooLongError("Too long."))
+    model = ScriptedProvider([*(says(f"Answer {n}. " * 200) for n in range(6)), cut, says("Fits.")])
+    truncating = replace(QUICK, compaction=CompactionSettings("truncate"))
+    async with running_agent(model, settings=truncating) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for number in range(7):
+            await agent.editor.prompt(session, f"Question {number}?")
+        report = await replayed(agent, session)
+    assert (report.difference, report.requests) == (None, 8)
+
+
 async def test_going_back_forks_and_clearing_replay_the_same():
     answers = [says("One."), calls("read_file", path="a.txt"), *(says(f"Number {n}.") for n in range(6))]
     async with running_agent(ScriptedProvider(answers)) as agent:
