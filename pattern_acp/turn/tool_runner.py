@@ -305,7 +305,13 @@ class ToolRunner:
             )
 
     async def _finish(
-        self, turn_id: TurnId, view: ToolCallView, outcome: ToolOutcome, started: float, *, interrupted: bool = False
+        self,
+        turn_id: TurnId,
+        view: ToolCallView,
+        outcome: ToolOutcome,
+        started: float,
+        *before: Fact,
+        interrupted: bool = False,
     ) -> ToolResultPart:
         duration_ms = round((self._clock.monotonic() - started) * 1000)
         text = outcome.text
@@ -329,7 +335,7 @@ class ToolRunner:
         )
         if finished.failure:
             logger.info("a call of %s failed (%s)", view.name, finished.failure)
-        facts = [Fact(finished, Actor.TOOL, outcome.origin)]
+        facts = [*before, Fact(finished, Actor.TOOL, outcome.origin)]
         if outcome.plan is not None:
             facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
         await self._sink.record(*facts)
@@ -350,8 +356,8 @@ class ToolRunner:
         view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title, kind, arguments)
         shown = (TextContent(sentence),)
         outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
-        await self._sink.record(Fact(ToolCallStarted(turn_id, view)))
-        return await self._finish(turn_id, view, outcome, self._clock.monotonic())
+        # In one transaction: a turn that is cancelled between the two would leave a call without an end.
+        return await self._finish(turn_id, view, outcome, self._clock.monotonic(), Fact(ToolCallStarted(turn_id, view)))
 
 
 def failure_of_outcome(outcome: ToolOutcome) -> str:

@@ -308,3 +308,10 @@ async def test_a_row_of_failures_is_one_of_messages_in_which_the_call_failed():
     for number, name in enumerate(["bad", "bad", "good", "bad", "bad"]):
         await bench.run(call(number, name))
     assert bench.runner.repeats.worst == 2
+
+
+async def test_a_call_that_cannot_be_prepared_begins_and_ends_in_one_transaction():
+    bench = Bench([])
+    await bench.run(call(name="nosuch"))
+    recorded = [[type(fact.event) for fact in facts] for facts in bench.sink.transactions]
+    assert recorded == [[ToolCallStarted, ToolCallFinished]]
