@@ -1,67 +1,24 @@
 """What a bundle leaves of a payload when its words are not to be shown.
 
-Owns: which values of a payload name or classify, and which are content. Must not know: how a secret is recognised.
+Owns: putting something in the place of all that is content. Must not know: how a secret is recognised.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.naming_keys import GIVEN, is_kind
 
 Redaction: TypeAlias = Literal["none", "secrets", "content"]
 """How much a bundle leaves out: nothing, what looks like a secret, or everything that was said, read and written."""
 
 REDACTIONS: tuple[str, ...] = get_args(Redaction)
 
-_KEPT = frozenset(
-    {
-        "type",
-        "kind",
-        "role",
-        "status",
-        "priority",
-        "stop_reason",
-        "verdict",
-        "answer",
-        "strategy",
-        "trigger",
-        "cause",
-        "operation",
-        "scope",
-        "permission",
-        "tier",
-        "effect",
-        "lifetime",
-        "media_type",
-        "currency",
-        "provider",
-        "wire",
-        "model",
-        "mode",
-        "option",
-        "by",
-        "how",
-        "outcome",
-        "fork_hash",
-        "state_hash",
-        "parent",
-        "redaction",
-        "frontiers",
-        "$float",
-    }
-)
-"""Keys whose values say what something is, not what it says. Hashes of content are content: one can try out what short
-texts they are of."""
-
-
-_GIVEN = "raw_input"
-"""What a model gave a tool: its keys are not ours, so all of it is content."""
-
 
 def mask_texts(payload: JsonObject, mask: Callable[[str], str]) -> JsonObject:
     """`payload` with `mask` applied to every text that is content."""
     return {
-        key: _masked_all(item, mask) if key == _GIVEN else item if _is_kept(key, item) else _masked(item, mask)
+        key: _masked_all(item, mask) if key == GIVEN else item if is_kind(key, item, payload) else _masked(item, mask)
         for key, item in payload.items()
     }
 
@@ -73,10 +30,6 @@ def without_content(payload: JsonObject) -> JsonObject:
 
 def _length(text: str) -> str:
     return f"[{len(text)} characters]" if text else ""
-
-
-def _is_kept(key: str, value: Json) -> bool:
-    return isinstance(value, str) and (key in _KEPT or key.endswith("_id"))
 
 
 def _masked_all(value: Json, mask: Callable[[str], str]) -> Json:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.naming_keys import GIVEN, is_kind
 
 MARK = "[forgotten]"
 """What stands where the words were."""
@@ -29,39 +30,27 @@ _SHORTEST_CUT = 8
 
 _CUT = "…"
 
-_STRUCTURAL = frozenset(
+_NAMES = frozenset(
     {
-        "type",
-        "kind",
-        "role",
-        "status",
-        "name",
-        "scope",
-        "owner",
-        "label",
-        "operation",
-        "provider",
-        "model",
-        "mode",
+        "additional_directories",
+        "cwd",
         "digest",
+        "frontiers_after",
+        "frontiers_before",
         "identity",
+        "label",
+        "name",
+        "owner",
         "persona",
         "persona_identity",
-        "frontiers_before",
-        "frontiers_after",
-        "redaction",
-        "cwd",
-        "additional_directories",
-        "stop_reason",
-        "verdict",
-        "rule",
-        "answer",
-        "media_type",
+        "root",
+        "server",
         "signature",
+        "with_owner",
     }
 )
-"""Keys of payloads whose values name or classify: masking them would break what points to them, and they hold no words
-of a person."""
+"""Keys of payloads whose values name: masking them would break what points to them, and they hold no words of a
+person. What says of which kind something is stays as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,22 @@ class Forgotten:
 
     def mask_json(self, value: JsonObject) -> JsonObject:
         """A JSON object with every copy masked in its texts, but not in what only names or classifies things."""
-        return {key: item if _is_structural(key) else self._mask_value(item) for key, item in value.items()}
+        return {
+            key: self._mask_all(item)
+            if key == GIVEN
+            else item
+            if _names(key) or is_kind(key, item, value)
+            else self._mask_value(item)
+            for key, item in value.items()
+        }
+
+    def _mask_all(self, value: Json) -> Json:
+        """A value with every copy masked in its texts, whatever they are called."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, Mapping):
+            return {key: self._mask_all(item) for key, item in value.items()}
+        return [self._mask_all(item) for item in value] if isinstance(value, Sequence) else value
 
     def _mask_value(self, value: Json) -> Json:
         if isinstance(value, str):
@@ -118,8 +122,8 @@ def _forgotten(sources: Iterable[str]) -> Forgotten:
     return Forgotten(ordered, tuple({seed: None for source in ordered for seed in _seeds_as_stored(source)}))
 
 
-def _is_structural(key: str) -> bool:
-    return key in _STRUCTURAL or key.endswith(("_id", "_hash"))
+def _names(key: str) -> bool:
+    return key in _NAMES or key.endswith("_hash")
 
 
 def _forms(source: str) -> set[str]:

@@ -23,7 +23,8 @@ def tool_form_of(events: Iterable[Event]) -> ToolForm:
     """The form that the events of a session, those of what it was forked from too, leave it with."""
     form = ToolForm.AUTO
     for event in events:
-        if isinstance(event, SessionConfigured) and event.option == TOOLS_OPTION:
+        # Words were taken out of it by a version that took them out of everything: what was chosen is not known.
+        if isinstance(event, SessionConfigured) and event.option == TOOLS_OPTION and event.value in tuple(ToolForm):
             form = ToolForm(event.value)
     return form
 

@@ -298,3 +298,17 @@ async def test_a_block_with_typed_fields_is_shown_and_taken_as_toml():
         assert "`why` must be a text in quotes (line 3)" in said
         said = await ask(agent, session, "/memory edit decisions - decision: Use make\n  why: It is there")
         assert "+- decision: Use make" in said
+
+
+@pytest.mark.parametrize("word", ["text", "client", "tools"])
+async def test_a_session_opens_again_when_words_that_its_own_choices_are_made_of_were_forgotten(word: str):
+    model = ScriptedProvider([])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/tools text")
+        await ask(agent, session, f"/remember a {word} of mine")
+        assert "is forgotten" in await ask(agent, session, f"/memory forget human {word}")
+        async with running_agent(model, database=agent.database.path) as later:
+            params = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+            await later.editor.request("session/load", params)
+            assert "you chose it for this session" in await ask(later, session, "/tools")
