@@ -1,0 +1,199 @@
+"""A blocking client of the real process for random walks: it sends any line, and judges every line that comes back.
+
+Owns: `WalkEditor`, the process and its pipes, and the answers to what the agent asks. Must not know: what a walk sends.
+"""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import IO, cast
+
+from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.official_schema import official_schema
+from pattern_acp.testing.process import COMMAND, agent_environment
+from pattern_acp.testing.wire import WireFaultError, WireJudge
+
+CAPABILITIES: tuple[JsonDict, ...] = (
+    {},
+    {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False},
+    {"fs": {"readTextFile": True, "writeTextFile": False}, "session": {"compaction": {}}},
+)
+"""What the editors of a walk can do."""
+
+
+class WalkEditor:
+    """A spawned agent; a thread reads what it writes and answers what it asks."""
+
+    def __init__(self, home: Path, folder: Path, environment: Mapping[str, str], random: Random) -> None:
+        self.faults: list[str] = []
+        """What the judge of lines found."""
+        self._random = Random(random.random())  # noqa: S311  a walk must be repeatable; the thread has its own
+        self._capabilities = random.choice(CAPABILITIES)
+        self._judge = WireJudge(official_schema())
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self._answers: dict[str, JsonDict] = {}
+        self._said: dict[str, list[str]] = {}
+        self._elsewhere: set[str] = set()
+        self._ended = False
+        self._next_id = 0
+        self._stderr_file = folder / f"stderr-{time.monotonic_ns()}"
+        with self._stderr_file.open("wb") as stderr:
+            self.process = subprocess.Popen(  # noqa: S603  our own program
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=str(home),
+                env={**agent_environment(home), **environment},
+            )
+        self._input = cast("IO[bytes]", self.process.stdin)
+        self._output = cast("IO[bytes]", self.process.stdout)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def initialize(self, seconds: float) -> JsonDict | None:
+        """The first request; see `wait`."""
+        params: JsonDict = {"protocolVersion": 1, "clientCapabilities": self._capabilities}
+        return self.asked("initialize", params, seconds)
+
+    def ask(self, method: str, params: object) -> str:
+        """Send a request; its id. Text may hold lone surrogates, which go out as JSON escapes."""
+        self._next_id += 1
+        request_id = f"walk-{self._next_id}"
+        self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        return request_id
+
+    def tell(self, method: str, params: object) -> None:
+        """Send a notification."""
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def wait(self, request_id: str, seconds: float) -> JsonDict | None:
+        """The answer to a request; None when it did not come in time or the process has gone."""
+        with self._changed:
+            self._changed.wait_for(lambda: request_id in self._answers or self._ended, seconds)
+            return self._answers.get(request_id)
+
+    def asked(self, method: str, params: object, seconds: float) -> JsonDict | None:
+        """Send a request and wait for its answer; see `wait`."""
+        return self.wait(self.ask(method, params), seconds)
+
+    def answered(self, request_id: str) -> bool:
+        """Whether the answer is here, or none can come."""
+        return request_id in self._answers or self._ended
+
+    def take_said(self, session_id: str) -> str:
+        """The answer text of a session since the last call."""
+        with self._changed:
+            return "".join(self._said.pop(session_id, []))
+
+    def goes_on_elsewhere(self, session_id: str) -> bool:
+        """Whether it was asked where a session goes on: a fork may have its prompts from then on, or nothing."""
+        return session_id in self._elsewhere
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self._let_go()
+
+    def close(self, seconds: float) -> int | None:
+        """Close its input as an editor that is closed does; the exit code, None when it had to be killed."""
+        with suppress(OSError):
+            self._input.close()
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+        self._let_go()
+        return code
+
+    def stderr(self) -> str:
+        """Everything on standard error so far."""
+        return self._stderr_file.read_text(encoding="utf-8", errors="replace")
+
+    def _let_go(self) -> None:
+        self.process.wait()
+        self._reader.join()
+        self._output.close()
+        with suppress(OSError), self._writing:
+            self._input.close()
+
+    def _send(self, message: JsonDict) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        with self._changed:
+            self._judge.client_wrote(line)
+        # The process may have been killed.
+        with suppress(OSError, ValueError), self._writing:
+            self._input.write(line)
+            self._input.flush()
+
+    def _read(self) -> None:
+        for line in self._output:
+            with self._changed:
+                self._note(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _note(self, line: bytes) -> None:
+        if not line.endswith(b"\n"):
+            return  # cut by SIGKILL
+        try:
+            self._judge.agent_wrote(line)
+        except WireFaultError as fault:
+            self.faults.append(f"{fault} {line[:300]!r}")
+        message = cast("JsonDict", json.loads(line))
+        if "method" not in message:
+            self._keep_answer(message)
+        elif "id" in message:
+            self._answer(message)
+        elif message["method"] == "session/update":
+            update = message["params"]["update"]
+            if update["sessionUpdate"] == "agent_message_chunk":
+                self._said.setdefault(message["params"]["sessionId"], []).append(update["content"].get("text", ""))
+
+    def _keep_answer(self, message: JsonDict) -> None:
+        request_id = str(message["id"])
+        if request_id in self._answers:
+            self.faults.append(f"The request {request_id} was answered twice.")
+        self._answers[request_id] = message
+
+    def _answer(self, message: JsonDict) -> None:
+        handlers: dict[str, Callable[[JsonDict], JsonDict]] = {
+            "session/request_permission": self._permission,
+            "fs/read_text_file": self._read_file,
+            "fs/write_text_file": self._write_file,
+        }
+        try:
+            body: JsonDict = {"result": handlers[message["method"]](message["params"])}
+        except (OSError, ValueError) as error:
+            body = {"error": {"code": -32603, "message": str(error)}}
+        # Not here: while this thread writes, nobody reads.
+        threading.Thread(target=self._send, args=({"jsonrpc": "2.0", "id": message["id"], **body},)).start()
+
+    def _permission(self, params: JsonDict) -> JsonDict:
+        if any("in a fork" in option["name"] for option in params["options"]):
+            self._elsewhere.add(params["sessionId"])
+        if self._random.random() < 0.1:
+            return {"outcome": {"outcome": "cancelled"}}
+        option = self._random.choice(params["options"])
+        return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+
+    def _read_file(self, params: JsonDict) -> JsonDict:
+        lines = Path(params["path"]).read_text(encoding="utf-8").splitlines(keepends=True)
+        start = (params.get("line") or 1) - 1
+        limit = params.get("limit")
+        return {"content": "".join(lines[start:] if limit is None else lines[start : start + limit])}
+
+    def _write_file(self, params: JsonDict) -> JsonDict:
+        Path(params["path"]).parent.mkdir(parents=True, exist_ok=True)
+        with Path(params["path"]).open("w", encoding="utf-8", newline="") as file:
+            file.write(params["content"])
+        return {}
