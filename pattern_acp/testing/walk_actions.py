@@ -12,6 +12,38 @@ from pattern_acp.testing.walk_script import LABELS
 from pattern_acp.testing.walk_texts import odd_block, odd_text, word
 
 NUMBERS = ("1", "2", "3", "last", "undo", "0", "-1", "99999999999999999999", "1.5", "x")
+PLAIN = (
+    "help",
+    "status",
+    "usage",
+    "clear",
+    "checkpoints",
+    "jobs",
+    "mcp",
+    "skills",
+    "doctor",
+    "archive",
+    "tools",
+    "compact",
+    "trust",
+    "undelete",
+    "pin",
+    "diff",
+    "model",
+    "budget",
+    "fork",
+    "memory",
+    "export",
+    "rewind",
+    "search",
+    "recall",
+    "remember",
+    "code",
+    "rename",
+    "checkpoint",
+)
+"""Slash commands that can stand alone."""
+
 TARGETS = ("persona:default", "persona:other", "project:.", "project:/nosuch", "persona:")
 
 
@@ -34,36 +66,6 @@ def slash_command(random: Random, sessions: Sequence[str]) -> str:
     session = word(random, *(sessions or ["x"]))
     number = word(random, *NUMBERS)
     parts = " ".join(random.sample(("conversation", "files", "memory", "yes", "overwrite"), random.randrange(4)))
-    plain = (
-        "/help",
-        "/status",
-        "/usage",
-        "/clear",
-        "/checkpoints",
-        "/jobs",
-        "/mcp",
-        "/skills",
-        "/doctor",
-        "/archive",
-        "/tools",
-        "/compact",
-        "/trust",
-        "/undelete",
-        "/pin",
-        "/diff",
-        "/model",
-        "/budget",
-        "/fork",
-        "/memory",
-        "/export",
-        "/rewind",
-        "/search",
-        "/recall",
-        "/remember",
-        "/code",
-        "/rename",
-        "/checkpoint",
-    )
     good = (
         f"/remember {word(random, 'likes tea', 'project: uses tabs', 'tests run with pytest')}",
         f"/recall {word(random, 'tea', 'tabs')}",
@@ -87,7 +89,7 @@ def slash_command(random: Random, sessions: Sequence[str]) -> str:
     )
     chance = random.random()
     if chance < 0.2:
-        return random.choice(plain)
+        return f"/{random.choice(PLAIN)}"
     if chance < 0.65:
         return random.choice(good)
     return f"/memory {' '.join(memory_verb(random, label))}"
@@ -189,6 +191,17 @@ def command_line(random: Random, sessions: Sequence[str], folder: Path) -> tuple
             word(random, "2026-11-01", "2026-13-01"),
         ),
         ("memory", "edit", label, "--file", str(folder / word(random, "a.txt", "binary.bin", "empty")), *here),
+        *_store_commands(random, session, folder, number, text),
+    )
+    chosen = random.choice(commands)
+    if random.random() < 0.2 and chosen[0] not in {"chat", "trust", "explain"} and "--json" not in chosen:
+        chosen = (*chosen, "--json")
+    return chosen
+
+
+def _store_commands(random: Random, session: str, folder: Path, number: str, text: str) -> tuple[tuple[str, ...], ...]:
+    """Commands about the journal, copies and the installation."""
+    return (
         ("journal", "verify"),
         ("journal", "verify", session),
         ("journal", "export", session),
@@ -225,10 +238,6 @@ def command_line(random: Random, sessions: Sequence[str], folder: Path) -> tuple
         ("chat", text or "x", "--deny", "--cwd", str(folder), "--json"),
         ("chat", "hi", "--yes", "--session", session, "--cwd", str(folder)),
     )
-    chosen = random.choice(commands)
-    if random.random() < 0.2 and chosen[0] not in {"chat", "trust", "explain"} and "--json" not in chosen:
-        chosen = (*chosen, "--json")
-    return chosen
 
 
 def request(random: Random, session: str, folder: Path, options: Sequence[tuple[str, str]]) -> tuple[str, JsonDict]:
