@@ -110,7 +110,7 @@ class Walk:
         self.judge.note("open window")
         window = _Window(WalkEditor(self._home, self._folder, self._environment, self._random))
         self._windows.append(window)
-        self.judge.answer(window.editor.initialize(ANSWER_SECONDS))
+        self.judge.answer(window.editor.asked("initialize", window.editor.initializing, ANSWER_SECONDS))
         self._new_session(window)
         return window
 
@@ -208,7 +208,7 @@ class Walk:
                 continue
             result = self.judge.answer(prompt.editor.wait(prompt.request_id, 0.01), prompt.action)
             self.judge.words(prompt.editor.take_said(prompt.session), prompt.action)
-            elsewhere = prompt.editor.goes_on_elsewhere(prompt.session)
+            elsewhere = prompt.session in prompt.editor.person.elsewhere
             if result is not None and prompt.marker and result.get("stopReason") != "cancelled" and not elsewhere:
                 self._walked.markers.setdefault(prompt.session, []).append(prompt.marker)
         self._prompts = left

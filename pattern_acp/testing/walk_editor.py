@@ -7,7 +7,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -26,20 +26,54 @@ CAPABILITIES: tuple[JsonDict, ...] = (
 """What the editors of a walk can do."""
 
 
+class WalkPerson:
+    """Answers what the agent asks: files as they are on the disk, and whatever comes to mind about permissions."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.elsewhere: set[str] = set()
+        """Sessions of which it was asked where they go on: a fork may have their prompts from then on, or nothing."""
+
+    def answer(self, method: str, params: JsonDict) -> JsonDict:
+        """The result of a request.
+
+        Raises:
+            OSError, ValueError: the file cannot be read or written.
+        """
+        if method == "fs/read_text_file":
+            lines = Path(params["path"]).read_text(encoding="utf-8").splitlines(keepends=True)
+            start = (params.get("line") or 1) - 1
+            limit = params.get("limit")
+            return {"content": "".join(lines[start:] if limit is None else lines[start : start + limit])}
+        if method == "fs/write_text_file":
+            Path(params["path"]).parent.mkdir(parents=True, exist_ok=True)
+            with Path(params["path"]).open("w", encoding="utf-8", newline="") as file:
+                file.write(params["content"])
+            return {}
+        return {"outcome": self._permission(params)}
+
+    def _permission(self, params: JsonDict) -> JsonDict:
+        if any("in a fork" in option["name"] for option in params["options"]):
+            self.elsewhere.add(params["sessionId"])
+        if self._random.random() < 0.1:
+            return {"outcome": "cancelled"}
+        return {"outcome": "selected", "optionId": self._random.choice(params["options"])["optionId"]}
+
+
 class WalkEditor:
     """A spawned agent; a thread reads what it writes and answers what it asks."""
 
     def __init__(self, home: Path, folder: Path, environment: Mapping[str, str], random: Random) -> None:
         self.faults: list[str] = []
         """What the judge of lines found."""
-        self._random = Random(random.random())  # noqa: S311  a walk must be repeatable; the thread has its own
-        self._capabilities = random.choice(CAPABILITIES)
+        self.initializing: JsonDict = {"protocolVersion": 1, "clientCapabilities": random.choice(CAPABILITIES)}
+        """The parameters of the first request."""
+        self.person = WalkPerson(Random(random.random()))  # noqa: S311  a walk must be repeatable
         self._judge = WireJudge(official_schema())
         self._changed = threading.Condition()
         self._writing = threading.Lock()
         self._answers: dict[str, JsonDict] = {}
         self._said: dict[str, list[str]] = {}
-        self._elsewhere: set[str] = set()
         self._ended = False
         self._next_id = 0
         self._stderr_file = folder / f"stderr-{time.monotonic_ns()}"
@@ -56,11 +90,6 @@ class WalkEditor:
         self._output = cast("IO[bytes]", self.process.stdout)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    def initialize(self, seconds: float) -> JsonDict | None:
-        """The first request; see `wait`."""
-        params: JsonDict = {"protocolVersion": 1, "clientCapabilities": self._capabilities}
-        return self.asked("initialize", params, seconds)
 
     def ask(self, method: str, params: object) -> str:
         """Send a request; its id. Text may hold lone surrogates, which go out as JSON escapes."""
@@ -91,10 +120,6 @@ class WalkEditor:
         """The answer text of a session since the last call."""
         with self._changed:
             return "".join(self._said.pop(session_id, []))
-
-    def goes_on_elsewhere(self, session_id: str) -> bool:
-        """Whether it was asked where a session goes on: a fork may have its prompts from then on, or nothing."""
-        return session_id in self._elsewhere
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -151,7 +176,10 @@ class WalkEditor:
             self.faults.append(f"{fault} {line[:300]!r}")
         message = cast("JsonDict", json.loads(line))
         if "method" not in message:
-            self._keep_answer(message)
+            request_id = str(message["id"])
+            if request_id in self._answers:
+                self.faults.append(f"The request {request_id} was answered twice.")
+            self._answers[request_id] = message
         elif "id" in message:
             self._answer(message)
         elif message["method"] == "session/update":
@@ -159,41 +187,10 @@ class WalkEditor:
             if update["sessionUpdate"] == "agent_message_chunk":
                 self._said.setdefault(message["params"]["sessionId"], []).append(update["content"].get("text", ""))
 
-    def _keep_answer(self, message: JsonDict) -> None:
-        request_id = str(message["id"])
-        if request_id in self._answers:
-            self.faults.append(f"The request {request_id} was answered twice.")
-        self._answers[request_id] = message
-
     def _answer(self, message: JsonDict) -> None:
-        handlers: dict[str, Callable[[JsonDict], JsonDict]] = {
-            "session/request_permission": self._permission,
-            "fs/read_text_file": self._read_file,
-            "fs/write_text_file": self._write_file,
-        }
         try:
-            body: JsonDict = {"result": handlers[message["method"]](message["params"])}
+            body: JsonDict = {"result": self.person.answer(message["method"], message["params"])}
         except (OSError, ValueError) as error:
             body = {"error": {"code": -32603, "message": str(error)}}
         # Not here: while this thread writes, nobody reads.
         threading.Thread(target=self._send, args=({"jsonrpc": "2.0", "id": message["id"], **body},)).start()
-
-    def _permission(self, params: JsonDict) -> JsonDict:
-        if any("in a fork" in option["name"] for option in params["options"]):
-            self._elsewhere.add(params["sessionId"])
-        if self._random.random() < 0.1:
-            return {"outcome": {"outcome": "cancelled"}}
-        option = self._random.choice(params["options"])
-        return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
-
-    def _read_file(self, params: JsonDict) -> JsonDict:
-        lines = Path(params["path"]).read_text(encoding="utf-8").splitlines(keepends=True)
-        start = (params.get("line") or 1) - 1
-        limit = params.get("limit")
-        return {"content": "".join(lines[start:] if limit is None else lines[start : start + limit])}
-
-    def _write_file(self, params: JsonDict) -> JsonDict:
-        Path(params["path"]).parent.mkdir(parents=True, exist_ok=True)
-        with Path(params["path"]).open("w", encoding="utf-8", newline="") as file:
-            file.write(params["content"])
-        return {}
