@@ -9,6 +9,7 @@ require("agentic").setup({
         HOME = os.getenv("HOME"),
         ANTHROPIC_API_KEY = os.getenv("ANTHROPIC_API_KEY"),
         OPENAI_API_KEY = os.getenv("OPENAI_API_KEY"),
+        GEMINI_API_KEY = os.getenv("GEMINI_API_KEY"),
         OLLAMA_HOST = os.getenv("OLLAMA_HOST"),
       },
     },

@@ -17,6 +17,7 @@ from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.leases import this_process
 from pattern_acp.session.forking import fork_session
 from pattern_acp.session.stored import archive_session, delete_session, rename_session, restore_session
+from pattern_acp.tools.text_limits import plural
 
 
 async def change_session(database: Database, arguments: Sessions, *, days: int) -> int:
@@ -59,7 +60,7 @@ async def _change(database: Database, arguments: Sessions, days: int) -> tuple[s
         case "fork":
             fork = await fork_session(database, session_id, arguments.text, clock=clock, ids=RandomIds())
             made: dict[str, Json] = {**facts, "fork": fork.session_id, "title": fork.title, "turns": fork.turns}
-            return f"{fork.session_id} “{fork.title}” begins with {fork.turns} turns of {session_id}.", made
+            return f"{fork.session_id} “{fork.title}” begins with {plural(fork.turns, 'turn')} of {session_id}.", made
         case _:
             if not await delete_session(database, session_id, this_process(RandomIds().new("cli")), now=now):
                 raise UnknownSessionError(session_id)

@@ -4,8 +4,8 @@ Owns: the refinement of `JournalError`. Must not know: SQL.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import JournalError
 
 
@@ -71,7 +71,7 @@ class LeaseHeldError(JournalError):
         since_ms: int,
         remedy: str = "close it there, or start a new session",
     ) -> None:
-        since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        since = local_minute(since_ms)
         super().__init__(f"Session {session_id} is in use by process {pid} on {host} since {since}; {remedy}.")
         self.session_id = session_id
         self.pid = pid

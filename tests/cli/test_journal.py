@@ -19,7 +19,7 @@ from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.bundle_masks import REDACTIONS
-from pattern_acp.journal.errors import RedactionError
+from pattern_acp.journal.errors import AnchorError, RedactionError
 from pattern_acp.journal.events import ModelRequested, SubagentRecorded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
@@ -146,6 +146,19 @@ def test_an_anchor_is_kept_as_a_git_note(
     anchored, *lines = capsys.readouterr().out.splitlines()
     assert json.loads(anchored)["session"] == session
     assert any(line.endswith("the anchor fits") for line in lines)
+
+
+def test_a_repository_without_a_commit_gets_no_note_and_the_anchor_is_told_all_the_same(
+    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    repository = tmp_path / "empty"
+    repository.mkdir()
+    subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
+    anchor = anchor_of(home, session, capsys)
+    with chdir(repository), pytest.raises(AnchorError) as refused:
+        run_journal(Journal(action="anchor", target=session, git_note=True), home)
+    assert ".." not in refused.value.sentence
+    assert refused.value.sentence.endswith(f"A note needs a commit to be on; keep the anchor elsewhere: {anchor}")
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -5,6 +5,7 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
@@ -66,7 +67,9 @@ async def test_a_session_in_use_is_refused_with_who_holds_it_since_when():
         await prepared(constellation)
         await take(constellation, ONE, 1_800_000_000_000)
         await constellation.database.write(lambda tx: leases.renew(tx, SESSION, ONE, 1_800_000_500_000))
-        with pytest.raises(LeaseHeldError, match="process 100 on desk since 2027-01-15 08:00:00 UTC") as caught:
+        with pytest.raises(
+            LeaseHeldError, match=f"process 100 on desk since {local_minute(1_800_000_000_000)}"
+        ) as caught:
             await take(constellation, TWO, 1_800_000_600_000)
         held = caught.value
         assert (held.session_id, held.pid, held.host, held.since_ms) == (SESSION, 100, "desk", 1_800_000_000_000)

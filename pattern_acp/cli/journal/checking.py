@@ -102,12 +102,25 @@ async def anchor_session(database: Database, arguments: Journal) -> int:
     where = await database.read(lambda tx: stream_position(tx, arguments.target))
     anchor = f"{arguments.target}:{where.session_seq}:{where.hash}"
     if arguments.git_note:
-        await _git("notes", f"--ref={NOTES}", "append", "-m", f"pattern-acp journal {anchor}", "HEAD")
+        await _keep_note(anchor)
     if arguments.json:
         write_json({"session": arguments.target, "event": where.session_seq, "hash": where.hash, "anchor": anchor})
     else:
         write_line(anchor)
     return EXIT_OK
+
+
+async def _keep_note(anchor: str) -> None:
+    """Put the anchor into a note on `HEAD`.
+
+    Raises:
+        AnchorError: git does not, as in a repository without a commit.
+    """
+    try:
+        await _git("notes", f"--ref={NOTES}", "append", "-m", f"pattern-acp journal {anchor}", "HEAD")
+    except AnchorError as error:
+        sentence = f"{error.sentence} A note needs a commit to be on; keep the anchor elsewhere: {anchor}"
+        raise AnchorError(sentence) from error
 
 
 async def _anchors(named: str) -> list[Anchor]:
@@ -143,5 +156,5 @@ async def _git(*arguments: str) -> str:
         raise AnchorError("git did not run here; print the anchor and keep it in another place.") from error
     if done.returncode != 0:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise AnchorError(f"git refused: {said or 'no reason was given'}.")
+        raise AnchorError(f"git refused: {said.rstrip('.') or 'no reason was given'}.")
     return done.stdout.decode("utf-8", "replace")

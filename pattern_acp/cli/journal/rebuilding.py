@@ -9,12 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pattern_acp.bootstrap.rebuilding import RebuildReport, rebuild_into, take_place
-from pattern_acp.bootstrap.recovery import stamp
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.tools.text_limits import plural
 
@@ -104,7 +103,7 @@ def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> Non
         write_json({**facts, **outcome})
         return
     counts = (plural(found.events, "event"), plural(report.sessions, "session"), plural(report.blocks, "block"))
-    write_line(f"From segments {report.generation}: {', '.join(counts)}, up to {stamp(found.at_ms)}.")
+    write_line(f"From segments {report.generation}: {', '.join(counts)}, up to {local_minute(found.at_ms)}.")
     if found.torn:
         write_line(f"{plural(found.torn, 'line')} had been cut off while it was written, as a crash leaves it.")
     if found.damaged:
