@@ -1,5 +1,7 @@
 """`Approver` over session/request_permission."""
 
+import anyio
+
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
@@ -10,6 +12,11 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.policy.approver import Answer, ApprovalRequest
+
+
+CANCEL_SECONDS = 0.25
+"""How long a withdrawn question waits for the cancel that clients send behind it: VS Code and Zed answer what is open
+first. Meanwhile no other question may come up and no model be asked. Without one it is a refusal like any other."""
 
 
 class EditorApprover:
@@ -40,7 +47,10 @@ class EditorApprover:
             return Answer.REJECT_ONCE
         except ConnectionClosedError:
             return Answer.CANCELLED
-        return answer_of(response.outcome, request)
+        answer = answer_of(response.outcome, request)
+        if answer is Answer.CANCELLED:
+            await anyio.sleep(CANCEL_SECONDS)
+        return answer
 
     def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
         call = request.call

@@ -122,6 +122,20 @@ class Message:
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
+    def words(self) -> str:
+        """What the person typed: the text without the blocks that a client put directly in front of it.
+
+        avante, Jupyter AI and CodeCompanion send notes, and prompts of before, as blocks of text of their own; a text
+        that goes on behind a mentioned file is the person's like the one before it.
+        """
+        following = (*self.parts[1:], None)
+        return "".join(
+            part.text
+            for part, behind in zip(self.parts, following, strict=False)
+            if isinstance(part, TextPart) and not isinstance(behind, TextPart)
+        )
+
+    @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The calls the message asks for, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))

@@ -89,4 +89,6 @@ def preview(tx: Transaction, session_id: str) -> str:
 
 
 def _said(event: Event) -> str:
-    return event.message.text if isinstance(event, TurnStarted | MessageRecorded) else ""
+    if isinstance(event, TurnStarted):
+        return event.message.words
+    return event.message.text if isinstance(event, MessageRecorded) else ""

@@ -66,6 +66,8 @@ class SessionMcp:
         self.toolbox = toolbox
         self._told: set[str] = set()
         """Servers that the person was told are not used."""
+        self._late: set[str] = set()
+        """Servers that the person was told are not ready yet."""
         self._restarts_told = 0
 
     async def get_ready(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ class SessionMcp:
 
     def _why(self, server: Server) -> str:
         if server.state is not ServerState.FAILED:
+            self._late.add(server.name)
             return "not ready yet"
         self._told.add(server.name)
         return server.problem
@@ -94,9 +97,13 @@ class SessionMcp:
             news.append(f"MCP servers that ended and were started again: {', '.join(again)}.")
             self._restarts_told = restarts
         failed = [server for server in self.servers.servers if server.state is ServerState.FAILED]
-        fresh = [f"{server.name} ({self._why(server)})" for server in failed if server.name not in self._told]
-        if fresh:
-            news.append(f"MCP servers that are not used any more: {', '.join(fresh)}.")
+        fresh = [server for server in failed if server.name not in self._told]
+        late = [f"{server.name} ({self._why(server)})" for server in fresh if server.name in self._late]
+        gone = [f"{server.name} ({self._why(server)})" for server in fresh if server.name not in self._late]
+        if late:
+            news.append(f"MCP servers that did not start: {', '.join(late)}.")
+        if gone:
+            news.append(f"MCP servers that are not used any more: {', '.join(gone)}.")
         return tuple(news)
 
     def commands(self) -> tuple[ServerCommand, ...]:

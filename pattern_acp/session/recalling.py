@@ -52,12 +52,12 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     # `offline` searches memory itself and shows it; it reads nothing of this.
     if tokens == 0 or session.state.model.provider == "offline":
         return ""
-    recalled = await _find(session, message.text[:QUERY_CHARACTERS], tokens, memory)
+    recalled = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
     if not recalled:
         return ""
     session.memory.recalled([one.entry for one in recalled])
     text = recall_budget.for_model(recalled)
-    query = " ".join(message.text.split())[:SHOWN_QUERY]
+    query = " ".join(message.words.split())[:SHOWN_QUERY]
     await show_search(
         session, turn_id, "memory_recall", recall_budget.title_of(recalled), query, recall_budget.for_person(recalled)
     )

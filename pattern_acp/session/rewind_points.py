@@ -83,7 +83,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
     for entry in [*_shared(recorded), *_with_named(_own(recorded))]:
         match entry.event:
             case TurnStarted(command="", message=message):
-                text = short(message.text)
+                text = short(message.words)
                 key = str(numbers[entry.seq])
                 points.append(Point(key, "turn", text, entry.at_ms, 0, message_id=message.message_id))
             case CheckpointTaken() as taken:
@@ -145,7 +145,7 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
             case TurnStarted(command="", message=message):
                 begun = numbers[entry.seq]
                 if named in {str(begun), message.message_id}:
-                    words = f"before turn {begun} (“{short(message.text)}”)"
+                    words = f"before turn {begun} (“{short(message.words)}”)"
                     target = Target(entry.session_seq - 1, entry.seq - 1, entry.seq - 1, words)
                     return target if entry.session_seq else _in_shared(target, begun - 1)
             case CheckpointTaken() as taken if wanted and wanted in {taken.checkpoint_id, taken.name}:
@@ -213,7 +213,7 @@ def turns_between(recorded: Sequence[Recorded], position: int) -> tuple[list[str
     """Turns that the conversation loses and those that it gains when it goes to `position`, by number and prompt."""
     numbers = turn_numbers(recorded)
     named = {
-        e.session_seq: f"{numbers[e.session_seq]}. {short(e.event.message.text)}"
+        e.session_seq: f"{numbers[e.session_seq]}. {short(e.event.message.words)}"
         for e in recorded
         if isinstance(e.event, TurnStarted) and e.session_seq in numbers
     }

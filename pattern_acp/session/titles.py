@@ -14,12 +14,13 @@ def title_of(message: Message) -> str:
 
     At most 60 characters, never empty.
     """
-    lines = message.text.splitlines()
+    said = message.words
+    lines = said.splitlines()
     for number, line in enumerate(lines, 1):
         words = line.strip().lstrip("#>*- ").strip()
         # A paste often begins with the fence of its code.
         if words and not words.startswith("```"):
-            return _with_size(words, message.text, len(lines) - number)
+            return _with_size(words, said, len(lines) - number)
     for part in message.parts:
         if isinstance(part, ResourcePart) and part.name:
             return _cut(part.name)

@@ -104,9 +104,9 @@ class FakeEditor:
         """`session/cancel`."""
         await self.dispatcher.notify("session/cancel", {"sessionId": session_id})
 
-    async def initialize(self) -> JsonDict:
-        """The first request, with this editor's capabilities."""
-        params = {
+    async def initialize(self, introduction: JsonDict | None = None) -> JsonDict:
+        """The first request, with this editor's capabilities or with the parameters that are given."""
+        params = introduction or {
             "protocolVersion": 1,
             "clientCapabilities": self.capabilities,
             "clientInfo": {"name": "fake-editor", "version": "1.0"},

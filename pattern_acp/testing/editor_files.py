@@ -29,6 +29,8 @@ class FileHabits:
     """Answers no fs request before this is set."""
     missing_as_empty: bool = False
     """Answers "" for a file that does not exist (CodeCompanion, Toad)."""
+    drops_newline: bool = False
+    """Leaves the final newline out of what is read (avante, agentic, Toad)."""
     formatter: Callable[[str], str] = str
     """What it makes of a text that is written."""
     saves: bool = True
@@ -53,10 +55,10 @@ class FakeEditorFiles:
         path = await self._begin(raw, context)
         self.habits.before_read(path)
         if path in self.buffers:
-            return {"content": self.buffers[path]}
+            return {"content": self._told(self.buffers[path])}
         file = anyio.Path(path)
         if await file.is_file():
-            return {"content": (await file.read_bytes()).decode("utf-8")}
+            return {"content": self._told((await file.read_bytes()).decode("utf-8"))}
         if self.habits.missing_as_empty:
             return {"content": ""}
         raise RpcError(-32002, "Resource not found", {"uri": path})
@@ -69,6 +71,9 @@ class FakeEditorFiles:
             file = anyio.Path(path)
             await file.parent.mkdir(parents=True, exist_ok=True)
             await file.write_bytes(text.encode("utf-8"))
+
+    def _told(self, text: str) -> str:
+        return text.removesuffix("\n") if self.habits.drops_newline else text
 
     async def _begin(self, raw: msgspec.Raw, context: RequestContext) -> str:
         path: str = self._params(context.method, raw)["path"]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,9 +29,11 @@ from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
+from pattern_acp.jsonrpc.transport import Transport
 from pattern_acp.testing.agent import temporary_folder
 from pattern_acp.testing.editor import FakeEditor, JsonDict, PermissionAnswer
 from pattern_acp.testing.official_schema import official_schema
+from pattern_acp.testing.turn_judge import TurnJudge
 from pattern_acp.testing.wire import WireFaultError, WireJudge
 
 COMMAND = (sys.executable, "-P", "-m", "pattern_acp")
@@ -92,12 +94,12 @@ def judge_conversation(written: Sequence[bytes], answered: bytes) -> list[JsonDi
 
 
 class ProcessTransport:
-    """`Transport` over the pipes of a process; every line of either side is shown to the judge. Use as `async with`."""
+    """`Transport` over the pipes of a process; every line of either side is judged. Use as `async with`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], judge: WireJudge) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], *judges: WireJudge | TurnJudge) -> None:
         self.faults: list[str] = []
-        """What the judge found; a test's own failure must not hide it, nor it the test's."""
-        self._judge = judge
+        """What the judges found; a test's own failure must not hide it, nor it the test's."""
+        self._judges = judges
         # Two transports, so that the end of input can be sent while output is still read.
         self._incoming = StdioTransport(_taken(process.stdout), _null_writer())
         self._outgoing = StdioTransport(_null_reader(), _taken(process.stdin))
@@ -124,15 +126,17 @@ class ProcessTransport:
         """See `Transport.receive`."""
         line = await self._incoming.receive()
         if isinstance(line, bytes):
-            try:
-                self._judge.agent_wrote(line + b"\n")
-            except WireFaultError as fault:
-                self.faults.append(f"{fault} {line[:500]!r}")
+            for judge in self._judges:
+                try:
+                    judge.agent_wrote(line + b"\n")
+                except WireFaultError as fault:
+                    self.faults.append(f"{fault} {line[:500]!r}")
         return line
 
     async def send(self, line: bytes) -> None:
         """See `Transport.send`."""
-        self._judge.client_wrote(line)
+        for judge in self._judges:
+            judge.client_wrote(line)
         await self._outgoing.send(line)
 
 
@@ -149,6 +153,10 @@ class Launch:
     capabilities: JsonDict = field(default_factory=dict[str, object])
     """Of the editor. None: the agent reads files and runs commands itself."""
     permission: PermissionAnswer | None = None
+    introduction: JsonDict | None = None
+    """The parameters of initialize, where `capabilities` are not all of them."""
+    wrap: Callable[[Transport], Transport] = lambda transport: transport
+    """Put between the editor and the streams; changes what the editor writes, before the judge sees it."""
 
 
 @dataclass(slots=True)
@@ -206,12 +214,13 @@ async def running_process(launch: Launch) -> AsyncGenerator[AgentProcess, None]:
         process = _spawn(launch, stderr_file)
         try:
             async with (
-                ProcessTransport(process, WireJudge(official_schema())) as transport,
+                ProcessTransport(process, WireJudge(official_schema()), TurnJudge()) as transport,
                 anyio.create_task_group() as tasks,
             ):
-                editor = FakeEditor(transport, capabilities=launch.capabilities, permission=launch.permission)
+                streams = launch.wrap(transport)
+                editor = FakeEditor(streams, capabilities=launch.capabilities, permission=launch.permission)
                 tasks.start_soon(editor.dispatcher.run)
-                initialized = await editor.initialize()
+                initialized = await editor.initialize(launch.introduction)
                 yield AgentProcess(editor, initialized, launch, process, transport, stderr_file)
                 await transport.close_input()
                 tasks.cancel_scope.cancel()

@@ -226,7 +226,7 @@ async def test_two_hundred_tools_are_searched_instead_of_being_put_into_the_prom
 
 
 async def test_a_slow_server_delays_the_first_prompt_by_three_seconds_at_most_and_is_named():
-    model = ScriptedProvider([says("one"), says("two")])
+    model = ScriptedProvider([says("one"), says("two"), says("three")])
     async with running_agent(model) as agent:
         began = anyio.current_time()
         answer = await agent.editor.request(
@@ -243,6 +243,10 @@ async def test_a_slow_server_delays_the_first_prompt_by_three_seconds_at_most_an
         agent.editor.updates.clear()
         await agent.editor.prompt(answer["sessionId"], "Hi")
         assert agent.editor.said() == "two"
+        agent.editor.updates.clear()
+        agent.sessions.get(answer["sessionId"]).mcp.servers.servers[0].fail("it cannot be reached")
+        await agent.editor.prompt(answer["sessionId"], "Hi")
+        assert "> MCP servers that did not start: mute (it cannot be reached)." in agent.editor.said()
 
 
 async def test_a_cancel_while_servers_are_waited_for_is_answered_at_once():
