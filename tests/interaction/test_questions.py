@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.events import PermissionAsked
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -62,10 +63,10 @@ async def end_while_asking(end: Callable[[RunningAgent, str, Panel], Awaitable[N
     async with running_agent(model, settings=SETTINGS, permission=panel.decide) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
-            await agent.editor.wait_until(lambda: panel.asked == ["call_1"])
+            await agent.editor.wait_until(lambda: len(panel.asked) == 1)
             await end(agent, session, panel)
             assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
-        assert panel.asked == ["call_1"], "the second question came up"
+        assert len(panel.asked) == 1, "the second question came up"
         assert len(model.requests) == 1
         assert {shown[-1] for shown in statuses(agent.editor).values()} == {"failed"}
         assert len(of_type(await events_of(agent, session), PermissionAsked)) == 1
@@ -80,7 +81,7 @@ async def end_while_asking(end: Callable[[RunningAgent, str, Panel], Awaitable[N
 
 async def test_an_editor_that_answers_what_is_open_before_it_cancels_is_asked_nothing_more():
     async def end(agent: RunningAgent, session: str, panel: Panel) -> None:
-        panel.answer("call_1", WITHDRAWN)
+        panel.answer(panel.asked[0], WITHDRAWN)
         await anyio.sleep(0.05)
         await agent.editor.cancel(session)
 
@@ -111,10 +112,10 @@ async def test_a_prompt_that_is_typed_instead_of_an_answer_withdraws_the_questio
     async with running_agent(model, settings=SETTINGS, permission=panel.decide) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
-            await agent.editor.wait_until(lambda: panel.asked == ["call_1"])
+            await agent.editor.wait_until(lambda: len(panel.asked) == 1)
             assert await agent.editor.prompt(session, "No, do this.") == {"stopReason": "end_turn"}
             assert await flight.stop_reason() == "cancelled"
-        assert (panel.asked, withdrawn(agent)) == (["call_1"], 1)
+        assert (len(panel.asked), withdrawn(agent)) == (1, 1)
         assert agent.editor.said().endswith("Here again.")
 
 
@@ -124,15 +125,16 @@ async def test_a_question_that_is_withdrawn_without_a_cancel_is_a_refusal_and_th
     async with running_agent(model, settings=SETTINGS, permission=panel.decide) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
-            await agent.editor.wait_until(lambda: panel.asked == ["call_1"])
-            panel.answer("call_1", WITHDRAWN)
-            await agent.editor.wait_until(lambda: panel.asked == ["call_1", "call_2"])
-            panel.answer("call_2", ALLOWED)
+            await agent.editor.wait_until(lambda: len(panel.asked) == 1)
+            panel.answer(panel.asked[0], WITHDRAWN)
+            await agent.editor.wait_until(lambda: len(panel.asked) == 2)
+            panel.answer(panel.asked[1], ALLOWED)
             assert await flight.stop_reason() == "end_turn"
-        first, second = results_of(model.requests[-1])
-        assert "The person refused this call" in first.text
-        assert (first.is_error, second.is_error) == (True, False)
-        assert [shown[-1] for shown in statuses(agent.editor).values()] == ["failed", "completed"]
+        results = {result.call_id: result for result in results_of(model.requests[-1])}
+        refused, allowed = (results[ToolCallId(call)] for call in panel.asked)
+        assert "The person refused this call" in refused.text
+        assert (refused.is_error, allowed.is_error) == (True, False)
+        assert [statuses(agent.editor)[call][-1] for call in panel.asked] == ["failed", "completed"]
 
 
 async def test_the_second_question_is_not_answered_by_a_late_click_on_the_first():
@@ -141,23 +143,22 @@ async def test_the_second_question_is_not_answered_by_a_late_click_on_the_first(
     async with running_agent(model, settings=SETTINGS, permission=panel.decide) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:
-            await agent.editor.wait_until(lambda: panel.asked == ["call_1"])
+            await agent.editor.wait_until(lambda: len(panel.asked) == 1)
             await agent.editor.cancel(session)
             assert await flight.stop_reason(seconds=CANCEL_SECONDS) == "cancelled"
-        agent.editor.updates.clear()
         async with prompting(agent.editor, session) as flight:
-            await agent.editor.wait_until(lambda: len(panel.asked) == 2 and len(statuses(agent.editor)) == 2)
-            third, fourth = statuses(agent.editor)
-            panel.answer("call_1", ALLOWED)
+            await agent.editor.wait_until(lambda: len(panel.asked) == 2)
+            panel.answer(panel.asked[0], ALLOWED)
             for _ in range(50):
                 await anyio.lowlevel.checkpoint()
-            assert panel.asked == ["call_1", third]
-            assert statuses(agent.editor)[third] == ["pending"]
-            panel.answer(third, {"outcome": "selected", "optionId": "reject_once"})
-            await agent.editor.wait_until(lambda: panel.asked[-1] == fourth)
-            panel.answer(fourth, ALLOWED)
+            assert len(panel.asked) == 2
+            assert statuses(agent.editor)[panel.asked[1]] == ["pending"]
+            panel.answer(panel.asked[1], {"outcome": "selected", "optionId": "reject_once"})
+            await agent.editor.wait_until(lambda: len(panel.asked) == 3)
+            panel.answer(panel.asked[2], ALLOWED)
             assert await flight.stop_reason() == "end_turn"
-        assert [result.is_error for result in results_of(model.requests[-1])[-2:]] == [True, False]
+        results = {result.call_id: result for result in results_of(model.requests[-1])}
+        assert [results[ToolCallId(call)].is_error for call in panel.asked[1:]] == [True, False]
 
 
 async def test_subagents_ask_one_at_a_time_and_one_that_is_stopped_gives_way_to_the_next():
