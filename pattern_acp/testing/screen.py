@@ -9,14 +9,11 @@ from typing import cast
 
 from pattern_acp.testing.editor_files import JsonDict
 from pattern_acp.testing.turn_judge import FINAL
+from pattern_acp.testing.wire import WireFaultError
 
 WRITERS = {"user_message_chunk": "person", "agent_message_chunk": "agent", "agent_thought_chunk": "thought"}
 
 SEEN_MEMBERS = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
-
-
-class UnshowableError(AssertionError):
-    """Something that a client cannot show."""
 
 
 @dataclass(slots=True)
@@ -37,7 +34,7 @@ class Screen:
         """Show one update.
 
         Raises:
-            UnshowableError: a client would drop it, or show something twice.
+            WireFaultError: a client would drop it, or show something twice.
         """
         kind: str = update["sessionUpdate"]
         match kind:
@@ -45,7 +42,7 @@ class Screen:
                 self._add_text(WRITERS[kind], update)
             case "tool_call":
                 if update["toolCallId"] in self.calls:
-                    raise UnshowableError(f"The call {update['title']!r} is shown twice.")
+                    raise WireFaultError(f"The call {update['title']!r} is shown twice.")
                 self.calls[update["toolCallId"]] = dict(update)
                 self.shown.append(("call", update["toolCallId"]))
             case "tool_call_update":
@@ -98,9 +95,9 @@ class Screen:
     def _change_call(self, update: JsonDict) -> None:
         call = self.calls.get(update["toolCallId"])
         if call is None:
-            raise UnshowableError("A call is changed that is not shown.")
+            raise WireFaultError("A call is changed that is not shown.")
         if call.get("status") in FINAL:
-            raise UnshowableError(f"The call {call['title']!r} is changed after its end.")
+            raise WireFaultError(f"The call {call['title']!r} is changed after its end.")
         call.update({key: update[key] for key in SEEN_MEMBERS if update.get(key) is not None})
 
 
