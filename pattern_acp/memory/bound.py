@@ -1,7 +1,7 @@
 """Archival entries that act: traps, constraints and decisions, each bound to files.
 
 Owns: what an entry is beside its text (kind, patterns of files, severity, end) and whether it still holds. Must not
-know: the disk, or who is warned (`session/warning.py`). An entry's terms are never changed: other ones are a new entry
+know: the disk, or who is warned (`session/edit_warnings.py`). An entry's terms are never changed: other ones are a new entry
 that supersedes it; only whether it holds changes, with who said so and why.
 """
 
