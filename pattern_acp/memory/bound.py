@@ -1,8 +1,8 @@
 """Archival entries that act: traps, constraints and decisions, each bound to files.
 
 Owns: what an entry is beside its text (kind, patterns of files, severity, end) and whether it still holds. Must not
-know: the disk, or who is warned (`session/edit_warnings.py`). An entry's terms are never changed: other ones are a new entry
-that supersedes it; only whether it holds changes, with who said so and why.
+know: the disk, or who is warned (`session/edit_warnings.py`). An entry's terms are never changed: other ones are a new
+entry that supersedes it; only whether it holds changes, with who said so and why.
 """
 
 import json

@@ -85,7 +85,7 @@ if sys.platform == "win32":
     async def _end_tree_on_windows(process: Process) -> None:
         # There is no polite signal that a console program without a window would get.
         command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-        await to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, check=False))  # noqa: S603
+        await to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, check=False))  # noqa: S603  # a fixed program with a number
         if process.returncode is None:
             process.kill()
 

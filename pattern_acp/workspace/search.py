@@ -95,7 +95,7 @@ def any_file(_path: str) -> bool:
     return True
 
 
-async def search_text(  # noqa: PLR0913
+async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at their defaults
     root: str,
     pattern: str,
     *,

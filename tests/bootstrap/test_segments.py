@@ -249,7 +249,7 @@ def test_a_process_that_is_killed_while_it_writes_segments_damages_none_of_them(
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_value_of_a_file_of_its_own_that_is_damaged_or_gone_is_found_before_it_is_needed(path: Path, gone: bool):  # noqa: FBT001
+def test_a_value_of_a_file_of_its_own_that_is_damaged_or_gone_is_found_before_it_is_needed(path: Path, gone: bool):
     export(path)
     [value] = (generations(path)[0] / "blobs").iterdir()
     value.unlink() if gone else value.write_bytes(b"another")

@@ -209,7 +209,7 @@ def test_any_text_is_a_url_or_refused(raw: str):
         ('token_url = "https://a/t"\ndevice_url = "https://a/a"\nclient_id = "me"\nclient_secret = "no"', False),
     ],
 )
-def test_a_sign_in_is_used_when_it_is_whole_and_its_addresses_are_safe(tmp_path: Path, table: str, is_used: bool):  # noqa: FBT001 - a parameter
+def test_a_sign_in_is_used_when_it_is_whole_and_its_addresses_are_safe(tmp_path: Path, table: str, is_used: bool):
     loaded = load_with(
         tmp_path, f'[providers.lab]\nbase_url = "http://localhost:1/v1"\n[providers.lab.oauth]\n{table}\n'
     )

@@ -32,7 +32,7 @@ def test_a_key_goes_to_the_keyring_and_the_file_has_its_last_four_characters_onl
 
 
 @pytest.mark.parametrize("in_file", [True, False])
-def test_tokens_come_back_whole_from_either_place(tmp_path: Path, in_file: bool):  # noqa: FBT001 - a parameter
+def test_tokens_come_back_whole_from_either_place(tmp_path: Path, in_file: bool):
     store = CredentialStore(tmp_path, FakeKeyring())
     store.save("mine", TOKENS, in_file=in_file)
     assert store.load("mine") == TOKENS

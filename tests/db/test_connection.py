@@ -49,7 +49,7 @@ async def test_a_write_is_seen_by_the_next_read_and_by_another_connection():
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_opening_waits_for_a_process_that_has_the_file_alone_for_a_moment(tmp_path: Path, read_only: bool):  # noqa: FBT001
+def test_opening_waits_for_a_process_that_has_the_file_alone_for_a_moment(tmp_path: Path, read_only: bool):
     path = tmp_path / "constellation.db"
     anyio.run(_made, path)
     # As the first to come after a crash, and the last to leave, have it: longer than SQLite itself waits.
@@ -69,7 +69,7 @@ async def _made(path: Path) -> None:
         pass
 
 
-async def _read_alone(path: Path, read_only: bool) -> list[str]:  # noqa: FBT001
+async def _read_alone(path: Path, read_only: bool) -> list[str]:
     async with open_database(path, clock=FakeClock(), read_only=read_only) as database:
         return await database.read(blob_names)
 

@@ -146,7 +146,7 @@ async def seconds_of_a_turn(home: Path, work: Path, folder: Path) -> float:
 async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path):
     seed = int(process_environment().get(SEED_VARIABLE, secrets.randbelow(2**32)))
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201  how to play a failure again
-    moments = random.Random(seed)  # noqa: S311  moments, not secrets
+    moments = random.Random(seed)
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()

@@ -40,15 +40,15 @@ CRASHES: dict[str, tuple[Crash, int]] = {
     "a power cut that keeps only what was synced": (lambda disk, done: left_by_power_cut(disk, done, nothing), 20),
     "a power cut that keeps everything": (lambda disk, done: left_by_power_cut(disk, done, everything), 4),
     "a power cut that keeps the first writes": (
-        lambda disk, done: left_by_power_cut(disk, done, the_first(random.Random(done))),  # noqa: S311
+        lambda disk, done: left_by_power_cut(disk, done, the_first(random.Random(done))),
         8,
     ),
     "a power cut that keeps any writes": (
-        lambda disk, done: left_by_power_cut(disk, done, any_of(random.Random(done))),  # noqa: S311
+        lambda disk, done: left_by_power_cut(disk, done, any_of(random.Random(done))),
         12,
     ),
     "a power cut that keeps any sectors": (
-        lambda disk, done: left_by_power_cut(disk, done, torn(random.Random(done))),  # noqa: S311
+        lambda disk, done: left_by_power_cut(disk, done, torn(random.Random(done))),
         16,
     ),
 }
@@ -131,7 +131,7 @@ def test_this_disk_loses_what_a_database_does_not_sync(mode: str, kept: int, tmp
 
 def test_sectors_of_a_write_that_was_cut_are_those_of_the_file():
     written = Operation("write", "a", at=SECTOR - 12, data=bytes(range(250)) * 4)
-    pieces = [each for seed in range(20) for each in torn(random.Random(seed))([written])]  # noqa: S311
+    pieces = [each for seed in range(20) for each in torn(random.Random(seed))([written])]
     assert {(each.at, len(each.data)) for each in pieces} == {(SECTOR - 12, 12), (SECTOR, SECTOR), (2 * SECTOR, 476)}
     for each in pieces:
         start = each.at - written.at

@@ -1,6 +1,6 @@
 """Typed blocks as TOML: what is written is read back, and what is wrong is named with its line."""
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from pattern_acp.memory.schemas.states import (
     Record,
     State,
     TextState,
+    TreeState,
 )
 from pattern_acp.memory.schemas.types import (
     TEXT,
@@ -97,7 +98,7 @@ def composites(draw: st.DrawFn) -> CompositeState:
         "items": ListState(tuple(draw(st.lists(TEXTS, max_size=3)))),
         "open": draw(ITEMS),
         "log": LogState((LogEntry(draw(SECONDS), "agent", draw(TEXTS)),), older=2),
-        "plan": read(TreeSchema(), "- one\n  - two\n- three"),  # pyright: ignore[reportAssignmentType]
+        "plan": cast("TreeState", read(TreeSchema(), "- one\n  - two\n- three")),
     }
     return CompositeState(parts)
 

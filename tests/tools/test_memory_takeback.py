@@ -3,6 +3,7 @@
 import pytest
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import Json
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import choose
@@ -131,9 +132,9 @@ async def test_the_agent_reads_the_log_and_older_versions():
     ],
 )
 async def test_a_proposal_that_cannot_work_is_told_to_the_model_without_asking(
-    arguments: dict[str, object], problem: str
+    arguments: dict[str, Json], problem: str
 ):
-    model = ScriptedProvider([calls("memory_write", **arguments), says("Hm.")])  # type: ignore[arg-type]
+    model = ScriptedProvider([calls("memory_write", **arguments), says("Hm.")])
     async with running_agent(model) as agent:
         session = await remembered(agent)
         await agent.editor.prompt(session, "Take it back")

@@ -94,7 +94,7 @@ async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_
 
 
 @pytest.mark.parametrize("client_owned", [True, False])
-async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):  # noqa: FBT001 a row of the table
+async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):
     terminal = terminal_of("started\n", hangs=True, client_owned=client_owned)
     with anyio.fail_after(30):
         outcome = await tool_bench(tmp_path, terminal).call(RunCommand(), command="sleep", timeout_seconds=1)
