@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import cast
 
 from pattern_acp.config.problem import EffectiveValue, Problem
-from pattern_acp.config.providers import normal_base_url, show_url
+from pattern_acp.config.providers import normal_base_url, show_url, wrong_header
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import describe_type
@@ -76,6 +76,8 @@ def _refusal(field_name: str, raw: object) -> str:
     allowed = _ALLOWED.get(field_name)
     if allowed is None:
         return f"there is no such key; allowed are {', '.join(_ALLOWED)}. The server is left out."
+    if field_name == "headers" and (wrong := wrong_header(raw)):
+        return f"{wrong}; the server is left out."
     written = "" if isinstance(raw, str) else f", not {describe_type(raw)}"
     return f"it must be {allowed}{written}; the server is left out."
 
@@ -93,7 +95,7 @@ def _with_field(server: McpServerSettings, field_name: str, raw: object) -> McpS
             return replace(server, args=texts) if len(texts) == len(items) else None
         case "env" | "headers" if is_table(raw):
             texts_by_name = {name: value for name, value in raw.items() if isinstance(value, str)}
-            if len(texts_by_name) != len(raw):
+            if len(texts_by_name) != len(raw) or (field_name == "headers" and wrong_header(raw)):
                 return None
             return replace(server, **{field_name: texts_by_name})
         case "url":

@@ -300,7 +300,8 @@ def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | 
     return replace(provider, headers=headers, needs_key=False)
 
 
-def _wrong_header(raw: object) -> str:
+def wrong_header(raw: object) -> str:
+    """What is wrong with the first header of a table that cannot be sent; empty when all can be (RFC 9110, 5.5)."""
     for name, value in raw.items() if is_table(raw) else ():
         if not _HEADER_NAME.fullmatch(name):
             return "a name in it is none that a header may have (letters, digits and -, no blanks)"
@@ -351,7 +352,7 @@ _FIELDS: Mapping[str, _Field] = {
         instead="the provider is left out",
     ),
     "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
-    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers, _wrong_header),
+    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers, wrong_header),
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),

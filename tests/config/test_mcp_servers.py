@@ -38,6 +38,8 @@ def test_a_program_and_an_address_are_read():
         ('command = "x"\nargs = "y"', "a list of text"),
         ('command = "x"\nargs = [1]', "a list of text"),
         ('command = "x"\nenv = { A = 1 }', "a table of text"),
+        ('url = "http://x"\nheaders = { Authorization = "Bearer …" }', "the value of Authorization must be text of"),
+        ('url = "http://x"\nheaders = { "a b" = "c" }', "a name in it is none that a header may have"),
         ('url = "ftp://x"', "http:// or https://"),
         ('command = "x"\ntransport = "pigeon"', "one of stdio, http, sse"),
         ('command = "x"\nshell = true', "there is no such key"),
