@@ -15,6 +15,9 @@ AWAY_MS = 3_600_000
 CATCH_UP_TOKENS = 200
 """Most tokens of it: it says where to look, not what is there."""
 
+_CUT_TOKENS = 16
+"""Kept free for the line that says how many there are."""
+
 _LONGEST = 160
 """Characters of one title, reason or step."""
 
@@ -37,6 +40,16 @@ class OpenThread:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """Where a session stood when it was left: its title, in what state, and clauses on what there is to go on with."""
+
+    title: str
+    at_ms: int
+    state: str
+    clauses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Absence:
     """What went on since the persona was told last. Times are milliseconds since 1970-01-01 UTC."""
 
@@ -45,6 +58,8 @@ class Absence:
     titles: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
     threads: tuple[OpenThread, ...] = ()
+    handoffs: tuple[LeftBehind, ...] = ()
+    """Told whether it was away or not: the session that left one cannot go on by itself."""
 
 
 def is_away(last_active_ms: int, now_ms: int) -> bool:
@@ -53,20 +68,26 @@ def is_away(last_active_ms: int, now_ms: int) -> bool:
 
 
 def catch_up(absence: Absence) -> str:
-    """What the model reads; empty when it was not away, or nothing went on. Marked as data (invariant 8)."""
-    if not is_away(absence.last_active_ms, absence.now_ms):
-        return ""
-    if not (absence.titles or absence.decisions or absence.threads):
+    """What the model reads; empty when nothing went on, or it was not away. Marked as data (invariant 8).
+
+    What has no room is counted.
+    """
+    away = is_away(absence.last_active_ms, absence.now_ms)
+    if not absence.handoffs and not (away and (absence.titles or absence.decisions or absence.threads)):
         return ""
     head = f'<catch_up since="{_moment(absence.last_active_ms)}">'
-    lines = [_headline(absence)]
+    lines = [_headline(absence)] if away else []
+    lines += [line for one in absence.handoffs for line in _left_behind(one)]
+    told = {one.title for one in absence.handoffs}
     lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
-    lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads]
+    lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads if one.title not in told]
     return "\n".join([head, *_within(lines, CATCH_UP_TOKENS - count_tokens(head) - 6), "</catch_up>"])
 
 
 def title_of(absence: Absence) -> str:
     """The title of the tool call that shows it."""
+    if not is_away(absence.last_active_ms, absence.now_ms):
+        return "Took over from the session before"
     return f"Caught up on what went on since {_moment(absence.last_active_ms)}"
 
 
@@ -79,14 +100,23 @@ def _headline(absence: Absence) -> str:
     return f"{away}, in “{_short(titles[0])}”{more}."
 
 
+def _left_behind(one: LeftBehind) -> list[str]:
+    lines = [f"- “{_short(one.title)}” was left {_moment(one.at_ms)} UTC, {one.state}"]
+    return [*lines, *(f"  {_short(clause)}" for clause in one.clauses)]
+
+
 def _within(lines: Sequence[str], tokens: int) -> list[str]:
+    """The first lines that have room, and how many of how many that is when it is not all."""
+    if sum(count_tokens(line + "\n") for line in lines) <= tokens:
+        return list(lines)
+    tokens -= _CUT_TOKENS
     kept: list[str] = []
     for line in lines:
         tokens -= count_tokens(line + "\n")
         if tokens < 0:
             break
         kept.append(line)
-    return kept
+    return [*kept, f"({len(kept)} of {len(lines)} lines; memory_search finds the rest.)"]
 
 
 def _duration(passed_ms: int) -> str:

@@ -92,6 +92,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.MessagePinned: ("message_pinned", 1),
     events.EventsRedacted: ("events_redacted", 1),
     events.BudgetChanged: ("budget_changed", 1),
+    events.HandoffLeft: ("handoff_left", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

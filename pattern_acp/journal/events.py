@@ -96,6 +96,25 @@ class SessionClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoffLeft:
+    """Where a session stood when it was left: put together from its own events, no model had a part in it.
+
+    `state` is `finished`, `cancelled`, `limit` or `failed`, as its last turn ended. `files` are those that it changed,
+    the newest first, as many as are named; `files_in_all` counts them. `commands` ran in the background and were ended.
+    """
+
+    turn_id: TurnId
+    state: str
+    request: str
+    """The last prompt, on one line and cut."""
+    steps: tuple[str, ...] = ()
+    """Steps of the plan that are open."""
+    files: tuple[str, ...] = ()
+    files_in_all: int = 0
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionDeleted:
     """The person deleted the session; it is no longer listed or loaded."""
 
@@ -310,4 +329,5 @@ Event: TypeAlias = (
     | MessagePinned
     | EventsRedacted
     | BudgetChanged
+    | HandoffLeft
 )

@@ -12,6 +12,9 @@ from pattern_acp.journal.events import Event
 CHECKPOINTS = "checkpoints"
 """What every event about checkpoints and rewinds is about: all of a session are read together."""
 
+HANDOFFS = "handoffs"
+"""What a session's handoffs are about, so that the last one is found without reading the rest."""
+
 _ABOUT_CHECKPOINTS = (events.FilesSaved, events.CheckpointTaken, events.RewindStarted, events.SessionRewound)
 
 
@@ -61,6 +64,8 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             return item_of(event.event)
         case events.EntryArchived() | events.EntryVerified() | events.EntryStatusChanged():
             return event.entry_id
+        case events.HandoffLeft():
+            return HANDOFFS
         case _:
             return CHECKPOINTS if isinstance(event, _ABOUT_CHECKPOINTS) else _of_session(event)
 

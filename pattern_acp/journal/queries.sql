@@ -662,3 +662,12 @@ WHERE id = :id;
 -- The hash of the update that a write of memory was, as its event gives it; NULL or empty where it gives none.
 SELECT coalesce(payload ->> 'update_hash', payload -> 'event' ->> 'update_hash') FROM events
 WHERE seq = :seq AND kind IN ('block_committed', 'subagent_recorded');
+
+-- name: handoffs_since
+-- The sessions of a persona in a folder that left a handoff after an event, the last one first.
+SELECT sessions.id, sessions.title, max(events.seq)
+FROM sessions JOIN events ON events.stream = sessions.id AND events.item = :item
+WHERE sessions.deleted = 0 AND sessions.cwd_key = :cwd_key AND sessions.persona = :persona
+    AND sessions.id <> :exclude AND events.seq > :after
+GROUP BY sessions.id
+ORDER BY max(events.seq) DESC LIMIT :limit;

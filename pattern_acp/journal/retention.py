@@ -64,6 +64,7 @@ CONTENT_KINDS = frozenset(
         "subagent_recorded",
         "context_compacted",
         "message_pinned",
+        "handoff_left",
     }
 )
 """Events that are the session's alone. All others stay as they are: what the row of the session follows from, memory,

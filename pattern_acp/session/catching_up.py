@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView
-from pattern_acp.context.catch_up import Absence, Decision, OpenThread, catch_up, is_away, title_of
+from pattern_acp.context.catch_up import Absence, Decision, LeftBehind, OpenThread, catch_up, is_away, title_of
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
@@ -19,6 +19,7 @@ from pattern_acp.memory.cursors import Change, changes_since, read_cursor
 from pattern_acp.session.recalling import show_search
 
 if TYPE_CHECKING:
+    from pattern_acp.journal.handoffs import Handoff
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ CATCH_UP_CALL = "memory_catch_up"
 
 MOST_THREADS = 10
 MOST_DECISIONS = 6
+MOST_HANDOFFS = 3
+
+STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at a limit", "failed": "failed"}
+"""How the last turn of a session ended, in words."""
 
 
 async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> str:
@@ -49,13 +54,20 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
 
 
 async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | None:
+    # Late: a session is there before anything went on.
+    from pattern_acp.journal.handoffs import handoffs_since
+
     shared, state = session.constellation, session.state
     persona, now_ms = shared.persona.name, shared.clock.now_ms()
 
     def look(tx: Transaction) -> Absence | None:
         cursor = read_cursor(tx, persona, state.project_key)
-        if cursor is None or not is_away(cursor.active_ms, now_ms):
+        if cursor is None:
             return None
+        left = handoffs_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_HANDOFFS)
+        handoffs = tuple(_left_behind(handoff) for handoff in left)
+        if not is_away(cursor.active_ms, now_ms):
+            return Absence(cursor.active_ms, now_ms, handoffs=handoffs) if handoffs else None
         threads = threads_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_THREADS)
         changes = changes_since(tx, block_ids, cursor.told_seq, not_in=state.session_id, limit=MOST_DECISIONS)
         return Absence(
@@ -64,9 +76,27 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
             tuple(thread.title for thread in threads),
             tuple(_decision(change) for change in changes),
             tuple(open_thread for thread in threads if (open_thread := _open(thread)) is not None),
+            handoffs,
         )
 
     return await shared.database.read(look)
+
+
+def _left_behind(handoff: "Handoff") -> LeftBehind:
+    left = handoff.left
+    clauses = [f"last asked: {left.request}"]
+    if left.steps:
+        clauses.append(f"{_counted(len(left.steps), 'open step')}: {'; '.join(left.steps)}")
+    if left.files:
+        clauses.append(f"{_counted(left.files_in_all, 'changed file')}: {', '.join(left.files)}")
+    if left.commands:
+        clauses.append(f"ended with it: {'; '.join(left.commands)}")
+    title = handoff.title or "an earlier session"
+    return LeftBehind(title, handoff.at_ms, STATES.get(left.state, left.state), tuple(clauses))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 _TOLD_BY_NAME = frozenset({"undo", "redo", "rollback", "archive", "delete", "restore", "forget"})

@@ -24,6 +24,7 @@ from pattern_acp.session.late_commands import (
     run_diff,
     run_export,
     run_fork,
+    run_handoff,
     run_memory,
     run_pin,
     run_rename,
@@ -221,6 +222,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("fork", "Begin another session with this one's history", "[TURN]", run_fork),
         CommandSpec("archive", "Put this session away until its next prompt", "", run_archive),
         CommandSpec("undelete", "Bring a deleted session back", "[ID]", run_undelete),
+        CommandSpec("handoff", "Tell the next session where this one stands; show the last", "[list]", run_handoff),
         CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
         CommandSpec(
             "compact", "Sum up the older part of the conversation for the model", "[INSTRUCTIONS]", run_compact

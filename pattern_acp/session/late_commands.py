@@ -17,6 +17,13 @@ async def run_code(session: "Session", argument: str) -> str:
     return await run(session, argument)
 
 
+async def run_handoff(session: "Session", argument: str) -> str:
+    """See `session.handoff`."""
+    from pattern_acp.session.handoff import run_handoff as run
+
+    return await run(session, argument)
+
+
 async def run_tools(session: "Session", argument: str) -> str:
     """See `session.tool_form`."""
     from pattern_acp.session.tool_form import run_tools as run
