@@ -256,11 +256,12 @@ def _parsed(url: str) -> "httpx.URL":
         raise AddressRefusedError(f"The URL is longer than {URL_CHARACTERS:,} characters.")
     try:
         parsed = httpx.URL(url.strip())
+        host = parsed.host  # decoded here, and refused when it is no name
     except (httpx.InvalidURL, UnicodeError) as error:
         raise AddressRefusedError(f"{_shown(url)} is not a URL that can be fetched.") from error
-    if parsed.scheme not in {"http", "https"} or not parsed.host:
+    if parsed.scheme not in {"http", "https"} or not host:
         raise AddressRefusedError(f"{_shown(url)} is not an http or https URL; only these are fetched.")
-    if not _HOST.fullmatch(parsed.host) or not 0 < (parsed.port or 80) < 65_536:
+    if not _HOST.fullmatch(host) or not 0 < (parsed.port or 80) < 65_536:
         raise AddressRefusedError(f"{_shown(url)} is not a URL that can be fetched.")
     if parsed.userinfo:
         raise AddressRefusedError("The URL holds a user name or password, which is not sent; give it without.")

@@ -49,7 +49,10 @@ async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPa
         WorkspaceError: it is too large, damaged, needs a password, or takes too long.
     """
     name = name or path
-    size = (await anyio.Path(path).stat()).st_size
+    try:
+        size = (await anyio.Path(path).stat()).st_size
+    except OSError as error:
+        raise PdfUnreadableError(f"{name} cannot be read: {error.strerror}.") from error
     if size > PDF_BYTES:
         raise PdfUnreadableError(f"{name} has {size:,} bytes; at most {PDF_BYTES:,} of a PDF are read.")
     try:

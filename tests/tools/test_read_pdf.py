@@ -11,6 +11,7 @@ from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.read_pdf import pages_asked
+from pattern_acp.workspace.pdfs import read_pdf
 
 
 def locked(data: bytes, password: str) -> bytes:
@@ -65,6 +66,11 @@ async def test_a_pdf_that_cannot_be_read_is_a_sentence(tmp_path: Path, data: byt
     (tmp_path / "a.pdf").write_bytes(data)
     with pytest.raises(WorkspaceError, match=sentence):
         await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")
+
+
+async def test_a_pdf_that_is_not_there_any_more_is_a_sentence(tmp_path: Path):
+    with pytest.raises(WorkspaceError, match="cannot be read"):
+        await read_pdf(str(tmp_path / "a.pdf"), 1, 1)
 
 
 async def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path):

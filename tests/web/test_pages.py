@@ -40,6 +40,7 @@ async def test_a_page_comes_with_its_type_and_says_who_asks():
         ("http://me:secret@example.com/", "user name or password"),
         ("http://exa mple.com/", "not a URL that"),
         ("http://[::1", "not a URL that"),
+        ("http://xn--.example.com/", "not a URL that"),
         ("http://example.com:99999/", "not a URL that"),
         ("http://e.com/" + "x" * 5_000, "longer than"),
     ],

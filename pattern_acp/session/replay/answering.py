@@ -99,7 +99,7 @@ def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
         # What an estimate says of the answer is our own count, which the loop takes again.
         known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
         yield UsageKnown(known, usage.spent)
-    elif usage is not None and (request.message is None or request.message.complete):
+    if usage is not None and usage.estimated:
         yield UsageUntold()
 
 

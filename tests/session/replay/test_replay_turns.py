@@ -365,8 +365,10 @@ async def test_texts_around_a_call_that_was_cut_replay_the_same():
     assert report.difference is None, report.difference
 
 
-async def test_an_answer_cut_behind_the_counts_of_its_cache_replays_the_same():
-    cut = uses(100, 1, cache_read=50) + says("word " * 50) + stops(ProviderStop.INTERRUPTED)
+@pytest.mark.parametrize("cached", [0, 50])
+@pytest.mark.parametrize("written", [says("word " * 50), calls("read_file", path="a.txt")])
+async def test_an_answer_cut_behind_the_counts_of_its_input_replays_the_same(cached: int, written: Turn):
+    cut = uses(100, 1, cache_read=cached) + written + stops(ProviderStop.INTERRUPTED)
     async with running_agent(ScriptedProvider([cut])) as agent:
         session = await open_with_file(agent)
         await agent.editor.prompt(session, "Go.")
