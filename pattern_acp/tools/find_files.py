@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILES_SHOWN = 200
 """Files of one result; the newest are the likeliest to matter."""
 
+CUT_FOR_TIME = "the search was cut off for time, narrow it"
+
 LOCATIONS_SHOWN = 20
 """Places that an editor is told of; it opens or marks each."""
 
@@ -70,7 +72,7 @@ async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, 
     # The walk follows links to its root; people and editors know the files below the name that was asked for.
     paths = [str(Path(target.path, *file.name.split("/"))) for file in found.files]
     lines = [display_path(path, context.cwd) for path in paths]
-    counted = _counted(found)
+    counted = counted_files(found)
     return ToolOutcome(
         cut_middle("\n".join([counted, *lines]), context.result_limit).text,
         content=(TextContent(counted),),
@@ -78,9 +80,11 @@ async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, 
     )
 
 
-def _counted(found: "Found") -> str:
+def counted_files(found: "Found") -> str:
+    """How many files there are, in a line, and whether there may be more."""
     if not found.files:
-        return "No file matches."
+        return f"No file matches, but {CUT_FOR_TIME}." if found.timed_out else "No file matches."
     more = "" if found.complete else "more than "
     shown = f"; the newest {len(found.files)}, narrow the pattern for others" if found.total > len(found.files) else ""
-    return f"{more}{plural(found.total, 'file')}{shown}:"
+    cut = f"; {CUT_FOR_TIME}" if found.timed_out else ""
+    return f"{more}{plural(found.total, 'file')}{shown}{cut}:"

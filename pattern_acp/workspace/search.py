@@ -8,6 +8,7 @@ know: how results are shown.
 import re
 import stat
 import threading
+import time
 import warnings
 from collections.abc import Callable
 
@@ -54,16 +55,22 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The newest files that match, and how many there are in all; `complete` is False when counting stopped early."""
+    """The newest files that match, and how many there are in all; `complete` is False when counting stopped early.
+
+    `timed_out` says that it stopped for time.
+    """
 
     root: str
     files: tuple[FoundFile, ...]
     total: int
     complete: bool = True
+    timed_out: bool = False
 
 
-async def find_files(root: str, pattern: str, *, limit: int) -> Found:
+async def find_files(root: str, pattern: str, *, limit: int, time_limit: float = SEARCH_SECONDS) -> Found:
     """Files below `root` whose relative name matches a glob, newest first; ignored files and `.git` are left out.
+
+    After `time_limit` seconds, what was found so far is the answer: below `/` there may be millions.
 
     Raises:
         FileMissingError: there is no such folder.
@@ -74,7 +81,10 @@ async def find_files(root: str, pattern: str, *, limit: int) -> Found:
     def work(stop: threading.Event) -> Found:
         require_folder(root)
         found: list[FoundFile] = []
+        ends, timed_out = time.monotonic() + time_limit, False
         for walked in walk_files(root, stop):
+            if timed_out := time.monotonic() >= ends:
+                break
             if not glob.matches(walked.name):
                 continue
             try:
@@ -85,7 +95,7 @@ async def find_files(root: str, pattern: str, *, limit: int) -> Found:
             if len(found) == MAX_FOUND:
                 break
         found.sort(key=lambda file: (-file.mtime_ns, file.name))
-        return Found(root, tuple(found[:limit]), len(found), len(found) < MAX_FOUND)
+        return Found(root, tuple(found[:limit]), len(found), len(found) < MAX_FOUND and not timed_out, timed_out)
 
     return await in_thread(work)
 

@@ -8,10 +8,11 @@ from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.find_files import FindFiles
+from pattern_acp.tools.find_files import FindFiles, counted_files
 from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.search_text import LEFT_OUT, SearchText
 from pattern_acp.workspace.paths import resolve_path
+from pattern_acp.workspace.search import Found, FoundFile
 
 
 @pytest.fixture
@@ -157,3 +158,13 @@ async def test_titles_say_what_is_looked_for_and_where(project: Path):
     bench = tool_bench(project)
     assert (await bench.prepare(FindFiles(), pattern="*.py", path="src")).title == "Find *.py in src"
     assert (await bench.prepare(SearchText(), pattern="x", glob="*.py")).title == "Search x (*.py)"
+
+
+def test_files_of_a_search_that_was_cut_off_for_time_are_told_as_such():
+    file = FoundFile("/a", "a", 0)
+    assert counted_files(Found("/", (), 0, complete=False, timed_out=True)) == (
+        "No file matches, but the search was cut off for time, narrow it."
+    )
+    assert counted_files(Found("/", (file,), 1, complete=False, timed_out=True)) == (
+        "more than 1 file; the search was cut off for time, narrow it:"
+    )

@@ -236,6 +236,12 @@ async def test_files_over_the_limit_are_counted(tmp_path: Path):
     assert (len(found.files), found.total) == (2, 10)
 
 
+async def test_a_search_for_files_that_takes_too_long_gives_what_it_has(tmp_path: Path):
+    fill(tmp_path)
+    found = await find_files(str(tmp_path), "**", limit=2, time_limit=0)
+    assert (found.total, found.complete, found.timed_out) == (0, False, True)
+
+
 def test_a_short_line_is_shown_as_it_is():
     assert shortened("a", 0) == "a"
     assert shortened("x" * 900, None) == "x" * MAX_LINE_CHARS + "…"
