@@ -72,7 +72,8 @@ def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) 
     followed = _followed(replayed.events)
     messages = RecordedMessages(turn.history, turn.events)
     for place, request in enumerate(turn.requests):
-        at = _At(turn.number, place + 1)
+        before = turn.requests[:place]
+        at = _At(turn.number, place + 1, any(one.usage is not None and one.usage.estimated for one in before))
         if place >= len(replayed.requests):
             yield at.difference("the request", _about(request), replayed.failure or NOTHING)
             return
@@ -87,6 +88,8 @@ def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) 
 class _At:
     turn: int
     request: int
+    is_behind_estimate: bool = False
+    """Whether the cost so far holds one that was estimated."""
 
     def difference(self, part: str, recorded: str, replayed: str) -> TurnDifference:
         return TurnDifference(self.turn, self.request, part, recorded, replayed)
@@ -190,7 +193,7 @@ def _padded(one: Sequence[Event], two: Sequence[Event]) -> Iterator[tuple[Event 
 def _event(
     at: _At, part: str, recorded: Event | None, now: Event | None, shown_as: ShownAs
 ) -> Iterator[TurnDifference]:
-    before, after = _comparable(recorded), _comparable(now)
+    before, after = _comparable(recorded, at), _comparable(now, at)
     shown = [pretty(shown_as(event)) if event is not None else NOTHING for event in (before, after)]
     if shown[0] != shown[1]:
         yield at.difference(f"{part}, as the client is shown it", *shown)
@@ -200,7 +203,7 @@ def _event(
         yield at.difference(f"{part}, as it is recorded", *stored)
 
 
-def _comparable(event: Event | None) -> Event | None:
+def _comparable(event: Event | None, at: _At) -> Event | None:
     if isinstance(event, ToolCallFinished):
         return replace(event, duration_ms=0)
     if isinstance(event, UsageReported) and event.estimated:
@@ -209,6 +212,8 @@ def _comparable(event: Event | None) -> Event | None:
         written = event.usage.output_tokens
         usage, used = replace(event.usage, output_tokens=0), event.used - written
         return replace(event, cost=None, spent=None, prices="", usage=usage, used=used)
+    if isinstance(event, UsageReported) and at.is_behind_estimate:
+        return replace(event, cost=None)
     return event
 
 

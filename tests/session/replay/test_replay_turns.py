@@ -18,9 +18,10 @@ from pattern_acp.config.settings import (
     Settings,
     TurnSettings,
 )
+from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ContextCompacted, ToolCallFinished
-from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta, UsageUntold
+from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta, UsageKnown, UsageUntold
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.session.redacting import RedactionWanted, redact_session
@@ -370,6 +371,17 @@ async def test_texts_around_a_call_that_was_cut_replay_the_same():
 async def test_an_answer_cut_behind_the_counts_of_its_input_replays_the_same(cached: int, written: Turn):
     cut = uses(100, 1, cache_read=cached) + written + stops(ProviderStop.INTERRUPTED)
     async with running_agent(ScriptedProvider([cut])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
+
+
+async def test_a_cost_behind_one_that_was_estimated_replays_the_same():
+    look = calls("list_directory", path=".")
+    model = ScriptedProvider([(*look, UsageUntold()), (*look, UsageKnown(Usage(100, 10), Cost(50))), says("Well.")])
+    async with running_agent(model) as agent:
+        agent.models.infos["scripted"] = replace(agent.models.infos["scripted"], input_price=10**6, prices="of today")
         session = await open_with_file(agent)
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
