@@ -6,19 +6,14 @@ import re
 from dataclasses import replace
 from typing import cast
 
-import anthropic.types
-import openai.types.chat
-import openai.types.responses
 import pytest
-from google.genai import types as google
-from pydantic import BaseModel, TypeAdapter
-from pydantic.alias_generators import to_camel
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, ThinkingPart
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.testing.conversations import PIXEL, assistant, call, everything, request, result, results, user
+from pattern_acp.testing.vendor_types import judge_body
 from pattern_acp.testing.wires import MODELS, WIRES, body_for
 
 LEVELS = list(ThoughtLevel)
@@ -30,37 +25,6 @@ PATCH = ToolSpec(
 )
 
 Body = dict[str, Json]
-
-ANTHROPIC = TypeAdapter(anthropic.types.message_create_params.MessageCreateParamsStreaming)
-CHAT = TypeAdapter(openai.types.chat.completion_create_params.CompletionCreateParamsStreaming)
-RESPONSES = TypeAdapter(openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
-
-
-class GoogleRequest(BaseModel, extra="forbid", alias_generator=to_camel):
-    """The body of generateContent, of the SDK's own types, which forbid what they do not know."""
-
-    generation_config: google.GenerationConfig
-    system_instruction: google.Content | None = None
-    tools: list[google.Tool] = []
-    contents: list[google.Content]
-
-
-def judge(wire: Wire, body: bytes) -> None:
-    """Let the vendor's types read a body.
-
-    Raises:
-        pydantic.ValidationError: it is none.
-    """
-    value = body_of(body)
-    match wire:
-        case "anthropic":
-            ANTHROPIC.validate_python(value, extra="forbid")
-        case "responses":
-            RESPONSES.validate_python(value, extra="forbid")
-        case "gemini":
-            GoogleRequest.model_validate(value)
-        case _:
-            CHAT.validate_python(value, extra="forbid")
 
 
 def body_of(data: bytes) -> Body:
@@ -86,13 +50,13 @@ SIGNATURES: dict[Wire, str] = {
 def test_the_vendors_types_accept_every_request(wire: Wire, level: ThoughtLevel, model: str):
     thinking = own(wire, "Hm.", SIGNATURES[wire])
     history = (*everything("mine"), assistant(thinking, "So. ", thinking, call("z"), number=9), results(result("z")))
-    judge(wire, body_for(wire, replace(request(*history, level=level), tools=(PATCH,)), model=model))
+    judge_body(wire, body_for(wire, replace(request(*history, level=level), tools=(PATCH,)), model=model))
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemini-2.0-flash"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_googles_types_accept_every_way_to_ask_for_reasoning(model: str, level: ThoughtLevel):
-    judge("gemini", body_for("gemini", request(*everything("mine"), level=level), model=model))
+    judge_body("gemini", body_for("gemini", request(*everything("mine"), level=level), model=model))
 
 
 def steps_of_a_session(wire: Wire) -> list[tuple[Message, ...]]:
@@ -186,7 +150,7 @@ def test_a_request_with_nothing_in_it_still_has_a_message(wire: Wire):
     plain = body_for(wire, ProviderRequest("m", "", (), (), volatile="now"))
     assert b'"now"' in plain
     assert "tools" not in body_of(plain)
-    judge(wire, plain)
+    judge_body(wire, plain)
 
 
 @pytest.mark.parametrize("wire", WIRES)
