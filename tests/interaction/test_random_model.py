@@ -167,7 +167,7 @@ async def test_whatever_a_model_does_ends_well(
 
 
 async def one_conversation(seed: int) -> None:
-    draw = random.Random(seed)  # noqa: S311  a test, and the same each time
+    draw = random.Random(seed)
     settings, capabilities, servers = settings_of(draw)
     person = Person(draw)
     model = RandomModel(draw, leaves=lambda name: name in LOOK_ONLY, never=("usual__slow",))
