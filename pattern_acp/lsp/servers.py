@@ -1,35 +1,26 @@
 """The language servers of a session.
 
-Owns: which server a file has, starting it with the first file, and the end of all of them. Must not know: sessions,
-tools, or what is done with what servers say.
+Owns: what they are told and asked, and which errors are new since an edit. Must not know: sessions, tools, or what is
+done with what servers say. Which server a file has is `lsp/started.py`.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import LspSettings
-from pattern_acp.lsp.finding import FoundServer, configured_kind, find_server, kinds
 from pattern_acp.lsp.languages import language_of
 from pattern_acp.lsp.model import FileEdits, Introduced, LanguageServerError, Span
 from pattern_acp.lsp.model import Place as FoundPlace
-from pattern_acp.lsp.server import Connect, LanguageServer, Place, State, load_connect
+from pattern_acp.lsp.server import Connect, load_connect
+from pattern_acp.lsp.started import StartedServers
 from pattern_acp.processes.child_program import Means
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.connection import Connection
-
-CLOSE_SECONDS = 1.5
-"""Longest that a session waits for its servers to end."""
-
-TEXT_LIMIT = 2_000_000
-"""Characters of a file that a server is told; larger ones are generated, and would keep it busy."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -46,25 +37,16 @@ class LanguageServers:
         is_trusted: Callable[[], bool],
         load: Callable[[], Connect] = load_connect,
     ) -> None:
-        self._tasks = tasks
-        self._means = means
+        self.started = StartedServers(tasks, means, settings, roots, is_trusted, load)
+        """Which there are. Whoever ends the session closes them."""
         self._settings = settings
-        self._roots = roots
-        self._is_trusted = is_trusted
-        self._load = load
-        self._kinds = kinds([configured_kind(each) for each in settings.servers])
-        self.running: dict[str, LanguageServer] = {}
-        """The servers that were started, also those that ended since."""
-        self._is_closed = False
-        self._told: dict[str, bool] = {}
-        """Sentences for the person, and whether they were told."""
 
     async def note_before(self, path: str, text: str | None) -> None:
         """Note the text that an edit starts from; None: the file is new. Starts the file's server, and waits for none.
 
         Never fails: without a server nothing happens.
         """
-        server = await self._server_for(path, text or "")
+        server = await self.started.server_for(path, text or "")
         if server is not None:
             server.told.open(server.told.files.note_before(path, language_of(path), text))
 
@@ -73,7 +55,7 @@ class LanguageServers:
 
         Waits at most as long as the settings say.
         """
-        for server in self.running.values():
+        for server in self.started.all:
             for path, text in changed.items():
                 if server.told.files.named(path) is not None:
                     server.told.files.note_after(path, text)
@@ -81,7 +63,7 @@ class LanguageServers:
 
     async def later(self) -> Introduced:
         """What became wrong by edits that were noted before and not compared in time; waits as `introduced` does."""
-        servers = [server for server in self.running.values() if server.told.files.by_path]
+        servers = [server for server in self.started.all if server.told.files.by_path]
         if any(server.told.files.incomplete(anyio.current_time()) for server in servers):
             with anyio.move_on_after(self._settings.wait_seconds):
                 async with anyio.create_task_group() as tasks:
@@ -118,39 +100,17 @@ class LanguageServers:
 
     async def show(self, path: str, text: str) -> None:
         """Tell the file's server the text of a file, which may not be on the disk yet."""
-        server = await self._server_for(path, text)
+        server = await self.started.server_for(path, text)
         if server is not None:
             server.told.open(server.told.files.show(path, language_of(path), text))
 
     def note_gone(self, path: str) -> None:
         """Note that a file was deleted or got another name."""
-        for server in self.running.values():
+        for server in self.started.all:
             server.told.close((path,))
 
-    def take_notices(self) -> tuple[str, ...]:
-        """Sentences for the person about servers that are not used, each once."""
-        for server in self.running.values():
-            if server.state is State.FAILED:
-                sentence = f"The language server {server.name} is not used any more: {server.problem}. See the log."
-                self._told.setdefault(sentence, False)
-        notices = tuple(sentence for sentence, is_told in self._told.items() if not is_told)
-        self._told.update(dict.fromkeys(notices, True))
-        return notices
-
-    def close(self) -> None:
-        """End all servers with what they started. Idempotent, and does not wait."""
-        self._is_closed = True
-        for server in self.running.values():
-            server.stop()
-
-    async def wait_closed(self) -> None:
-        """Wait, a bounded time, until the servers are gone."""
-        with anyio.move_on_after(CLOSE_SECONDS):
-            for server in self.running.values():
-                await server.gone.wait()
-
     async def _ask(self, path: str, text: str, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
-        server = await self._server_for(path, text)
+        server = await self.started.server_for(path, text)
         if server is None:
             raise LanguageServerError(
                 f"There is no language server for {Path(path).name}; use find, callers and search_text instead. "
@@ -159,56 +119,13 @@ class LanguageServers:
         server.told.open(server.told.files.show(path, language_of(path), text))
         return await server.ask(question)
 
-    async def _server_for(self, path: str, text: str) -> LanguageServer | None:
-        if self._settings.mode == "off" or self._is_closed or len(text) > TEXT_LIMIT:
-            return None
-        if not Path(path).is_absolute() or not any(Path(path).is_relative_to(root) for root in self._roots):
-            return None
-        trusted = self._is_trusted()
-        find = partial(find_server, self._kinds, language_of(path), self._roots[0], self._means.environment)
-        found = await to_thread.run_sync(partial(find, trusted=trusted))
-        if found is None and not trusted:
-            refused = await to_thread.run_sync(partial(find, trusted=True))
-            if refused is not None:
-                self._told.setdefault(refused_sentence(refused), False)
-        if found is None or self._is_closed:
-            return None
-        running = self.running.get(found.kind.name)
-        if running is not None and running.found != found:
-            # The folder is trusted since, or no longer.
-            running.stop()
-        if running is None or running.found != found or running.state is State.STOPPED:
-            running = self._start(found, trusted=trusted)
-        return None if running.state is State.FAILED else running
-
-    def _start(self, found: FoundServer, *, trusted: bool) -> LanguageServer:
-        configuration = {**(found.kind.sections or {}), **(python_settings(self._roots[0]) if trusted else {})}
-        place = Place(self._roots, self._means, self._settings.idle_minutes * 60.0, configuration)
-        server = self.running[found.kind.name] = LanguageServer(found, place, self._load)
-        self._tasks.start_soon(server.run, name=f"language server {server.name}")
-        return server
-
 
 def known_files(servers: LanguageServers, paths: Iterable[str]) -> tuple[str, ...]:
     """Those of the files that a server was told of, each once: the others need not be read for `introduced`."""
-    told = [server.told.files for server in servers.running.values()]
+    told = [server.told.files for server in servers.started.all]
     return tuple(path for path in dict.fromkeys(paths) if any(files.named(path) is not None for files in told))
 
 
 def states_of(servers: LanguageServers) -> tuple[str, ...]:
     """The servers that were started, each with what it is doing."""
-    return tuple(f"{server.name} ({server.state.value})" for server in servers.running.values())
-
-
-def refused_sentence(found: FoundServer) -> str:
-    """Why a server that is installed does not run in a folder that is not trusted."""
-    what = found.kind.runs_project_code or "a program of the project"
-    return f"The language server {found.kind.name} would run {what}, so it waits until you trust this folder: /trust."
-
-
-def python_settings(root: str) -> Mapping[str, object]:
-    """Which interpreter a project has, for servers that ask; they run it to learn where packages are."""
-    for relative in (".venv/bin/python", "venv/bin/python", ".venv/Scripts/python.exe", "venv/Scripts/python.exe"):
-        if os.path.exists(Path(root, relative)):  # noqa: PTH110  a Path raises where it may not look
-            return {"python": {"pythonPath": str(Path(root, relative))}}
-    return {}
+    return tuple(f"{server.name} ({server.state.value})" for server in servers.started.all)

@@ -109,7 +109,7 @@ class ChecksAndDiagnostics:
             except PatternError:
                 continue
         found = await servers.introduced(texts)
-        self._session.state.notices.extend(servers.take_notices())
+        self._session.state.notices.extend(servers.started.take_notices())
         return await _tell(self._session, self._sink, turn_id, found, "Since the last edits")
 
 

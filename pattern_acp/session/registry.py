@@ -220,7 +220,7 @@ class Sessions:
         if already is not None:
             already.mcp.servers.close()
             if already.languages is not None:
-                already.languages.close()
+                already.languages.started.close()
         self._open[session.state.client_id] = session
         self._openings[session.state.client_id] = opening
         return session, events
@@ -285,7 +285,7 @@ def _begin_to_end(session: Session) -> None:
     session.cancel()
     session.mcp.servers.close()
     if session.languages is not None:
-        session.languages.close()
+        session.languages.started.close()
     if session.jobs is not None:
         session.jobs.close()
 
@@ -293,7 +293,7 @@ def _begin_to_end(session: Session) -> None:
 async def _wait_for_children(session: Session) -> None:
     await session.mcp.servers.wait_closed()
     if session.languages is not None:
-        await session.languages.wait_closed()
+        await session.languages.started.wait_closed()
     if session.jobs is not None:
         await session.jobs.wait_closed()
 

@@ -31,6 +31,6 @@ async def language_servers(
         try:
             yield servers
         finally:
-            servers.close()
-            await servers.wait_closed()
+            servers.started.close()
+            await servers.started.wait_closed()
             tasks.cancel_scope.cancel()

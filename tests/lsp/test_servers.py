@@ -109,17 +109,17 @@ async def test_a_server_that_ends_is_started_once_more(tmp_path: Path):
     async with language_servers(tmp_path, fake_server("once", str(mark))) as servers:
         assert await edit(servers, file, "fine\n", "bad\n") == ["1:1 bad is not allowed"]
         assert mark.exists()
-        assert servers.take_notices() == ()
+        assert servers.started.take_notices() == ()
 
 
 async def test_a_server_that_ends_again_is_not_used_any_more_and_the_person_is_told_once(tmp_path: Path):
     file = tmp_path / "a.txt"
     async with language_servers(tmp_path, fake_server("dies")) as servers:
         assert await edit(servers, file, "fine\n", "bad\n") == []
-        (sentence,) = servers.take_notices()
+        (sentence,) = servers.started.take_notices()
         assert sentence.startswith("The language server fake is not used any more: it ended (out of memory).")
         assert await edit(servers, file, "fine\n", "bad\n") == []
-        assert servers.take_notices() == ()
+        assert servers.started.take_notices() == ()
 
 
 def one_server(kind: str, tmp_path: Path, *, start: float = 10, answer: float = 5, idle: float = 60) -> LanguageServer:
@@ -184,7 +184,7 @@ async def test_a_program_that_the_project_brings_runs_only_in_a_trusted_folder(t
         found = await edit(servers, tmp_path / "a.py", "fine\n", "bad\n")
         assert found == (["1:1 bad is not allowed"] if trusted else [])
         told = "The language server pyright would run a program of the project, so it waits until you trust"
-        assert [told in sentence for sentence in servers.take_notices()] == ([] if trusted else [True])
+        assert [told in sentence for sentence in servers.started.take_notices()] == ([] if trusted else [True])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
@@ -194,7 +194,7 @@ async def test_a_server_that_runs_the_projects_code_waits_for_trust_though_it_is
     root.mkdir()
     async with language_servers(root, LspSettings(), path=str(tmp_path / "bin")) as servers:
         assert await edit(servers, root / "a.rs", "fine\n", "bad\n") == []
-        (sentence,) = servers.take_notices()
+        (sentence,) = servers.started.take_notices()
         assert "would run build scripts and macros of its crates" in sentence
     async with language_servers(root, LspSettings(), trusted=True, path=str(tmp_path / "bin")) as servers:
         assert await edit(servers, root / "a.rs", "fine\n", "bad\n") == ["1:1 bad is not allowed"]
