@@ -1,6 +1,7 @@
 """The official JSON schema of ACP v1, fetched when a test asks for it.
 
-Owns: getting `schema/v1/schema.json` out of the npm package that carries it. It is not vendored: it is the protocol's
+Owns: getting `schema/v1/schema.json` out of the npm package that carries it, and of the unstable schema beside it what
+we offer: session/fork. It is not vendored: it is the protocol's
 own file, and the newest one is the judge.
 """
 
@@ -19,6 +20,10 @@ PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 """The package and version whose schema tag our structs were checked against."""
 
 MEMBER = "package/schema/v1/schema.json"
+UNSTABLE_MEMBER = "package/schema/v1/schema.unstable.json"
+
+UNSTABLE_DEFINITIONS = ("ForkSessionResponse",)
+"""What is taken from the unstable schema; all that it refers to is stable."""
 
 FETCH_SECONDS = 20
 """Well below a test's own limit (pyproject.toml)."""
@@ -56,7 +61,7 @@ def _read(kept: Path) -> JsonObject:
 
 
 def _kept_file() -> Path:
-    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / "schema.json"
+    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / "with-fork.json"
 
 
 def _fetch() -> bytes | None:
@@ -69,7 +74,19 @@ def _fetch() -> bytes | None:
             subprocess.run(command, cwd=folder, check=True, timeout=FETCH_SECONDS, capture_output=True)  # noqa: S603  our own words
             archive = next(Path(folder).glob("*.tgz"))
             with tarfile.open(archive) as package:
-                member = package.extractfile(MEMBER)
-                return None if member is None else member.read()
-        except (subprocess.SubprocessError, OSError, StopIteration):
+                return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER))
+        except (subprocess.SubprocessError, OSError, StopIteration, KeyError):
             return None
+
+
+def _member(package: tarfile.TarFile, name: str) -> dict[str, dict[str, object]]:
+    member = package.extractfile(name)
+    if member is None:
+        raise KeyError(name)
+    return cast("dict[str, dict[str, object]]", json.loads(member.read()))
+
+
+def _with_unstable(stable: dict[str, dict[str, object]], unstable: dict[str, dict[str, object]]) -> bytes:
+    for name in UNSTABLE_DEFINITIONS:
+        stable["$defs"][name] = unstable["$defs"][name]
+    return json.dumps(stable).encode()
