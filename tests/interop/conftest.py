@@ -44,17 +44,32 @@ def acpx() -> Acpx:
 
 
 OIDC_PROVIDER = "oidc-provider@9.13.3"
+SDK = "@agentclientprotocol/sdk@2.4.0"
+ZOD = "zod@4.6.7"
+"""The SDK reads messages with it, and leaves its version to others."""
+
+
+def program_beside(script: str, name: str, *packages: str) -> list[str]:
+    """The command of a script of this folder up to the folder of its packages, which is kept between runs."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip(f"{name} needs node and npm, which are not on the PATH")
+    kept = "-".join(packages).replace("/", "-")
+    folder = Path(tempfile.gettempdir()) / f"pattern-acp-{name}" / kept
+    if not (folder / "node_modules").exists():
+        problem = install_packages(npm, folder, process_environment(), packages)
+        if problem:
+            pytest.skip(f"npm could not install {name}: {problem}")
+    return [node, str(Path(__file__).with_name(script)), str(folder)]
 
 
 @pytest.fixture(scope="session")
 def oidc_provider() -> list[str]:
-    """The command of oidc_provider.mjs up to the folder of its package, which is kept between runs."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        pytest.skip("oidc-provider needs node and npm, which are not on the PATH")
-    folder = Path(tempfile.gettempdir()) / "pattern-acp-oidc" / OIDC_PROVIDER
-    if not (folder / "node_modules" / "oidc-provider").exists():
-        problem = install_packages(npm, folder, process_environment(), [OIDC_PROVIDER])
-        if problem:
-            pytest.skip(f"npm could not install oidc-provider: {problem}")
-    return [node, str(Path(__file__).with_name("oidc_provider.mjs")), str(folder)]
+    """oidc-provider from the npm registry."""
+    return program_beside("oidc_provider.mjs", "oidc", OIDC_PROVIDER)
+
+
+@pytest.fixture(scope="session")
+def sdk_client() -> list[str]:
+    """A client on the official TypeScript SDK."""
+    return program_beside("sdk_client.mjs", "sdk", SDK, ZOD)

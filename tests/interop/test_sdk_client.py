@@ -1,0 +1,44 @@
+"""A client on the official TypeScript SDK (npm), which reads every message by the protocol's own schema."""
+
+import json
+import subprocess
+from typing import cast
+
+import pytest
+
+from pattern_acp.testing.clients import Place
+from pattern_acp.testing.editor import JsonDict
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+RUN_SECONDS = 60
+"""Two prompts, a command that is cancelled, and every method of sessions, on a busy machine."""
+
+
+def run(sdk_client: list[str], place: Place) -> JsonDict:
+    done = subprocess.run(
+        [*sdk_client, str(place.work), *place.command()],
+        env=place.variables,
+        capture_output=True,
+        timeout=RUN_SECONDS,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    return cast("JsonDict", json.loads(done.stdout))
+
+
+def test_every_method_of_sessions_works_with_the_official_sdk(sdk_client: list[str], place: Place):
+    seen = run(sdk_client, place)
+
+    assert seen["name"] == "pattern-acp"
+    assert seen["stops"] == ["end_turn", "end_turn", "cancelled"]
+    assert (place.work / "greeting.txt").read_text(encoding="utf-8") == "good day\nworld\n"
+    assert {"read", "write"} == set(seen["files"])
+    assert len(seen["asked"]) == 2
+    assert "mode" in seen["options"]
+    assert seen["listed"] == [1, 0]
+    assert seen["replayed"].count("user_message_chunk") == 3
+    assert seen["replayed"].count("tool_call") == 3
+    assert seen["code"] == 0
