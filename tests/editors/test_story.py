@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
 
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.testing.editor_kinds import KINDS, EditorKind
 from pattern_acp.testing.process import write_script
 from pattern_acp.testing.screen import faults_of_call
@@ -184,3 +186,37 @@ async def test_a_person_sees_the_same_story_in_every_editor(kind: EditorKind, tm
         since = len(window.screen.shown)
         assert await window.say("Look again.") == "end_turn"
         assert said(window, since) == "Once more.\nStill here."
+
+
+async def test_a_client_that_answers_no_question_and_leaves_finds_the_call_failed_and_the_file_as_it_was(
+    tmp_path: Path,
+):
+    # chuk-acp answers nothing that it is asked; an editor that is closed does not either.
+    kind = EditorKind("a client that answers nothing", {"protocolVersion": 1, "capabilities": {}}, text_ids=True)
+    folder = (tmp_path / "work").resolve()
+    folder.mkdir()
+    (folder / "greeting.txt").write_text(HELLO, encoding="utf-8")
+    turns: Sequence[Turn] = ([*says("I change it."), EDIT], says("Never."))
+    home = tmp_path / "home"
+    async with simulated_editor(kind, home, folder, write_script(tmp_path, turns)) as window:
+        await window.new_session()
+        session, window.person.waits = window.session, True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leaving, window)
+            await window.editor.wait_until(lambda: window.person.open > 0)
+            await window.agent.close_input()
+            assert await window.agent.wait() == 0
+    async with simulated_editor(kind, home, folder, write_script(tmp_path, SECOND)) as window:
+        await window.open_again(session)
+        (failed,) = window.screen.calls.values()
+        assert failed["status"] == "failed"
+        assert window.seen(folder / "greeting.txt") == HELLO
+        assert said(window) == "I change it."
+        assert await window.say("Look again.") == "end_turn"
+        assert said(window).endswith("Once more.\nStill here.")
+
+
+async def leaving(window: SimulatedEditor) -> None:
+    """A prompt whose answer nobody waits for any more."""
+    with suppress(ConnectionClosedError, RemoteError):
+        await window.say("Change it.")
