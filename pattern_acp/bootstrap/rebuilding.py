@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.recovery import stamp
 from pattern_acp.bootstrap.recovery_checks import check_rows
 from pattern_acp.bootstrap.segments import TABLES
-from pattern_acp.db.backup import FOLDER, check_copy, put_in_place
+from pattern_acp.db.backup import COMPANIONS, FOLDER, check_copy, put_in_place
 from pattern_acp.db.connection import Transaction, read_file
 from pattern_acp.db.segment_files import generations, read_tail
 from pattern_acp.domain.errors import DatabaseError
@@ -66,9 +66,15 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
         which = f" number {number}" if number else ""
         raise SegmentsError(f"There are no segments{which} of {path}; `pattern-acp restore --latest` goes to a backup.")
     reading = partial(progress, "reading segments")
-    rebuilt = rebuild(chosen, target, TABLES, partial(_finish, progress=progress), now_ms=now_ms, told=reading)
-    progress("checking what was rebuilt", 0, 1)
-    findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
+    try:
+        rebuilt = rebuild(chosen, target, TABLES, partial(_finish, progress=progress), now_ms=now_ms, told=reading)
+        progress("checking what was rebuilt", 0, 1)
+        findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
+    except BaseException:
+        # Half of it must not be taken for a constellation, nor stand in the way of the next attempt.
+        for ending in ("", *COMPANIONS):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+        raise
     tails = {each.name: read_tail(each).seq for each in known if each != chosen}
     return RebuildReport(
         chosen.name,

@@ -59,12 +59,16 @@ def list_backups(path: Path) -> tuple[Backup, ...]:
     return tuple(sorted(found, key=lambda one: (one.at_ms, one.path.name), reverse=True))
 
 
+_ONE_PAGE = 4096
+"""Bytes of a page (the first one lists tables, and with ours there are many more)."""
+
+
 def lost_constellation(path: Path, *, begun: bool = True) -> str:
     """A sentence for the person when the file is gone or empty though it can be had back; else empty.
 
     With `begun`, a new one takes its place.
     """
-    if path.exists() and path.stat().st_size:
+    if not _holds_nothing(path):
         return ""
     ways = ["`pattern-acp restore --latest` for the newest backup"] if list_backups(path) else []
     if known := generations(path):
@@ -79,6 +83,16 @@ def lost_constellation(path: Path, *, begun: bool = True) -> str:
         f"The constellation {path} {told} your sessions and memory; to go back, close every window and run "
         f"{' or '.join(ways)}."
     )
+
+
+def _holds_nothing(path: Path) -> bool:
+    """Whether there is no file, an empty one, or one page without a log: all that was in it was in the log."""
+    try:
+        if path.stat().st_size > _ONE_PAGE:
+            return False
+        return not path.stat().st_size or not path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return True
 
 
 def make_backup(path: Path, output: Path | None, *, now_ms: int) -> Backup:

@@ -71,7 +71,7 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
             copy_database(source, part, between=between)
             _without_log(part)
         except apsw.Error as error:
-            raise translate(error, source) from error
+            raise translate(error, target if isinstance(error, apsw.FullError) else source) from error
         try:
             check_copy(part)
         except DatabaseCorruptError as error:
@@ -115,6 +115,8 @@ def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
         DatabaseError: a file cannot be read or written; `target` is then as it was, or, when only its write-ahead log
             was moved, that lies in `safety`.
     """
+    # SQLite follows a link too, and has the log beside the file that it names.
+    target = Path(os.path.realpath(target))
     fresh = target.with_name(target.name + RESTORING)
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

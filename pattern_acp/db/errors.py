@@ -158,7 +158,9 @@ def translate(error: apsw.Error, path: Path) -> DatabaseError:
     The driver's message names tables, columns and system errors, never the values of a row.
     """
     sentence = _SENTENCES.get(type(error), _fault)
-    kind, text = sentence(str(path), str(error) or type(error).__name__)
+    said = str(error)
+    # What SQLite says of a copy that failed, since the fault is the other file's.
+    kind, text = sentence(str(path), said if said not in {"", "not an error"} else type(error).__name__)
     return kind(text)
 
 

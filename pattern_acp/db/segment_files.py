@@ -280,6 +280,19 @@ def read_lines(segment: Path, reading: Reading, *, last_bytes: int | None = None
             yield line
 
 
+def has_lines(generation: Path) -> bool:
+    """Whether a generation holds anything that was ever written whole.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for segment in segments(generation):
+        with segment.open("rb") as file:
+            if file.readline().endswith(b"\n"):
+                return True
+    return False
+
+
 def read_header(generation: Path) -> JsonObject:
     """The first line of the newest segment of a generation that has a sound one; empty without one.
 

@@ -27,6 +27,7 @@ from pattern_acp.db.segment_files import (
     SegmentWriter,
     Tail,
     generations,
+    has_lines,
     next_generation,
     only_writer,
     read_header,
@@ -159,6 +160,9 @@ class SegmentExporter:
     ) -> tuple[tuple[Path, JsonObject], Tail, str]:
         """The generation to go on with and its header, the last event in it, and why it was begun just now."""
         known = generations(self._path)
+        while known and not has_lines(known[-1]):
+            # Its first line did not fit on the disk. Left there, a full disk would get one more every few seconds.
+            shutil.rmtree(known.pop())
         if not known:
             return self._begin(file, columns, "first"), Tail(), "first"
         if self._left is not None and self._left.is_end_of(known[-1]):

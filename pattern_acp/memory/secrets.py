@@ -7,6 +7,7 @@ sections 1.3 and 6.4): a key must not get there. A hint where a key is kept is w
 
 import math
 import re
+import string
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -35,13 +36,13 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
     ("a SendGrid key", re.compile(r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}")),
     ("a bot's token", re.compile(r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}")),
-    ("a web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}")),
+    ("a web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,1000}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}")),
     ("an age or PGP secret key", re.compile(r"\bAGE-SECRET-KEY-1[A-Z0-9]{40,}")),
 )
 """Token shapes that their issuers document; each is told by its beginning."""
 
 _NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]{3,})@", re.IGNORECASE)),
+    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://[^\s/:@]*+:([^\s/@]{3,}+)@", re.IGNORECASE)),
     (
         "an authorization header",
         re.compile(r"\bAuthorization:\s*(?:Bearer|Basic|Token)\s+([^\s\"'`]{8,})", re.IGNORECASE),
@@ -50,11 +51,17 @@ _NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
 """Places that say themselves that a secret stands there."""
 
 _ASSIGNED = re.compile(
-    r"(?<![A-Za-z])((?:[A-Za-z0-9]+[_-])*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|auth[_-]?key|credentials?|pwd)(?:[_-][A-Za-z0-9]+)*)[\"'`]?\s*(?::=|=>|[:=]|\bis\b)\s*"
+    r"(?<![A-Za-z])((?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|auth[_-]?key|credentials?|pwd)(?:[_-][A-Za-z0-9]{1,60}+){0,8}+)[\"'`]?\s*+(?::=|=>|[:=]|\bis\b)\s*"
     r"(?:Bearer\s+)?([\"'`]?)([^\s\"'`,;]{6,})\2",
     re.IGNORECASE,
 )
+"""What is before the telling word of a name (`DB_` of `DB_PASSWORD`) is looked at only once the rest fits, and every
+repetition has an end or gives nothing back: a page of hex digits is one word, and each of its characters would be a
+beginning."""
+
+_NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
+_NAME_LENGTH = 60
 
 _PLACEHOLDER = re.compile(
     r"[<$%{\[(*].*|.*[>})\]]|x{4,}.*|\*+|\.{3,}|.*\.\.\.|.*…|change_?me"
@@ -105,8 +112,15 @@ def _with_mark(match: re.Match[str], group: int, mark: str) -> str:
 
 def _is_assigned(match: re.Match[str]) -> bool:
     # Numbers stand behind `token` where tokens are counted.
-    counted = match[3].isdecimal() and "pass" not in match[1].lower()
+    counted = match[3].isdecimal() and "pass" not in _assigned_name(match).lower()
     return _looks_assigned(match[3]) and not counted
+
+
+def _assigned_name(match: re.Match[str]) -> str:
+    """The whole name in front of an assigned value, as far as it is not very long."""
+    before = match.string[max(0, match.start(1) - _NAME_LENGTH) : match.start(1)]
+    prefix = before[len(before.rstrip(_NAME_CHARACTERS)) :] if before.endswith(("_", "-")) else ""
+    return prefix + match[1]
 
 
 def _secrets(text: str) -> Iterator[Secret]:
@@ -117,7 +131,7 @@ def _secrets(text: str) -> Iterator[Secret]:
         yield from (Secret(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
     for match in _ASSIGNED.finditer(text):
         if _is_assigned(match):
-            yield Secret(f"a value of `{match[1][:40]}`", _masked(match[3], shown=0))
+            yield Secret(f"a value of `{_assigned_name(match)[:40]}`", _masked(match[3], shown=0))
     yield from (Secret("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
 
 

@@ -48,7 +48,7 @@ def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
     if "memory" in parts and plan.blocks:
         sections.append("\n".join(["Memory:", *(f"- `{block.label}` {block.sentence}" for block in plan.blocks)]))
     if "files" in parts and plan.left_out:
-        sections.append("\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)]))
+        sections.append(_not_kept(plan))
     return "\n\n".join(sections) or "None of these would change."
 
 
@@ -70,6 +70,8 @@ def answer_text(
         lines.append(f"{plural(len(done.files), 'file')} put back: {names}.")
     if "files" in parts and plan.conflicts and not overwrite:
         lines.append(_left(plan, cwd))
+    if "files" in parts and plan.left_out:
+        lines.append(_not_kept(plan))
     if done.blocks:
         lines.append(f"Memory put back: {', '.join(f'`{label}`' for label in done.blocks)}.")
     lines += [f"> {problem}" for problem in (*done.problems, *_refused(plan, parts))]
@@ -93,6 +95,10 @@ def _left(plan: RewindPlan, cwd: str) -> str:
     if any(not file.now.is_kept for file in plan.conflicts):
         why += " or an undo could not bring back what they hold"
     return f"Left as they are, since {why}: {names}. Add `overwrite` to put them back too."
+
+
+def _not_kept(plan: RewindPlan) -> str:
+    return "\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)])
 
 
 def _refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:

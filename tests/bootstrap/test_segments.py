@@ -413,7 +413,7 @@ def test_segments_of_another_schema_or_of_none_are_written_anew(path: Path):
     assert export(path) == "schema"
     assert [each.name for each in generations(path)] == ["0002"]
     for each in segments(generations(path)[0]):
-        each.write_bytes(b"")
+        each.write_bytes(b"no line of ours\n")
     assert export(path) == "diverged"
     assert [each.name for each in generations(path)] == ["0002", "0003"]
 
@@ -480,3 +480,34 @@ async def test_segments_follow_what_is_committed_and_a_failure_is_tried_again(pa
 def holding(path: Path, words: str) -> list[Path]:
     files = (each for each in (path.parent / FOLDER).rglob("*") if each.is_file())
     return [each for each in files if words.encode() in each.read_bytes()]
+
+
+def test_segments_whose_first_line_found_no_room_are_begun_again_and_do_not_pile_up(path: Path):
+    # As a full disk leaves them, tried every few seconds.
+    for name, content in (("0001", b""), ("0002", b'{"segment":1,"sch')):
+        folder = path.parent / FOLDER / name
+        (folder / "blobs").mkdir(parents=True)
+        (folder / "seg-000000000001.jsonl").write_bytes(content)
+    assert export(path) == "first"
+    assert [each.name for each in generations(path)] == ["0001"]
+    target = path.with_name("again.db")
+    assert not rebuild_into(path, target, number=0, now_ms=NOW).problems
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_rebuild_that_finds_no_room_leaves_no_half_of_a_file(path: Path, tmp_path: Path):
+    export(path)
+    program = (
+        "import resource, signal, sys; from pathlib import Path;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "from pattern_acp.bootstrap.rebuilding import rebuild_into;"
+        "rebuild_into(Path(sys.argv[1]), Path(sys.argv[2]), number=0, now_ms=1)"
+    )
+    target = tmp_path / "made" / "again.db"
+    target.parent.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(path), str(target)], capture_output=True, text=True, check=False
+    )
+    assert "Error" in ended.stderr
+    assert list(target.parent.iterdir()) == []

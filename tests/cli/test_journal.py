@@ -1,7 +1,9 @@
 """`pattern-acp journal`: sessions are checked, anchored, exported and followed."""
 
 import json
+import os
 import subprocess
+import sys
 import zipfile
 from contextlib import chdir
 from dataclasses import replace
@@ -25,7 +27,8 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redacting import RedactionWanted, take_out
-from pattern_acp.testing.agent import record_session
+from pattern_acp.testing.agent import record_session, running_agent
+from pattern_acp.testing.process import agent_environment
 from pattern_acp.testing.scripts import calls, says
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -190,6 +193,33 @@ def test_an_export_replaces_no_file(home: Process, session: str, tmp_path: Path,
     nowhere = Journal(action="export", target=session, output=str(tmp_path / "none" / "b.zip"))
     assert run_journal(nowhere, home) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_an_export_that_finds_no_room_leaves_no_half_of_a_file(home: Process, tmp_path: Path):
+    text = os.urandom(200_000).hex()
+    model = ScriptedProvider([says(text)])
+
+    async def talk() -> str:
+        async with running_agent(model, database=home.loaded.paths.constellation_path("default")) as agent:
+            session = await agent.editor.open_session(str(tmp_path))
+            await agent.editor.prompt(session, "Tell me.")
+            return session
+
+    file = tmp_path / "out" / "b.zip"
+    file.parent.mkdir()
+    program = (
+        "import resource, signal, sys; from pattern_acp.__main__ import main;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); sys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, "journal", "export", anyio.run(talk), "-o", str(file)]
+    ended = subprocess.run(
+        command, env=agent_environment(tmp_path / "home"), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "cannot be written" in ended.stderr
+    assert list(file.parent.iterdir()) == []
 
 
 def test_a_bundle_that_was_changed_is_told(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import apsw
 import pytest
 
 from pattern_acp.db.backup import PART, alone, back_up, check_copy, copies_of, put_in_place
@@ -18,6 +19,7 @@ from pattern_acp.db.errors import (
     DatabaseCorruptError,
     DatabaseForeignError,
     DatabaseUnreachableError,
+    DiskFullError,
 )
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
@@ -229,3 +231,34 @@ def test_copies_beside_a_constellation_are_named(tmp_path: Path):
     (tmp_path / "backups" / "snapshot-20260101T000000Z.db").touch()
     (tmp_path / "constellation.v1.5.backup.db").touch()
     assert copies_of(path) == (tmp_path / "constellation.v1.5.backup.db", tmp_path / "backups")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
+async def test_a_constellation_behind_a_link_is_replaced_where_it_lies_and_kept_with_its_log(tmp_path: Path):
+    path, copy, safety = tmp_path / "constellation.db", tmp_path / "copy.db", tmp_path / "kept"
+    other_disk = tmp_path / "disk" / "large.db"
+    await make(path, "a")
+    back_up(path, copy)
+    await make(path, "b")
+    other_disk.parent.mkdir()
+    path.replace(other_disk)
+    path.symlink_to(other_disk)
+    other_disk.with_name("large.db-wal").write_bytes(b"a log of the old file")
+    put_in_place(copy, path, safety=safety)
+    assert path.is_symlink()
+    assert names(path) == ["a"]
+    assert (safety / "large.db-wal").read_bytes() == b"a log of the old file"
+    (safety / "large.db-wal").unlink()
+    assert names(safety / "large.db") == ["a", "b"]
+
+
+async def test_a_copy_that_finds_no_room_names_the_file_that_had_none(tmp_path: Path):
+    path, target = tmp_path / "constellation.db", tmp_path / "copy.db"
+    await make(path, "a")
+
+    def fill() -> None:
+        raise apsw.FullError("not an error")
+
+    with pytest.raises(DiskFullError) as raised:
+        back_up(path, target, between=fill)
+    assert f"for the constellation {target} (FullError)" in str(raised.value)

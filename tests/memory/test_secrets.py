@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.secrets import find_secret
+from pattern_acp.memory.secrets import find_secret, mask_secrets
 
 
 def random_key(length: int, seed: int) -> str:
@@ -83,3 +84,34 @@ def test_an_excerpt_never_gives_the_secret_away(data: bytes):
     assert secret is not None
     assert value not in secret.excerpt
     assert value[:8] not in secret.excerpt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        hashlib.sha512(b"a page of digits").hexdigest() * 200,
+        "a-" * 12_000,
+        "a." * 12_000,
+        "eyJ-" * 6_000,
+        "token_" * 4_000,
+        "token=" * 4_000,
+        'token="' * 4_000,
+        "token" + " " * 24_000,
+        "-----BEGIN A " * 2_000,
+    ],
+    ids=lambda text: text[:7],
+)
+def test_long_words_are_looked_through_in_a_time_that_grows_with_their_length(text: str):
+    begun = time.process_time()
+    find_secret(text)
+    mask_secrets(text)
+    # A page of hex digits took 20 s, in which the whole process stood still.
+    assert time.process_time() - begun < 2
+
+
+def test_the_whole_name_of_an_assigned_value_is_told():
+    found = find_secret("x=1, MY-DB_PASSWORD_2: hunter2hunter2")
+    assert found is not None
+    assert "`MY-DB_PASSWORD_2`" in found.what
+    assert find_secret("pass_token: 12345678") is not None
+    assert find_secret("max_token: 12345678") is None

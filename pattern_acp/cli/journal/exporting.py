@@ -122,5 +122,9 @@ def _write(path: Path, content: bytes) -> None:
         OSError: it is there already, or cannot be written.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
