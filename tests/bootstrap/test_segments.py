@@ -451,6 +451,19 @@ def test_a_constellation_that_is_gone_is_offered_from_its_segments(path: Path):
     assert "journal rebuild --from 1 --replace" in lost_constellation(path)
 
 
+def test_a_constellation_whose_log_was_lost_with_all_that_was_in_it_is_offered_from_its_segments(path: Path):
+    export(path)
+    page = path.read_bytes()[:4096]
+    destroy(path)
+    # As copying the file alone leaves it, while a first session is open.
+    path.write_bytes(page)
+    assert "journal rebuild --from 1 --replace" in lost_constellation(path)
+    path.with_name("constellation.db-wal").write_bytes(b"")
+    assert "was empty" in lost_constellation(path)
+    path.with_name("constellation.db-wal").write_bytes(b"a log that is read before anything is said")
+    assert lost_constellation(path) == ""
+
+
 async def test_segments_follow_what_is_committed_and_a_failure_is_tried_again(path: Path):
     async with open_database(path, clock=FakeClock()) as database:
         looks = 0
