@@ -17,7 +17,7 @@ from pattern_acp.session.commands import more_commands
 from pattern_acp.session.holding import Held, hold, say
 from pattern_acp.session.jobs import running_jobs
 from pattern_acp.session.opening import Opening
-from pattern_acp.session.options import MODE_OPTION
+from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.turn.loop import TurnEnd
@@ -118,6 +118,10 @@ class SessionMethods:
         if request.config_id == MODE_OPTION:
             view = self._client.view(session.state.client_id)
             context.after_response(lambda: view.show_mode(options))
+        elif request.config_id == MODEL_OPTION and session.state.history:
+            from pattern_acp.session.context_figure import show_context
+
+            context.after_response(lambda: show_context(session))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:

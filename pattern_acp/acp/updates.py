@@ -29,7 +29,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
-from pattern_acp.turn.events import TerminalEnded, TerminalStreamed
+from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed
 
 MICRO = 1_000_000
 
@@ -245,7 +245,7 @@ def plan_update(plan: Plan) -> schema.PlanUpdate:
     )
 
 
-def usage_update(event: UsageReported) -> schema.UsageUpdate:
+def usage_update(event: UsageReported | ContextChanged) -> schema.UsageUpdate:
     """Tokens in context now, the window, and the session's cost."""
     cost = event.cost
     shown = schema.Cost(amount=cost.micro_units / MICRO, currency=cost.currency) if cost is not None else None

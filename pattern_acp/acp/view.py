@@ -15,6 +15,7 @@ from pattern_acp.acp.updates import (
     terminal_updates,
     thought_id,
     tool_call_shows,
+    usage_update,
 )
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
@@ -25,6 +26,7 @@ from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.turn.events import (
+    ContextChanged,
     TerminalEnded,
     TerminalStreamed,
     TextStreamed,
@@ -157,10 +159,14 @@ class EditorView:
 
 
 async def _updates_of(
-    event: Event | TerminalStreamed | TerminalEnded, abilities: Abilities, compactions: Compactions | None
+    event: Event | TerminalStreamed | TerminalEnded | ContextChanged,
+    abilities: Abilities,
+    compactions: Compactions | None,
 ) -> Sequence[schema.SessionUpdate]:
     if isinstance(event, TerminalStreamed | TerminalEnded):
         return terminal_updates(event, abilities)
+    if isinstance(event, ContextChanged):
+        return [usage_update(event)]
     compaction = compactions.update_of(event) if compactions is not None else None
     return [compaction] if compaction is not None else live_updates(await with_previews(event), abilities)
 

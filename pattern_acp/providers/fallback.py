@@ -33,7 +33,8 @@ TokensOf = Callable[[ProviderRequest], int]
 """About how many tokens a request has for the model that it names."""
 
 Refusal = Callable[[ModelInfo, int, int], Awaitable[str]]
-"""Why a model may not stand in for a request of so many tokens and so long an answer; empty when it may."""
+"""Why a model may not stand in for a request of so many tokens and so long an answer; empty when it may, and then the
+request is made."""
 
 Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 """The provider and model of `PROVIDER/MODEL`."""

@@ -171,6 +171,10 @@ async def run_model(session: "Session", argument: str) -> str:
     if argument:
         options = await session.set_option(MODEL_OPTION, argument, by="agent")
         await session.view.show_options(options)
+        # Late, as all that only some commands need.
+        from pattern_acp.session.context_figure import show_context
+
+        await show_context(session)
         return f"The model is now `{session.state.model.qualified}`."
     current = session.state.model.qualified
     names = sorted({info.qualified for info in session.constellation.models.available()} | {current})

@@ -5,8 +5,6 @@ Owns: what they answer. Must not know: how room is made.
 
 from typing import TYPE_CHECKING
 
-from pattern_acp.context.builder import build_request
-from pattern_acp.context.estimate import request_tokens
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -14,10 +12,10 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.compacting import compact, pinned_of, told
 from pattern_acp.session.compaction_choice import Wanted
+from pattern_acp.session.context_figure import context_tokens, show_context
 from pattern_acp.session.errors import CommandMisusedError, InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.tools.text_limits import one_line, plural
@@ -38,18 +36,9 @@ async def run_compact(session: "Session", argument: str) -> str:
         raise InvalidRequestError(missing)
     provider, info = shared.models.resolve(state.model.qualified)
     turn_id = session.memory.turn_id or TurnId("")
-    refusal = BudgetGate(session, turn_id, None).refusal
-    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), refusal), info)
-    request = build_request(
-        session_id=session.session_id,
-        stable=session.stable(),
-        model=info,
-        thought_level=ThoughtLevel.OFF,
-        history=state.history,
-        memory=(),
-        max_output_tokens=state.settings.turn.max_output_tokens,
-    )
-    tokens = state.window.calibration.tokens(info.name, request_tokens(request))
+    gate = BudgetGate(session, turn_id, None)
+    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
+    tokens = context_tokens(session, info)
     wanted = Wanted("person", strategy_of(session, model), tokens, 0, session_limits(session, model), argument)
 
     def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
@@ -57,13 +46,14 @@ async def run_compact(session: "Session", argument: str) -> str:
         state.cost = state.cost if cost is None else Cost(before + cost.micro_units, cost.currency)
         return state.cost
 
-    outcome = await compact(session, turn_id, model, wanted, spend)
+    outcome = await compact(session, turn_id, model, wanted, spend, gate)
     if outcome is None:
         return (
             "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."
         )
     # What the model does not know any more it must read again before it edits.
     state.fingerprints.clear()
+    await show_context(session)
     short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]
     return f"The conversation is compacted. {short}"
 

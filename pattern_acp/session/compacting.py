@@ -32,7 +32,6 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.kept import kept_events
-from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
 from pattern_acp.session.summarising import RECORD_SECONDS, Spend, Summary, usage_facts, write_summary
@@ -41,6 +40,7 @@ from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
+    from pattern_acp.session.budgets import BudgetGate
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -67,11 +67,11 @@ class _Known:
 
 
 async def compact(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, spend: Spend
+    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, spend: Spend, gate: "BudgetGate"
 ) -> Outcome | None:
     """Make room in the conversation; None when too little would be gained, or a hook does not want it.
 
-    `spend` counts what a summary used.
+    `spend` counts what a summary used; `gate`, the one that the stand-ins of `model` ask, has room for it or not.
 
     Raises:
         DatabaseError: it could not be recorded, and was not done.
@@ -95,7 +95,6 @@ async def compact(
     title = f"Compact the conversation: about {wanted.tokens:,} of {wanted.limits.usable:,} tokens are used"
     view = ToolCallView(call_id, COMPACT_CALL, title, ToolKind.OTHER, {"strategy": wanted.strategy})
     await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
-    gate = BudgetGate(session, turn_id, None)
     try:
         written = Summary()
         if wanted.strategy == "summarise" and choice.removed:

@@ -20,6 +20,7 @@ from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
+from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.net_changes import net_changes, sentence_of
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
@@ -59,6 +60,7 @@ async def run_clear(session: "Session", argument: str) -> str:
     session.state.fingerprints.clear()
     session.state.window.has_left_out = True
     session.state.window.breaks.expect("cleared")
+    await show_context(session)
     return (
         "---\n\n**The conversation starts anew here.** "
         f"The model no longer sees {plural(count, 'message')} above this line. "

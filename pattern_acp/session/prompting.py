@@ -181,7 +181,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     try:
         while True:
             model = ModelInUse(provider, info)
-            window = SessionWindow(session, turn_id, model, compose, budget)
+            window = SessionWindow(session, turn_id, model, compose, budget, gate)
             loop = _turn_loop(session, model, runner, budget, partial(build, window))
             loop.window, loop.gate = window, gate
             end = await _until_all_agree(session, turn_id, loop, checks)

@@ -122,6 +122,10 @@ class Sessions:
 
             session, events = await self._reopen(session_id, opening, how, begin, only_read=only_read)
             await session.view.replay(events, shown=shown)
+            from pattern_acp.session.context_figure import is_outdated, show_context
+
+            if is_outdated(events):
+                await show_context(session)
         return session
 
     async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:

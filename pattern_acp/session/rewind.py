@@ -26,6 +26,7 @@ from pattern_acp.journal.items import CHECKPOINTS
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.writer import append
 from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
+from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.rewind_memory import take_back
 from pattern_acp.session.rewind_plan import RewindPlan
 from pattern_acp.workspace.files import FileSystem
@@ -150,6 +151,8 @@ async def end_rewind(session: "Session", started: RewindStarted, done: Rewound, 
     # What the model does not know any more, or knows in another state, it must read again before it edits.
     session.state.fingerprints.clear()
     session.state.waiting.clear()
+    if back_to is not None:
+        await show_context(session)
 
 
 async def carry_out(

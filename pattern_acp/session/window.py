@@ -28,6 +28,7 @@ from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.loop import ModelInUse
 
 if TYPE_CHECKING:
+    from pattern_acp.session.budgets import BudgetGate
     from pattern_acp.session.compaction_choice import Wanted
     from pattern_acp.session.session import Session
 
@@ -125,6 +126,7 @@ class SessionWindow:
         model: ModelInUse,
         compose: Callable[[], Awaitable[ProviderRequest]],
         budget: Budget,
+        gate: "BudgetGate",
     ) -> None:
         self._session = session
         self._state: WindowState = session.state.window
@@ -135,6 +137,7 @@ class SessionWindow:
         self._sent: ProviderRequest | None = None
         self._estimate = 0
         self._budget = budget
+        self._gate = gate
 
     async def fitted(self) -> ProviderRequest:
         """The next request, with room made in the conversation where that was needed.
@@ -227,7 +230,8 @@ class SessionWindow:
     async def _compacted(self, wanted: "Wanted") -> bool:
         from pattern_acp.session.compacting import compact
 
-        return await compact(self._session, self._turn_id, self._model, wanted, self._spend) is not None
+        outcome = await compact(self._session, self._turn_id, self._model, wanted, self._spend, self._gate)
+        return outcome is not None
 
     def _spend(self, usage: Usage, cost: Cost | None) -> Cost | None:
         self._budget.take_usage(usage, cost)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolContent
+from pattern_acp.domain.usage import Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,25 @@ class TerminalEnded:
     signal: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ContextChanged:
+    """The conversation or the model is another one, and no request has counted it yet."""
+
+    used: int
+    """Tokens in context, by an estimate."""
+    size: int
+    """Tokens of the model's window."""
+    cost: Cost | None
+    """What the session cost so far; None where no price is known."""
+
+
 Transient: TypeAlias = (
-    TextStreamed | ThinkingStreamed | ToolCallRunning | ToolCallWaits | ToolCallShows | TerminalStreamed | TerminalEnded
+    TextStreamed
+    | ThinkingStreamed
+    | ToolCallRunning
+    | ToolCallWaits
+    | ToolCallShows
+    | TerminalStreamed
+    | TerminalEnded
+    | ContextChanged
 )

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from pattern_acp.config.settings import BudgetSettings, Settings
+from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
 from pattern_acp.providers.base import UsageKnown, UsageUntold
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.budgets import limit_of
+from pattern_acp.session.budgets import BudgetGate, limit_of
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
 from pattern_acp.testing.scripts import Turn, calls, says, uses
@@ -200,6 +202,43 @@ async def test_subagents_are_held_to_the_budget_too():
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Find it.")
         assert len(model.requests) == 2
+
+
+async def test_stand_ins_side_by_side_do_not_both_spend_the_rest():
+    async with running_agent(ScriptedProvider([]), settings=settings(session="0.10 USD")) as agent:
+        priced(agent, price=50_000_000)
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        turn, info = TurnId("turn_1"), agent.models.infos["scripted"]
+        one, other = BudgetGate(session, turn, None), BudgetGate(session, turn, None)
+        answers: list[str] = []
+
+        async def stand_in() -> None:
+            answers.append(await other.refusal(info, 1_500, 100))
+
+        assert await one.refusal(info, 1_500, 100) == ""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stand_in)
+            for _ in range(3):
+                await session.constellation.database.write(lambda tx: None)
+            assert answers == []
+            # Two would be too much beside each other; the first one turns out to have used nothing.
+            await one.after_request()
+        assert answers == [""]
+        await other.after_request()
+
+
+async def test_a_stand_in_sets_aside_in_the_place_of_the_model_that_failed():
+    async with running_agent(ScriptedProvider([]), settings=settings(session="0.10 USD")) as agent:
+        priced(agent, price=50_000_000)
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        gate = BudgetGate(session, TurnId("turn_1"), None)
+        info = agent.models.infos["scripted"]
+        assert await gate.has_room(info, 1_500, 100)
+        assert await gate.refusal(info, 1_500, 100) == ""
+        assert "has used 0.0000 USD of 0.1000 USD" in await gate.refusal(info, 2_500, 100)
+        assert await gate.has_room(info, 1_900, 100)
+        await gate.after_request()
+        assert not session.state.budgets.running
 
 
 async def test_no_summary_is_written_for_which_a_budget_has_no_room():

@@ -1,7 +1,11 @@
 """What a streamed answer looks like to the editor."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
+
+import anyio
+import anyio.lowlevel
 
 from pattern_acp.domain.messages import ThinkingPart
 from pattern_acp.domain.usage import Cost, Usage
@@ -134,6 +138,47 @@ async def test_usage_is_what_is_in_the_context_now():
         shown = [(update["used"], update["size"]) for update in agent.editor.of_kind("usage_update")]
         assert shown == [(1_050, 100_000), (1_280, 100_000)]
         assert [item.used for item in of_type(await events_of(agent, session), UsageReported)] == [1_050, 1_280]
+
+
+async def test_usage_follows_what_changes_the_context_without_a_request():
+    long = says("All of it. " * 2_000)
+    answers = [long + uses(3_000, 5_500), long + uses(8_500, 5_500), says("Short.") + uses(3_000, 10)]
+    model, spare = ScriptedProvider(answers), ScriptedProvider([], name="spare")
+    async with running_agent(model, others={"spare": spare}) as agent:
+        infos = agent.models.infos
+        infos["spare"] = replace(infos["spare"], context_window=50_000)
+        session = await agent.editor.open_session(str(agent.folder))
+
+        async def told(prompt: str) -> tuple[int, int]:
+            agent.editor.updates.clear()
+            await agent.editor.prompt(session, prompt)
+            return last_told()
+
+        def last_told() -> tuple[int, int]:
+            last = agent.editor.of_kind("usage_update")[-1]
+            return last["used"], last["size"]
+
+        first, _ = await told("Go.")
+        second, _ = await told("Go on.")
+        back, _ = await told("/rewind 2 conversation")
+        assert back < second
+        cleared, size = await told("/clear")
+        assert cleared < first
+        agent.editor.updates.clear()
+        loaded = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", loaded)
+        assert last_told() == (cleared, size)
+        assert (await told("/model spare/test"))[1] == 50_000
+        agent.editor.updates.clear()
+        await told("/model scripted/test")
+        await told("Once more.")
+        agent.editor.updates.clear()
+        chosen = {"sessionId": session, "configId": "model", "value": "spare/test"}
+        await agent.editor.request("session/set_config_option", chosen)
+        with anyio.fail_after(5):
+            while not agent.editor.of_kind("usage_update"):
+                await anyio.lowlevel.checkpoint()
+        assert last_told()[1] == 50_000
 
 
 async def test_the_cost_is_that_of_the_session():

@@ -83,13 +83,14 @@ class Subagent:
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
         provider, info = shared.models.resolve(qualified)
-        refusal = BudgetGate(session, parts.turn_id, None).refusal
-        self._model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), refusal), info)
+        waits = Waits(shared.clock, parts.budget.waits)
+        self._gate = BudgetGate(session, parts.turn_id, waits)
+        provider = shared.models.with_fallback(provider, info, tokens_in(session), self._gate.refusal)
+        self._model = ModelInUse(provider, info)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._sink = ThreadSink(session.sink, thread, self._activity)
         self._memory = SubagentMemory(session.memory, task.name)
-        waits = Waits(shared.clock, parts.budget.waits)
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
         self._heard = Hearing()
         self.hooks = SessionToolHooks(session, self._heard)
@@ -226,7 +227,7 @@ class Subagent:
             call_ids=CallIds(self._session.state.used_calls, always_own=True),
         )
         loop.window = window
-        loop.gate = BudgetGate(self._session, self._parts.turn_id, budget.waits)
+        loop.gate = self._gate
         return loop
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:
