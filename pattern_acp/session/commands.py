@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.memory.refusals import DuplicateFoundError
@@ -27,6 +26,7 @@ from pattern_acp.session.late_commands import (
     run_handoff,
     run_memory,
     run_pin,
+    run_recall,
     run_rename,
     run_rewind,
     run_search,
@@ -37,15 +37,13 @@ from pattern_acp.session.late_commands import (
 )
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION
-from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryEdit, MemoryHit
+from pattern_acp.tools.base import MemoryEdit
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 Run = Callable[["Session", str], Awaitable[str]]
 """Answers in Markdown."""
-
-RECALL_LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +146,6 @@ async def run_remember(session: "Session", argument: str) -> str:
     return f"Remembered in `{change.label}` ({added:+,} characters): {text}"
 
 
-async def run_recall(session: "Session", argument: str) -> str:
-    """Search memory and past messages."""
-    if not argument:
-        raise CommandMisusedError("Say what to look for: /recall QUERY.")
-    # Isolation keeps the persona's memory from the agent of a project, never from the person.
-    hits = await session.person_memory.search(argument, RECALL_LIMIT)
-    session.memory.recalled([hit.entry for hit in hits])
-    if not hits:
-        return f"Nothing in memory or past sessions matches “{argument}”."
-    found = "\n".join(_hit_line(hit) for hit in hits)
-    return f"{NO_GOOD_MATCH}\n\n{found}" if any(hit.is_guess for hit in hits) else found
-
-
-def _hit_line(hit: MemoryHit) -> str:
-    why = f" *({hit.why})*" if hit.why else ""
-    return f"- **{hit.place or hit.source}** ({local_minute(hit.at_ms)}): {one_line(hit.text)}{why}"
-
-
 async def run_model(session: "Session", argument: str) -> str:
     """Show the models, or switch to the one that is named."""
     if argument:
@@ -215,7 +195,7 @@ COMMANDS: dict[str, CommandSpec] = {
             "memory", "What is remembered: show, compare, undo, edit", "[LABEL | VERB LABEL | help]", run_memory
         ),
         CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
-        CommandSpec("recall", "Search memory and past sessions", "QUERY", run_recall),
+        CommandSpec("recall", "Search memory and past sessions", "[--kind K] [--since DAY] QUERY", run_recall),
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
         CommandSpec("tools", "The model's tools; native calls or text", "[native | text | auto]", run_tools),

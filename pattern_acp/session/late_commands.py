@@ -38,6 +38,13 @@ async def run_compact(session: "Session", argument: str) -> str:
     return await run(session, argument)
 
 
+async def run_recall(session: "Session", argument: str) -> str:
+    """See `session.recall_command`."""
+    from pattern_acp.session.recall_command import run_recall as run
+
+    return await run(session, argument)
+
+
 async def run_pin(session: "Session", argument: str) -> str:
     """See `session.compact_commands`."""
     from pattern_acp.session.compact_commands import run_pin as run

@@ -25,6 +25,9 @@ KNOWS_MEANING = 0.5
 same form, one about the deployment and one about the payment process, come to 0.77 there."""
 
 
+SHOWN = 200
+"""Characters that are shown of what holds now, beside a hit that was superseded."""
+
 MOST_SEEN = 40
 """Most results that are looked at in addition, since they may be what the model sees anyway."""
 
@@ -108,13 +111,15 @@ class SessionSearch:
 
 
 def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
-    """That an archival entry, or a line of a block, was not checked for long, and what a trap is; else empty."""
+    """What a hit's text does not say: that it was not checked for long, what a trap is, what superseded it."""
     if found.kind == "block":
         return (
             "\n(not checked for long, so find out whether it still holds)"
             if stale_lines(found.text, now_ms=now_ms)
             else ""
         )
+    if found.kind == "superseded":
+        return _replaced_note(tx, found.source)
     if found.kind != "archival":
         return ""
     from pattern_acp.memory.bound import bound_of, head_of
@@ -126,6 +131,17 @@ def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
         return what
     how = f"; `{entry.check_command}` tells" if entry.check_command else ""
     return f"{what}\n(not checked for long, so find out whether it still holds{how})"
+
+
+def _replaced_note(tx: Transaction, entry_id: str) -> str:
+    """What holds in the place of a superseded entry: the last of those that superseded it, or each other."""
+    last = load_entry(tx, entry_id)
+    while last.superseded_by:
+        last = load_entry(tx, last.superseded_by)
+    if last.id == entry_id:
+        return ""
+    text = " ".join(last.text.split())
+    return f"\n(superseded by archival entry {last.id}: “{text if len(text) <= SHOWN else text[: SHOWN - 1] + '…'}”)"
 
 
 def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> MemoryHit:

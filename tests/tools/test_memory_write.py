@@ -24,7 +24,7 @@ from pattern_acp.memory.sharing import Attachment
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 from pattern_acp.testing.tools import CALL_ID, ToolBench, tool_bench
-from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, ToolInputError
+from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_write import MemoryWrite
@@ -327,11 +327,19 @@ async def test_an_entry_is_superseded_and_linked(memory: ConstellationMemory):
     second = await memory.commit(MemoryEdit("archive", "replace", "The zebra port is 81.", old_text=entry), CALL_ID)
     assert f"supersedes {entry}, which stays in history" in second.notes[0]
     assert [hit.text for hit in await memory.search("zebra", 5)] == ["The zebra port is 81."]
+    newer = second.notes[0].removeprefix("Archival entry ").partition(" ")[0]
+    third = await memory.commit(MemoryEdit("archive", "replace", "The zebra port is 82.", old_text=newer), CALL_ID)
+    newest = third.notes[0].removeprefix("Archival entry ").partition(" ")[0]
+    replaced = await memory.search("zebra", 5, MemoryNarrowing(kinds=("superseded",)))
+    assert {hit.text for hit in replaced} == {
+        f"The zebra port is {port}.\n(superseded by archival entry {newest}: “The zebra port is 82.”)"
+        for port in (80, 81)
+    }
     with pytest.raises(UnusableEditError, match="none of its operations"):
         await memory.commit(MemoryEdit("archive", "rewrite", "x"), CALL_ID)
     with pytest.raises(BlockError, match="no archival entry 'nowhere'"):
         await memory.commit(MemoryEdit("archive", "verify", "", old_text="nowhere"), CALL_ID)
-    verified = await memory.commit(MemoryEdit("archive", "verify", "", old_text="The zebra port is 81."), CALL_ID)
+    verified = await memory.commit(MemoryEdit("archive", "verify", "", old_text="The zebra port is 82."), CALL_ID)
     assert "marked as still true" in verified.notes[0]
 
 

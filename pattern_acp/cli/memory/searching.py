@@ -3,22 +3,19 @@
 Owns: which memory is searched, with which embedder. Must not know: how results look, or how things are found.
 """
 
-from datetime import datetime
-
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
+from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_scope import MemoryOwner
 from pattern_acp.tools.memory_search import SessionSearch
+from pattern_acp.tools.narrowing import narrowing_of
 
 LIMIT = 10
 """Results, as many as /recall shows."""
-
-_DAY_MS = 24 * 3_600_000
 
 
 async def search_memory(
@@ -32,18 +29,8 @@ async def search_memory(
         DatabaseError: the constellation cannot be read.
     """
     clock = SystemClock()
-    kinds, since = arguments.kinds, arguments.since
-    narrowing = MemoryNarrowing(
-        scope=arguments.scope,
-        kinds=kinds,
-        since_ms=_first_ms(since) if since else None,
-        until_ms=_first_ms(arguments.until) + _DAY_MS - 1 if arguments.until else None,
-    )
+    narrowing = narrowing_of(arguments.kinds, arguments.scope, arguments.since, arguments.until)
     async with open_embedder(process.loaded.settings, clock) as chosen:
         indexer = Indexer(database, chosen.embedder, clock)
         searching = SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
         return await searching.search(arguments.passage, LIMIT, narrowing)
-
-
-def _first_ms(day: str) -> int:
-    return int(datetime.fromisoformat(day).timestamp() * 1000)

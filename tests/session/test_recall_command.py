@@ -1,0 +1,39 @@
+"""What /recall understands."""
+
+import pytest
+
+from pattern_acp.session.errors import CommandMisusedError
+from pattern_acp.session.recall_command import read_recall
+from pattern_acp.tools.base import EVERYTHING, MemoryNarrowing
+from pattern_acp.tools.narrowing import first_ms
+
+DAY_MS = 24 * 3_600_000
+
+
+def test_words_alone_are_looked_for_everywhere_even_with_dashes():
+    for query in ("the database port", "--force of git push", "port --kind block"):
+        assert read_recall(query) == (query, EVERYTHING)
+    assert read_recall("-- --kind of thing") == ("--kind of thing", EVERYTHING)
+
+
+def test_options_in_front_narrow_it():
+    query, narrowing = read_recall(
+        "--kind user --kind=superseded  --scope project --since 2026-11-01 --until 2026-11-02 port"
+    )
+    assert query == "port"
+    since, until = first_ms("2026-11-01"), first_ms("2026-11-02") + DAY_MS - 1
+    assert narrowing == MemoryNarrowing("project", ("user", "superseded"), since_ms=since, until_ms=until)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--kind word port", "--kind takes one of block, archival"),
+        ("--scope port", "--scope takes one of persona, project, shared"),
+        ("--since yesterday port", "--since takes a day, such as 2026-11-28"),
+        ("--until", "--until takes a day"),
+    ],
+)
+def test_an_option_that_cannot_be_used_says_what_it_takes(typed: str, said: str):
+    with pytest.raises(CommandMisusedError, match=said):
+        read_recall(typed)
