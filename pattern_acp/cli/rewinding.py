@@ -19,12 +19,16 @@ from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_table
 from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RemoteError, RpcError
 from pattern_acp.jsonrpc.loopback import loopback_pair
 
 SECONDS = 120.0
 """Longest that one answer of the agent may take: many files may have to be put back."""
+
+HELD = frozenset({LeaseLostError.failure_code, LeaseHeldError.failure_code})
+"""A terminal has no next prompt, of which these failures speak to an editor."""
 
 
 async def run_rewind(arguments: Sessions, process: Process, cwd: str) -> int:
@@ -52,7 +56,9 @@ async def run_rewind(arguments: Sessions, process: Process, cwd: str) -> int:
             return _show_done(raw, arguments)
     except* RemoteError as group:
         [error, *_] = [each for each in group.exceptions if isinstance(each, RemoteError)]
-        write_failure(_code_of(error), f"pattern-acp: {error.message}")
+        code = _code_of(error)
+        held = f"Session {arguments.session} is open in another window; close it there, or type /rewind in it."
+        write_failure(code, f"pattern-acp: {held if code in HELD else error.message}")
     return EXIT_ERROR
 
 

@@ -8,7 +8,7 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.opening import open_for_command
+from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_sentence
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.db.connection import Database
@@ -36,6 +36,8 @@ def run_trust(arguments: Trust, process: Process) -> int:
 
 
 async def _run(arguments: Trust, process: Process) -> int:
+    if arguments.action == "list":
+        refuse_if_lost(constellation_path(process))
     async with open_for_command(process) as database:
         if arguments.action == "list":
             return await _list(database, as_json=arguments.json)

@@ -19,6 +19,7 @@ from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, CodeMapArguments, CodeOperation, require_query
+from pattern_acp.tools.code_texts import ELSEWHERE, MEANWHILE, NARROWER
 from pattern_acp.tools.schema import parse_arguments
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -32,6 +33,8 @@ LINES_SHOWN = 80
 """Lines of an answer; a person reads no more in a chat."""
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+_TYPED = {NARROWER: "type a longer name, or `/code outline PATH`", MEANWHILE: "", ELSEWHERE: ""}
 
 
 class _Question:
@@ -87,7 +90,14 @@ async def run_code(session: "Session", argument: str) -> str:
     lines = [_markdown(line) for line in found.lines[:LINES_SHOWN]]
     if len(found.lines) > LINES_SHOWN:
         lines.append(f"- {len(found.lines) - LINES_SHOWN:,} more lines; ask more narrowly")
-    return "\n".join([*lines, "", f"*{_escaped(found.freshness)}*"])
+    return as_typed("\n".join([*lines, "", f"*{_escaped(found.freshness)}*"]))
+
+
+def as_typed(answer: str) -> str:
+    """The answer with what the person can type in the place of what the model can call."""
+    for called, typed in _TYPED.items():
+        answer = answer.replace(_escaped(called), typed)
+    return answer
 
 
 def arguments_of(argument: str) -> str:

@@ -21,7 +21,8 @@ from pattern_acp.domain.messages import Given, ImagePart, Message, Part, Resourc
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.access import ReadPath
 from pattern_acp.policy.decision import Verdict
-from pattern_acp.session.mentions import Mention, mentions_in
+from pattern_acp.session.mentions import Mention, looks_like_path, mentions_in
+from pattern_acp.tools.text_limits import cut_line
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import inspect_path
@@ -30,6 +31,12 @@ from pattern_acp.workspace.paths import absolute_path, display_path, resolve_pat
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+
+MISSING_NAMED = 3
+"""Mentions of nothing that are named to the person."""
+
+NAMED_CHARACTERS = 80
+"""Of each of them."""
 
 FILE_CHARACTERS = 50_000
 """Characters of one file that a prompt brings along; the model can read on."""
@@ -71,6 +78,7 @@ async def with_files(session: "Session", message: Message) -> Message:
     """
     parts: list[Part] = []
     known: set[tuple[str, str]] = set()
+    missing: list[str] = []
     for part in message.parts:
         if isinstance(part, ResourcePart) and part.given is Given.LINK and _FILE.match(part.uri):
             read = await _linked(session, part)
@@ -81,6 +89,7 @@ async def with_files(session: "Session", message: Message) -> Message:
     for ways in _mentioned(message.parts):
         found = await _existing(session, ways)
         if found is None:
+            missing += [ways[0].path] if looks_like_path(ways[0].path) else []
             continue
         mention, place = found
         uri = Path(place.path).as_uri()
@@ -89,6 +98,10 @@ async def with_files(session: "Session", message: Message) -> Message:
             part = ResourcePart(uri, place.shown, given=Given.MENTION, lines=mention.lines)
             parts += await _read(session, place, part)
     _tell_of_unseen(session, parts)
+    if missing:
+        named = ", ".join(f"@{cut_line(one, NAMED_CHARACTERS)}" for one in missing[:MISSING_NAMED])
+        more = f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
+        session.state.notices.append(f"There is no file {named}{more}; the prompt goes on as it was written.")
     return replace(message, parts=tuple(parts)) if tuple(parts) != message.parts else message
 
 

@@ -25,6 +25,7 @@ _MENTION = late_pattern(
     re.VERBOSE,
 )
 _LINES = late_pattern(r"(?P<path>.+?)(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<first2>\d+)(?:[-:]L?(?P<last2>\d+))?)")
+_ENDING = late_pattern(r"[^/]+\.[A-Za-z][A-Za-z0-9]{0,3}")
 _FENCE = late_pattern(r"\s{0,3}(`{3,}|~{3,})")
 _CODE = late_pattern(r"`[^`\n]+`")
 
@@ -60,6 +61,16 @@ def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
     return tuple(found)
 
 
+def looks_like_path(written: str) -> bool:
+    """Whether a mention of nothing that there is was meant as a path: it has folders, or a file's usual ending.
+
+    A name alone may be a person's, and `@scope/name` one of npm's packages; addresses have no `@` in front.
+    """
+    bare = written.rstrip(".:!?*_")
+    folder, _, name = bare.rpartition("/")
+    return bool(_ENDING.fullmatch(name)) or folder.count("/") > 0 or bare.startswith(("./", "../", "~/", "/"))
+
+
 def _matches(text: str) -> Iterator[re.Match[str]]:
     """Line by line, since a pasted log may have megabytes: what is between fences is code."""
     fence = ""
@@ -70,7 +81,9 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
         elif mark is not None and mark[1].startswith(fence):
             fence = ""
         elif not fence and "@" in line:
-            yield from _MENTION.finditer(_CODE.sub(" ", line))
+            searched = _CODE.sub(" ", line)
+            # What is called without a fence around it is a decorator.
+            yield from (m for m in _MENTION.finditer(searched) if searched[m.end() : m.end() + 1] != "(" or "/" in m[0])
 
 
 def _ways(written: str) -> tuple[Mention, ...]:

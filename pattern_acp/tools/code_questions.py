@@ -34,6 +34,7 @@ from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_relations import callers_lines, impact_lines, importers_lines
 from pattern_acp.tools.code_roots import CodeRoot, Question, limit_of, near_lines
 from pattern_acp.tools.code_texts import (
+    ELSEWHERE,
     Line,
     Naming,
     brief_lines,
@@ -203,7 +204,7 @@ def _nothing(asked: CodeMapArguments) -> str:
     shown = cut_line(" ".join(asked.query.split()), 100)
     if asked.operation is CodeOperation.OUTLINE:
         return f"The index has no file or folder {shown or '.'} with code in it; look with list_directory."
-    return f"The index knows nothing for {shown!r}; try another name or fewer words, or search_text for its text."
+    return f"The index knows nothing for {shown!r}; try another name or fewer words{ELSEWHERE}."
 
 
 async def _memories(topic: str, context: ToolContext) -> list[Line]:

@@ -58,6 +58,12 @@ class Naming:
         return Line(text, self.place(path, line), head)
 
 
+NARROWER = "narrow with kinds, under or a longer name, or raise limit"
+MEANWHILE = ", or use search_text meanwhile"
+ELSEWHERE = ", or search_text for its text"
+"""What else the model can do, in the words of its tools: who asks by hand has others."""
+
+
 def freshness_line(states: Sequence[CodeState]) -> str:
     """How fresh an answer is: one word, and what it means now. Of several folders the worst counts."""
     worst = min(states, key=lambda state: _WORST_FIRST.index(state.judgement.freshness))
@@ -78,7 +84,7 @@ def _meaning(judgement: Judgement, *, building: bool) -> str:
             soon = "; it is being built, ask again for the rest" if building else ""
             return f" ({judgement.indexed:,} of {judgement.listed:,} files are indexed{soon})"
         case "missing":
-            soon = "is being built; ask again in a moment, or use search_text meanwhile" if building else "has no files"
+            soon = f"is being built; ask again in a moment{MEANWHILE}" if building else "has no files"
             return f" (the index {soon})"
 
 
@@ -97,7 +103,7 @@ def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
     lines += [_hit_line(hit, naming) for hit in answer.hits]
     if answer.more:
         number = f"{answer.more:,}" if answer.more_is_exact else f"at least {answer.more:,}"
-        lines.append(Line(f"{number} more; narrow with kinds, under or a longer name, or raise limit"))
+        lines.append(Line(f"{number} more; {NARROWER}"))
     return lines
 
 

@@ -11,6 +11,7 @@ import re
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -130,6 +131,8 @@ class Pages:
             AddressRefusedError: the URL or an address behind it is not one that is fetched.
             PageFailedError: the server gave no page in time.
         """
+        # Its first import takes a tenth of a second and more, in which nothing else would be answered.
+        await anyio.to_thread.run_sync(import_module, "httpx")
         import httpx
 
         try:

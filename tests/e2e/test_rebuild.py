@@ -163,8 +163,8 @@ async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(t
         await agent.close_input()
         await agent.wait()
     lose(home / CONSTELLATION)
-    asked = (("sessions",), ("sessions", "show", session), ("memory", "list"), ("journal", "verify"), ("usage",))
-    for arguments in asked:
+    reading = (("sessions", "show", session), ("memory", "list"), ("journal", "verify"), ("usage",), ("trust", "list"))
+    for arguments in (("sessions",), *reading):
         told = run_command_line(home, *arguments)
         assert told.returncode == 1
         assert told.stdout == ""
@@ -177,4 +177,4 @@ async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(t
     assert "is empty, and with it your sessions and memory" in json.loads(told.stdout)["error"]["message"]
     (home / CONSTELLATION).unlink()
     # This one makes a new constellation, so nobody would say it afterwards.
-    assert "is missing" in run_command_line(home, "trust", "list").stderr
+    assert "is missing" in run_command_line(home, "trust", "revoke", str(tmp_path)).stderr

@@ -151,6 +151,9 @@ async def test_a_terminal_shows_the_moments_previews_goes_back_and_takes_it_back
     folder = folder_in(tmp_path)
     async with running_process(launch(tmp_path, capabilities={})) as agent:
         session = await two_turns(agent, folder)
+        held = sessions(tmp_path / "home", session, "2", "--yes")
+        assert held.returncode == 1
+        assert f"Session {session} is open in another window; close it there, or type /rewind in it." in held.stderr
         await agent.close_input()
         await agent.wait()
     home = tmp_path / "home"

@@ -110,6 +110,15 @@ async def test_a_linked_file_is_read_through_the_editor_and_replayed_as_the_link
         assert kinds == ["text", "resource_link", "resource_link", "resource_link"]
 
 
+async def test_a_mention_of_a_file_that_is_not_there_is_told_and_the_prompt_goes_on():
+    model = ScriptedProvider([says("I see.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Look at @src/gone.py and ask @somebody.")
+        assert "There is no file @src/gone.py; the prompt goes on as it was written." in agent.editor.said()
+        assert "I see." in agent.editor.said()
+
+
 async def test_a_mentioned_file_comes_as_data_beside_the_words_and_only_when_it_exists():
     async with running_agent(ScriptedProvider([says("Read.")])) as agent:
         (agent.folder / "src").mkdir()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.session.mentions import LOOKED_AT, MENTIONS, Mention, mentions_in
+from pattern_acp.session.mentions import LOOKED_AT, MENTIONS, Mention, looks_like_path, mentions_in
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,17 @@ def test_a_long_paste_is_looked_through_at_once(text: str):
 def test_each_is_looked_at_once_and_not_thousands():
     assert len(mentions_in("@a @a @b")) == 2
     assert len(mentions_in(" ".join(f"@{number}" for number in range(1_000)))) == MENTIONS
+
+
+@pytest.mark.parametrize("written", ["src/a/b", "./notes", "x.py", "src/x.py.", "../up", "docs/api.md:3"])
+def test_a_mention_with_folders_or_an_ending_looks_like_a_path(written: str):
+    assert looks_like_path(written.partition(":")[0])
+
+
+@pytest.mark.parametrize("written", ["dataclass", "types/node", "somebody", "pytest.fixture"])
+def test_names_packages_and_decorators_do_not_look_like_one(written: str):
+    assert not looks_like_path(written)
+
+
+def test_what_is_called_is_a_decorator():
+    assert mentions_in('@app.get("/users")\n@src/x.py(there)') == mentions_in("@src/x.py")

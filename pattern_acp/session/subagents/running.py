@@ -82,11 +82,9 @@ class Subagent:
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
-        provider, info = shared.models.resolve(qualified)
         waits = Waits(shared.clock, parts.budget.waits)
         self._gate = BudgetGate(session, parts.turn_id, waits)
-        provider = shared.models.with_fallback(provider, info, tokens_in(session), self._gate.refusal)
-        self._model = ModelInUse(provider, info)
+        self._model = _model_in_use(session, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._sink = ThreadSink(session.sink, thread, self._activity)
@@ -281,3 +279,10 @@ class Subagent:
         files = changed_files(self._sink.events)
         by_commands = tuple(path for path in self._effects.changed if path not in {file.path for file in files})
         return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
+
+
+def _model_in_use(session: "Session", qualified: str, gate: BudgetGate) -> ModelInUse:
+    """The model, with those that stand in for it as far as the budgets have room."""
+    models = session.constellation.models
+    provider, info = models.resolve(qualified)
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
