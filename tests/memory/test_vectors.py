@@ -3,18 +3,20 @@
 from array import array
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import SqlValue, Transaction, open_database
+from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.codes import Portion, code_of, drop_codes, likely_nearest
-from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, unit
+from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, to_bytes, unit
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
 from pattern_acp.memory.recall import index_message, remove_source
@@ -36,7 +38,7 @@ from pattern_acp.memory.vectors import (
     store_vectors,
     waiting,
 )
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
 
 NOW = 1_800_000_000_000
 SMALL = EmbeddingModel("small", 8, floor=0.0, trust=1.0)
@@ -44,6 +46,8 @@ MEANS = ["codes", "functions", "python"]
 """The three ways to what is near."""
 
 EVERYTHING = Filters(("me",))
+
+STORED: dict[str, SqlValue] = {"size": HASHED_NGRAMS.dimensions, "name": HASHED_NGRAMS.name}
 
 
 @pytest.fixture
@@ -393,6 +397,50 @@ async def test_the_index_that_an_older_program_made_is_dropped(constellation: Co
         return [row[0] for row in tx.all("SELECT name FROM sqlite_schema WHERE name LIKE 'vector_index%'")]
 
     assert await constellation.database.write(run) == []
+
+
+async def test_the_vectors_of_a_file_of_version_16_are_found_and_coded_after_its_upgrade(tmp_path: Path):
+    path, clock, steps = tmp_path / "constellation.db", FakeClock(), load_migrations()
+    texts = [f"text {number} about {'ports' if number % 3 else 'zebras'}" for number in range(40)]
+
+    def fill(tx: Transaction) -> list[int]:
+        tx.execute("INSERT INTO embedding_models (name, dimensions, used_ms) VALUES (:name, :size, 0)", STORED)
+        for number, text in enumerate(texts):
+            say(tx, text, number)
+        for entry, text in tx.all("SELECT id, text FROM search_entries ORDER BY id"):
+            vector = {"entry": entry, "vector": to_bytes(hashed_vector(str(text))), "size": STORED["size"]}
+            tx.execute(
+                "INSERT INTO vectors (entry, model, dimensions, content_hash, vector, indexed, last_seq)"
+                " VALUES (:entry, 1, :size, '', :vector, 1, 1)",
+                vector,
+            )
+        tx.execute("DELETE FROM embedding_queue")
+        return [number for (number,) in tx.all("SELECT id FROM search_entries ORDER BY id") if isinstance(number, int)]
+
+    async with open_database(path, clock=clock, migrations=steps[:16]) as old:
+        assert old.facts.schema_version == 16
+        entries = await old.write(fill)
+        if old.facts.vector_version is not None:
+            made = "CREATE VIRTUAL TABLE vector_index_1 USING vec0(entry INTEGER PRIMARY KEY, code BIT[8])"
+            await old.write(lambda tx: tx.execute(made))
+
+    async with open_database(path, clock=clock) as new:
+        extension = new.facts.vector_version is not None
+
+        def look(tx: Transaction) -> tuple[list[int], list[int]]:
+            table = open_model(tx, HASHED_NGRAMS, has_extension=extension, now_ms=NOW)
+            assert waiting(tx, table, 100) == ()
+            query = QueryVector(table, HASHED_NGRAMS, hashed_vector("zebras"))
+            before = near(tx, query, count=5)
+            embed_all(tx, table)
+            assert coded(tx) == (entries if extension else [])
+            return before, near(tx, replace(query, table=replace(table, exact_entries=0)), count=5)
+
+        before, after = await new.write(look)
+        assert before == after
+        assert len(before) == 5
+        assert {entries.index(entry) % 3 for entry in before} == {0}
+        assert await new.read(lambda tx: tx.all("SELECT name FROM sqlite_schema WHERE name LIKE 'vector_index%'")) == []
 
 
 def coded(tx: Transaction) -> list[int]:
