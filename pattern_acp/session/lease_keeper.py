@@ -24,15 +24,23 @@ TAKEN_SENTENCE = (
 
 
 async def keep_leases(shared: Constellation, wait: Callable[[], Awaitable[None]]) -> None:
-    """Renew the leases of open sessions, once after each `wait`, until cancelled."""
+    """Renew the leases of open sessions, once after each `wait`, until cancelled.
+
+    A window may stay open for days over a constellation that it cannot write, so a reason is logged once.
+    """
+    logged = ""
     while True:
         await wait()
         now = shared.clock.now_ms()
         try:
             await shared.database.write(lambda tx, now=now: leases.renew_all(tx, shared.holder, now))
-        except PatternError:
+        except PatternError as error:
             # The next round tries again; a lease of this machine holds by its process id anyway.
-            logger.warning("Leases could not be renewed.", exc_info=True)
+            if error.failure_code != logged:
+                logger.warning("Leases could not be renewed.", exc_info=True)
+            logged = error.failure_code
+        else:
+            logged = ""
 
 
 async def watch_leases(sessions: Sessions, wait: Callable[[], Awaitable[None]]) -> None:

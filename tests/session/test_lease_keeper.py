@@ -1,6 +1,7 @@
 """Leases live as long as their process."""
 
 import anyio
+import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
@@ -18,7 +19,9 @@ def renewed(tx: Transaction) -> list[object]:
     return [row[0] for row in tx.all("SELECT renewed_ms FROM leases")]
 
 
-async def test_leases_are_renewed_at_every_turn_of_the_keeper_and_a_failure_is_survived():
+async def test_leases_are_renewed_at_every_turn_of_the_keeper_and_a_failure_is_survived_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+):
     turns = anyio.Semaphore(0)
     came = anyio.Event()
     count = 0
@@ -42,6 +45,7 @@ async def test_leases_are_renewed_at_every_turn_of_the_keeper_and_a_failure_is_s
         while count < 3:
             await anyio.lowlevel.checkpoint()
         assert await agent.database.read(renewed) == [1]
+        assert caplog.messages.count("Leases could not be renewed.") == 1
         await agent.database.write(lambda tx: tx.execute("DROP TRIGGER no"))
         turns.release()
         with anyio.fail_after(30):

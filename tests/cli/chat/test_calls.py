@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import Call, live_details, plain_text
+from pattern_acp.cli.chat.calls import Call, call_details, live_details, plain_text
 from pattern_acp.cli.chat.marks import Marks
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
@@ -60,3 +60,9 @@ def test_one_piece_of_code_is_shown_as_it_is():
 def test_what_a_command_printed_is_no_markdown():
     printed = "**bold**\n```\nx\n```"
     assert plain_text(printed, ToolKind.EXECUTE) == printed
+
+
+def test_why_a_command_did_not_run_is_shown_whole():
+    why = f"Not allowed: A hook refused it: {'no ' * 40}end"
+    refused = call(ToolKind.EXECUTE, ToolCallStatus.FAILED, why)
+    assert " ".join(shown(*call_details(refused, "/w", Marks(), lambda _: "")).split()) == why
