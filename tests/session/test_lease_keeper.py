@@ -19,7 +19,7 @@ def renewed(tx: Transaction) -> list[object]:
     return [row[0] for row in tx.all("SELECT renewed_ms FROM leases")]
 
 
-async def test_leases_are_renewed_at_every_turn_of_the_keeper_and_a_failure_is_survived_and_logged_once(
+async def test_leases_are_renewed_at_every_turn_of_the_keeper_and_a_failure_is_survived(
     caplog: pytest.LogCaptureFixture,
 ):
     turns = anyio.Semaphore(0)
