@@ -17,10 +17,13 @@ from pattern_acp.testing.walk_editor import WalkEditor
 from pattern_acp.testing.walk_end import Walked, check_end
 from pattern_acp.testing.walk_judge import WalkJudge
 from pattern_acp.testing.walk_script import LABELS, script_turns
-from pattern_acp.testing.walk_texts import fill_folder, word
+from pattern_acp.testing.walk_texts import fill_folder, settings, word
 
 ANSWER_SECONDS = 60.0
 """Longest that a prompt of the walk's script, or any other request, may take on a loaded machine."""
+
+WAITING = 0.6
+"""Share of prompts whose answer is waited for; the others run beside what comes next."""
 
 FOREIGN = 0.05
 """Share of requests that name a session of nobody."""
@@ -61,6 +64,7 @@ class Walk:
         self._projects = (folder / "p1", folder / "p2 ö")
         for project in self._projects:
             fill_folder(project)
+        (self._home / "config.toml").write_text(settings(self._random), "utf-8")
         script = folder / "script.json"
         script.write_text(json.dumps({"turns": script_turns(self._random), "repeat": True, "chunk": 40}), "utf-8")
         self._environment = {"PATTERN_ACP_SCRIPT": str(script), "PATTERN_ACP_MODEL": "scripted/scripted"}
@@ -182,7 +186,7 @@ class Walk:
         kept = marker if marker in json.dumps(content) else ""
         deadline = time.monotonic() + ANSWER_SECONDS
         self._prompts.append(_Prompt(window.editor, request_id, session, action, kept, deadline))
-        if self._random.random() < 0.75:
+        if self._random.random() < WAITING:
             window.editor.wait(request_id, ANSWER_SECONDS)
 
     def _request(self) -> None:

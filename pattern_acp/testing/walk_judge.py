@@ -6,6 +6,7 @@ Owns: `WalkJudge` with its findings, and running commands of ours under it. Must
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,14 @@ class WalkJudge:
         self._environment = environment
         self._tell = tell
         self._log_read = 0
+        self._step_at = time.monotonic()
 
     def note(self, action: str) -> str:
         """A step begins; its words as they are kept."""
         self.steps.append(action[:600])
-        self._tell(f"{len(self.steps)} {action[:300]}")
+        now = time.monotonic()
+        self._tell(f"   {now - self._step_at:.1f} s\n{len(self.steps)} {action[:300]}")
+        self._step_at = now
         return self.steps[-1]
 
     def find(self, what: str, action: str | None = None) -> None:
@@ -118,8 +122,7 @@ class WalkJudge:
 
     def command(self, arguments: tuple[str, ...]) -> tuple[int, str]:
         """Run a command of ours: its exit code, and all it said."""
-        # What a shell cannot pass, a person cannot type.
-        passed = [each.replace("\x00", "").encode("utf-8", "replace").decode()[:60_000] for each in arguments]
+        passed = [_typable(each) for each in arguments]
         self.note(f"command {passed!a}")
         environment = {**agent_environment(self._home), **self._environment}
         try:
@@ -160,3 +163,9 @@ class WalkJudge:
                     json.loads(each)
             except ValueError as error:
                 self.find(f"What the command wrote is not JSON ({error}): {out[:500]}")
+
+
+def _typable(argument: str) -> str:
+    """What a shell can pass of it: no NUL, of lone surrogates those that stand for bytes that are no UTF-8."""
+    kept = (each for each in argument[:30_000] if each != "\0" and not ("\ud800" <= each < "\udc80"))
+    return "".join("" if "\udcff" < each <= "\udfff" else each for each in kept)

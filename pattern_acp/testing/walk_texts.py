@@ -4,6 +4,7 @@ Owns: odd texts, odd content blocks and odd arguments, chosen by a seed. Must no
 """
 
 import base64
+import os
 from pathlib import Path
 from random import Random
 
@@ -24,6 +25,7 @@ ODD: tuple[str, ...] = (
     "a\x00b",
     "\x00",
     "\ud800",
+    "caf\udce9",
     "x\udfffy",
     "one\r\ntwo\rthree\r\n",
     "\x1b[31mred\x1b[0m\x1b]0;title\x07",
@@ -197,6 +199,26 @@ def odd_block(random: Random, folder: Path) -> JsonDict:
     return random.choice(kinds)
 
 
+def settings(random: Random) -> str:
+    """A config.toml: a part of the settings that change what a walk meets."""
+    lines = (
+        f"memory.files = {random.choice(('true', 'false'))}",
+        f'memory.isolation = "{random.choice(("none", "core-only", "full"))}"',
+        f'memory.embedder = "{random.choice(("auto", "hash"))}"',
+        f"memory.recall_tokens = {random.choice((0, 300, 4000))}",
+        f'memory.secrets = "{random.choice(("block", "ask"))}"',
+        f'compaction.strategy = "{random.choice(("summarise", "truncate", "importance", "time_decay"))}"',
+        f'mode = "{random.choice(("ask", "edit", "auto", "plan"))}"',
+        f'edit_tool = "{random.choice(("auto", "edit_file", "apply_patch", "both"))}"',
+        f'budget.turn = "{random.choice(("1k tokens", "500k tokens", "1 USD"))}"',
+        f"turn.max_model_requests = {random.choice((1, 3, 100))}",
+        f'turn.slow_commands = "{random.choice(("end", "background"))}"',
+    )
+    window = random.choice((8_000, 20_000, 128_000))
+    chosen = [line for line in lines if random.random() < 0.4]
+    return "\n".join((*chosen, f'[models."scripted/scripted"]\ncontext_window = {window}\n'))
+
+
 def fill_folder(folder: Path) -> None:
     """The files that odd blocks and commands name."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -205,3 +227,6 @@ def fill_folder(folder: Path) -> None:
     (folder / "huge.txt").write_text("a line of a huge file\n" * 100_000, encoding="utf-8")
     (folder / "code.py").write_text("def f():\n    return g()\n\ndef g():\n    return 1\n", encoding="utf-8")
     (folder / "empty").touch()
+    (folder / "latin1.txt").write_bytes(b"caf\xe9\r\n")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "pipe")

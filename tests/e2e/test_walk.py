@@ -8,7 +8,7 @@ from pattern_acp.testing.walk import Walk
 
 pytestmark = pytest.mark.e2e
 
-STEPS = 18
+STEPS = 14
 
 
 def test_a_walk_of_odd_prompts_commands_and_kills_finds_nothing_wrong(tmp_path: Path):
