@@ -9,6 +9,7 @@ from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     LSP_BY_REACH,
     MODES_BY_REACH,
+    REVIEW_BY_REACH,
     SECRETS_BY_REACH,
     BackupSettings,
     CompactionSettings,
@@ -205,6 +206,14 @@ KEYS: tuple[Key, ...] = (
         default=_MEMORY.secrets,
         project=ProjectRule.NARROWER,
         reach=SECRETS_BY_REACH,
+    ),
+    Key(
+        name="memory.review",
+        summary="Whether you are asked before the agent notes a decision, constraint or trap for the project.",
+        rule=choice(*REVIEW_BY_REACH),
+        default=_MEMORY.review,
+        project=ProjectRule.NARROWER,
+        reach=REVIEW_BY_REACH,
     ),
     Key(
         name="compaction.strategy",

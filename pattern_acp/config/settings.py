@@ -114,6 +114,7 @@ class ModelSettings:
 Mode = Literal["ask", "edit", "plan", "auto"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
+ReviewSetting = Literal["off", "project"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
@@ -129,6 +130,9 @@ ISOLATION_BY_REACH: tuple[IsolationSetting, ...] = ("full", "core-only", "none")
 
 LSP_BY_REACH: tuple[LspMode, ...] = ("off", "on")
 """Whether language servers run, from the least."""
+
+REVIEW_BY_REACH: tuple[ReviewSetting, ...] = ("project", "off")
+"""Whether the agent's decisions for a project wait for the person, from the least that it may do."""
 
 SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
 """What may become of a secret, from the least."""
@@ -215,6 +219,8 @@ class MemorySettings:
     """How far a project is kept apart from the persona's memory (memory/permissions.py)."""
     secrets: SecretsSetting = "block"
     """What happens when a text that is to be remembered seems to hold a secret."""
+    review: ReviewSetting = "off"
+    """Whether the person is asked before the agent notes a decision, constraint or trap for the project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,9 @@ def _servers(shared: Constellation, opening: Opening, sink: JournalSink, *, is_r
 def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:
     """What a session's settings, with its project's taken in, say of memory."""
     memory = settings.memory
-    return MemoryRules(Isolation(memory.isolation), SecretRule(memory.secrets), shared.template_folder)
+    return MemoryRules(
+        Isolation(memory.isolation), SecretRule(memory.secrets), shared.template_folder, memory.review == "project"
+    )
 
 
 async def look_at(shared: Constellation, opening: Opening) -> Place:

@@ -52,14 +52,19 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     # `offline` searches memory itself and shows it; it reads nothing of this.
     if tokens == 0 or session.state.model.provider == "offline":
         return ""
-    recalled = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
+    recalled, relevant = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
     if not recalled:
         return ""
     session.memory.recalled([one.entry for one in recalled])
     text = recall_budget.for_model(recalled)
     query = " ".join(message.words.split())[:SHOWN_QUERY]
     await show_search(
-        session, turn_id, "memory_recall", recall_budget.title_of(recalled), query, recall_budget.for_person(recalled)
+        session,
+        turn_id,
+        "memory_recall",
+        recall_budget.title_of(recalled, relevant),
+        query,
+        recall_budget.for_person(recalled),
     )
     return text
 
@@ -89,10 +94,13 @@ async def show_search(session: "Session", turn_id: TurnId, name: str, title: str
     )
 
 
-async def _find(session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]) -> tuple[Recallable, ...]:
+async def _find(
+    session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]
+) -> tuple[tuple[Recallable, ...], int]:
+    """What is told, and how many relevant things there are."""
     telling = recall_budget.telling_words(query_terms(query))
     if not telling:
-        return ()
+        return (), 0
     try:
         with anyio.move_on_after(session.constellation.recall_seconds):
             shown = {f"memory block {block.label}" for block in memory if block.is_shown}
@@ -102,9 +110,9 @@ async def _find(session: "Session", query: str, tokens: int, memory: Sequence[Me
                 for hit in hits
                 if hit.source not in shown
             ]
-            return recall_budget.choose(found, telling, tokens)
+            return recall_budget.choose(found, telling, tokens), recall_budget.relevant_count(found, telling)
     except PatternError as error:
         logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
-        return ()
+        return (), 0
     logger.info("Recalling for a prompt took too long and was left out.")
-    return ()
+    return (), 0

@@ -5,8 +5,11 @@ with its event. Must not know: tools, who is asked. An entry is never changed: a
 to it.
 """
 
+from dataclasses import replace
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
@@ -22,15 +25,17 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.bound import Status, StatusChange, bind_entry, bound_of, set_status
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats
-from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.memory.refusals import DuplicateFoundError, PermissionDeniedError
 from pattern_acp.memory.schemas.finding import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
 from pattern_acp.memory.schemas.values import ContentError
 from pattern_acp.memory.store import ProposedChange
+from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
-from pattern_acp.tools.memory_edits import ARCHIVE
+from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
 from pattern_acp.tools.memory_scope import Writing
 from pattern_acp.tools.memory_terms import NO_TERMS, terms_of
+from pattern_acp.tools.text_limits import one_line
 
 
 def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:
@@ -63,6 +68,33 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
                 "resolve or reopen."
             )
             raise UnusableEditError(ARCHIVE, problem)
+
+
+def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scope, writing: Writing) -> WriteMemory:
+    """The access, with the person's consent needed where the agent decides for the project and they review that.
+
+    Raises:
+        PermissionDeniedError: consent is needed, and nobody was asked.
+    """
+    if not writing.rules.reviews_project or writing.writer.actor is not Actor.PERSONA:
+        return access
+    named = bound_of(tx, [edit.old_text.strip()]).get(edit.old_text.strip())
+    if named is not None:
+        scope = named.entry.scope
+    kind = edit.terms.kind if edit.terms is not None and edit.terms.kind else named.terms.kind if named else ""
+    if not kind or edit.operation == "verify" or scope is not Scope.PROJECT:
+        return access
+    if not (writing.consented or writing.is_trial):
+        problem = f"a {kind} of the project waits for the person, and nobody was asked; call again to have it asked."
+        raise PermissionDeniedError(ARCHIVE, problem)
+    if edit.operation in STATUS_OPERATIONS and named is not None:
+        what = f"It says that the project's {kind} “{one_line(named.entry.text)}” is over: {one_line(edit.reason)}"
+        what = what if edit.operation == "resolve" else f"It opens the project's {kind} “{one_line(named.entry.text)}”."
+    else:
+        why = f" Why: {one_line(edit.reason)}" if edit.reason else ""
+        what = f"It keeps this as a {kind} of the project: “{one_line(edit.text)}”.{why}"
+    reason = f"{access.reason} {what}".strip()
+    return replace(access, standing=Standing.CONSENT, reason=reason, only_once=True)
 
 
 def keep_passage(tx: Transaction, edit: MemoryEdit, change: ProposedChange, writing: Writing) -> str:

@@ -123,12 +123,13 @@ def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
 
 def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     if edit.label == ARCHIVE:
-        from pattern_acp.tools.memory_archive import change_archive
+        from pattern_acp.tools.memory_archive import change_archive, reviewed
 
         check_words(ARCHIVE, edit.text)
         access = _guarded(WriteMemory(ARCHIVE, Scope.PROJECT.value, writing.owner.project_key), edit.text, writing)
         scope = Scope(edit.scope) if edit.scope in {Scope.PERSONA.value, Scope.PROJECT.value} else Scope.PROJECT
         check_isolation(ARCHIVE, scope, writing)
+        access = reviewed(tx, access, edit, scope, writing)
         return Applied(change_archive(tx, edit, scope, writing), access)
     if edit.operation == "create":
         return _create(tx, edit, writing)

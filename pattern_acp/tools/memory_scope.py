@@ -64,6 +64,8 @@ class MemoryRules:
     isolation: Isolation = Isolation.NONE
     secrets: SecretRule = SecretRule.BLOCK
     templates: Path | None = None
+    reviews_project: bool = False
+    """Whether the person is asked before the agent changes what the project decided (`memory.review`)."""
 
     def defaults(self, owner: MemoryOwner) -> tuple[BlockSpec, ...]:
         """The blocks that have to exist: none of a persona that the project does not see."""

@@ -2,12 +2,14 @@
 
 import pytest
 
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.events import PermissionAsked, ToolCallFinished
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replaying import replay
 from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import Turn, calls, says
 from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
 
@@ -205,3 +207,22 @@ async def test_a_move_is_a_change_of_both_names():
         held, done = (last_result(request) for request in model.requests[1:])
         assert "because of a.sql]" in held.text
         assert not done.is_error
+
+
+@pytest.mark.parametrize(("accepts", "kept"), [(True, True), (False, False)], ids=["accepted", "rejected"])
+async def test_what_the_agent_decides_for_the_project_waits_for_the_person_who_reviews_it(accepts: bool, kept: bool):
+    async def answer(_params: JsonDict) -> JsonDict:
+        return {"outcome": "selected", "optionId": "allow_once" if accepts else "reject_once"}
+
+    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(review="project"))
+    plain = calls("memory_write", label="archive", operation="append", text="The port is 5433.")
+    noted: dict[str, Json] = {"kind": "decision", "reason": "It is smaller."}
+    decides = calls("memory_write", operation="append", text="We use ninja.", **noted)
+    model = ScriptedProvider([plain, decides, says("Done.")])
+    async with running_agent(model, settings=settings, permission=answer) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        (asked,) = of_type(await events_of(agent, session), PermissionAsked)
+        assert "as a decision of the project: “We use ninja.”. Why: It is smaller." in asked.reason
+        assert ("We use ninja." in await said(agent, session, "/memory traps")) is kept
+        assert "a decision" in await said(agent, session, "/memory decision We use make.")
