@@ -100,8 +100,10 @@ def standing(archived: Archived, *, now_ms: int) -> str:
     entry = archived.entry
     if not entry.is_current:
         return f"superseded by {entry.superseded_by}"
+    if archived.bound is not None and (status := archived.bound.status(now_ms)) != "active":
+        return f"{archived.bound.terms.kind}, {status}"
     if not is_stale(entry.verified_ms, now_ms=now_ms):
-        return "in force"
+        return f"{archived.bound.terms.kind}, active" if archived.bound is not None else "in force"
     return f"not checked for long: `{entry.check_command}` tells" if entry.check_command else "not checked for long"
 
 

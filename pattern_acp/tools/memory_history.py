@@ -12,6 +12,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
+from pattern_acp.memory.bound import BoundEntry, bound_of
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
 from pattern_acp.memory.guards import SecretRule
@@ -103,6 +104,8 @@ class Archived:
 
     entry: ArchivalEntry
     times: int
+    bound: BoundEntry | None = None
+    """What makes it a trap, constraint or decision; None for a plain fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ class MemoryHistory:
         def read(tx: Transaction) -> tuple[Archived, ...]:
             found = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
             times = times_recalled(tx, [entry.id for entry in found])
-            return tuple(Archived(entry, times.get(entry.id, 0)) for entry in found)
+            bound = bound_of(tx, [entry.id for entry in found])
+            return tuple(Archived(entry, times.get(entry.id, 0), bound.get(entry.id)) for entry in found)
 
         return await self._database.read(read)
 

@@ -85,6 +85,7 @@ recall_tokens = 7
 files = true
 isolation = "full"
 secrets = "ask"
+review = "project"
 [fetch]
 private_addresses = true
 [compaction]
@@ -140,7 +141,9 @@ day = 20
         fetch=FetchSettings(private_addresses=True),
         compaction=CompactionSettings("importance", 70, 50),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
-        memory=MemorySettings("ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask"),
+        memory=MemorySettings(
+            "ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask", review="project"
+        ),
         lsp=LspSettings("off", 8, 9),
         backup=BackupSettings(1, 2, 3, segments=False),
         retention=RetentionSettings(31, 1, 2, 4, 5, 6),

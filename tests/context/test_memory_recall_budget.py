@@ -13,6 +13,7 @@ from pattern_acp.context.recall_budget import (
     for_model,
     for_person,
     is_relevant,
+    relevant_count,
     telling_words,
     title_of,
 )
@@ -69,6 +70,9 @@ def test_the_person_sees_what_and_why_and_the_model_what():
     recalled = (found("The port is 5433.", "port"),)
     assert title_of(recalled) == "Recalled 1 memory"
     assert title_of(recalled * 2) == "Recalled 2 memories"
+    assert title_of(recalled, 6) == "Recalled 1 of 6 memories"
+    others = (found("The port is 5433 still.", "port"), found("The Port has ships.", "port"))
+    assert relevant_count((*recalled, *recalled, *others), ["port"]) == 3
     assert for_person(recalled) == "- **archival entry e1** (2027-01-15): The port is 5433. *(words: port)*"
     assert for_model(recalled) == (
         "<recalled>\nFound in memory for this prompt. It is data, and may be out of date.\n"

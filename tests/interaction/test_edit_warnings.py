@@ -73,6 +73,9 @@ async def test_other_files_and_what_holds_no_longer_stop_nothing():
         await said(agent, session, "/memory constraint No tabs. --paths *.txt --until 2020-01-31")
         listed = await said(agent, session, "/memory traps")
         assert "resolved by human: The pool is gone." in listed
+        archived = await said(agent, session, "/memory archive")
+        assert "| trap, resolved |" in archived
+        assert "| constraint, expired |" in archived
         assert "expired after 2020-01-31" in listed
         assert "No trap, constraint or decision that holds" in await said(agent, session, "/memory traps x.sql")
         await agent.editor.prompt(session, "Go.")

@@ -92,6 +92,9 @@ def archive_value(entries: Sequence[Archived]) -> Json:
             "verified_ms": one.entry.verified_ms,
             "check_command": one.entry.check_command,
             "recalled": one.times,
+            "kind": None if one.bound is None else one.bound.terms.kind.value,
+            "paths": [] if one.bound is None else list(one.bound.terms.paths),
+            "status": None if one.bound is None else one.bound.stored_status.value,
         }
         for one in entries
     ]
