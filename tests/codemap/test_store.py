@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.codemap.schema import INDEX_VERSION
-from pattern_acp.codemap.store import files_at, importers_of, index_path, open_index, references_to, symbols_named
+from pattern_acp.codemap.store import files_at, index_path, open_index, references_to, symbols_named
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import SystemClock
 
@@ -74,5 +74,4 @@ async def test_files_are_read_one_by_one_or_by_folder(tmp_path: Path):
 async def test_an_empty_index_answers_with_nothing(tmp_path: Path):
     async with open_index(tmp_path / "index.db", clock=CLOCK) as database:
         assert await database.read(lambda tx: symbols_named(tx, "a")) == []
-        assert await database.read(lambda tx: importers_of(tx, "a.py")) == []
         assert await database.read(lambda tx: references_to(tx, "a")) == []

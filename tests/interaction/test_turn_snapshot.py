@@ -189,6 +189,7 @@ async def test_a_failed_call_is_shown_like_this():
                     {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "in_progress"},
                     {
                         "sessionUpdate": "tool_call_update",
+                        "_meta": {"pattern": {"failure": "tool.target-missing"}},
                         "toolCallId": "call_1",
                         "status": "failed",
                         "content": [
