@@ -14,6 +14,10 @@ BLOCK_PASSAGE = 400
 MESSAGE_PASSAGE = 1_600
 """Characters of one passage of a message: about one thought, so that BM25 compares like things."""
 
+MESSAGE_INDEXED = 400_000
+"""Characters of a message that can be found again: its beginning, some 250 passages. A log or a dump that was pasted
+as a prompt of many megabytes would cost a minute and bury every other hit."""
+
 EXCERPT = 400
 """Characters of an excerpt at most."""
 
@@ -108,9 +112,9 @@ def common_last_passages(before: str, after: str) -> int:
 
 
 def message_passages(text: str) -> tuple[str, ...]:
-    """The passages of a message: paragraphs gathered up to `MESSAGE_PASSAGE` characters."""
+    """The passages of the first `MESSAGE_INDEXED` characters: paragraphs gathered up to `MESSAGE_PASSAGE` each."""
     passages: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", text):
+    for paragraph in re.split(r"\n\s*\n", text[:MESSAGE_INDEXED]):
         for piece in _pieces(paragraph.strip(), MESSAGE_PASSAGE):
             if passages and len(passages[-1]) + len(piece) + 2 <= MESSAGE_PASSAGE:
                 passages[-1] += "\n\n" + piece
@@ -145,12 +149,18 @@ def _goes_on(previous: str, line: str) -> bool:
 
 def _pieces(text: str, size: int) -> list[str]:
     pieces: list[str] = []
-    rest = text
-    while len(rest) > size:
-        end = _cut_before(rest, size)
-        pieces.append(rest[:end].strip())
-        rest = rest[end:].strip()
-    return [piece for piece in (*pieces, rest) if piece]
+    at = 0
+    while len(text) - at > size:
+        ahead = text[at : at + size]
+        if not (stripped := ahead.lstrip()):
+            at += size
+        elif len(stripped) < size:
+            at += size - len(stripped)
+        else:
+            end = _cut_before(ahead, size)
+            pieces.append(ahead[:end].strip())
+            at += end
+    return [piece for piece in (*pieces, text[at:].strip()) if piece]
 
 
 def _cut_before(text: str, size: int) -> int:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pattern_acp.memory.passages import (
     BLOCK_PASSAGE,
     EXCERPT,
+    MESSAGE_INDEXED,
     MESSAGE_PASSAGE,
     block_passages,
     common_ending,
@@ -132,3 +133,18 @@ def test_an_appended_line_leaves_all_but_the_last_passage_alone():
     assert common_passages(before, before + "\nFour.") == len("One.\n")
     assert common_lines(before, before + "\nFour.") == len("One.\nTwo.\n")
     assert common_passages("same", "same") == 0
+
+
+@given(st.text(alphabet="ab .\n", max_size=60).map(lambda text: text * 200))
+def test_long_texts_are_cut_at_words_and_lose_nothing(text: str):
+    passages = message_passages(text)
+    assert all(0 < len(passage) <= MESSAGE_PASSAGE for passage in passages)
+    assert squeezed("".join(passages)) == squeezed(text)
+
+
+def test_of_a_message_of_many_megabytes_only_the_beginning_is_found():
+    text = "needle " + "one line of a pasted log\n" * 1_200_000 + "behind"
+    passages = message_passages(text)
+    assert passages[0].startswith("needle")
+    assert sum(map(len, passages)) <= MESSAGE_INDEXED < len(text)
+    assert not any("behind" in passage for passage in passages)
