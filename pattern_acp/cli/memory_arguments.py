@@ -206,12 +206,14 @@ def _rest(verb: str, words: list[str], found: Mapping[str, object]) -> str:
 
 
 def _noted(words: list[str], found: Mapping[str, object]) -> str:
-    options: list[str] = []
-    for name in ("paths", "severity", "until", "check", "reason", "scope"):
-        if value := str(found.get(name) or ""):
-            escaped = value.replace('"', '\\"')
-            options.append(f'--{name} "{escaped}"')
-    return " ".join((*words, *options))
+    names = ("paths", "severity", "until", "check", "reason", "scope")
+    options = [f"--{name} {_quoted(value)}" for name in names if (value := str(found.get(name) or ""))]
+    return " ".join((_quoted(" ".join(words)), *options))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _numbers(verb: str, words: list[str]) -> tuple[int, ...]:

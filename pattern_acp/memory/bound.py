@@ -7,7 +7,7 @@ entry that supersedes it; only whether it holds changes, with who said so and wh
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from pattern_acp.db import columns
@@ -20,6 +20,8 @@ from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_en
 from pattern_acp.memory.blocks import Scope
 
 _QUERIES = load_queries("pattern_acp.memory")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MOST_PATTERNS = 30
 """Of one entry; more are a folder."""
@@ -98,13 +100,15 @@ def end_of_day(text: str) -> int:
     Raises:
         ValueError: it is no day.
     """
-    day = date.fromisoformat(text.strip()[:10])
-    return int((datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)).timestamp() * 1000)
+    # A time behind the day is left out. Counted in days, since 9999-12-31, for never, has no day after it.
+    day = datetime.fromisoformat(text.strip()).date()
+    return (day - _EPOCH.date() + timedelta(days=1)) // timedelta(milliseconds=1)
 
 
 def last_day(until_ms: int) -> str:
     """The day that `end_of_day` was given."""
-    return datetime.fromtimestamp(until_ms / 1000 - 1, UTC).date().isoformat()
+    # Not `fromtimestamp`, which knows nothing before 1970 on Windows.
+    return (_EPOCH + timedelta(milliseconds=until_ms - 1)).date().isoformat()
 
 
 def head_of(bound: BoundEntry) -> str:
@@ -153,6 +157,12 @@ def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusCha
         load_entry(tx, entry_id)
         raise EntryRefusedError(
             f"The archival entry {entry_id!r} is a plain fact, which has no status; replace it when it is wrong."
+        )
+    until_ms = bound.terms.until_ms
+    if status is Status.ACTIVE and until_ms is not None and until_ms <= change.at_ms:
+        raise EntryRefusedError(
+            f"The archival entry {entry_id!r} expired after {last_day(until_ms)}; replace it by one with a "
+            "later `until`."
         )
     if bound.stored_status is status:
         raise EntryRefusedError(f"The archival entry {entry_id!r} is {status} already.")

@@ -218,7 +218,9 @@ def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Run:
         shared, state = session.constellation, session.state
         setup = MemorySetup(shared.database, memory_owner(session), clock=shared.clock)
         setup.turn_id = session.person_memory.turn_id
-        return await verb(SetupPlace(setup, session.person_memory, state.cwd, shared.template_folder), argument)
+        isolated = state.settings.memory.isolation != Isolation.NONE
+        place = SetupPlace(setup, session.person_memory, state.cwd, shared.template_folder, isolated)
+        return await verb(place, argument)
 
     return run
 

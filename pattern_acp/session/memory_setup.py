@@ -36,6 +36,8 @@ class SetupPlace:
     memory: ConstellationMemory
     cwd: str
     templates: Path | None
+    isolated: bool = False
+    """Whether the project's agent hears nothing that was noted for the persona."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ HINT = "TEXT --paths GLOB[,GLOB] [--severity high|medium|low] [--until DAY] [--c
 _OPTION = re.compile(
     r'(?:^|\s)--(paths|severity|until|check|reason|scope)(?:[ =]\s*)(?:"((?:[^"\\]|\\.)*)"|(\S+))', re.DOTALL
 )
+_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"(?=\s+--|\s*$)', re.DOTALL)
+"""A text in quotes, in which nothing is an option."""
+_ESCAPE = re.compile(r'\\(["\\])')
+_SEPARATOR = re.compile(r",(?![^{]*\})")
+"""Between two patterns; a comma in braces belongs to its pattern."""
 
 Verb = Callable[[SetupPlace, str], Awaitable[str]]
 
@@ -37,8 +42,10 @@ def note_as(kind: BoundKind) -> Verb:
     """The verb that notes a trap, a constraint or a decision."""
 
     async def note(place: SetupPlace, argument: str) -> str:
-        given = {name: quoted.replace('\\"', '"') or plain for name, quoted, plain in _OPTION.findall(argument)}
-        text = _OPTION.sub("", argument).strip()
+        whole = _QUOTED.match(argument)
+        rest = argument if whole is None else argument[whole.end() :]
+        given = {name: _ESCAPE.sub(r"\1", quoted) or plain for name, quoted, plain in _OPTION.findall(rest)}
+        text = _OPTION.sub("", rest).strip() if whole is None else _ESCAPE.sub(r"\1", whole[1]).strip()
         if not text:
             raise CommandMisusedError(f"Say what it is: /memory {kind} {HINT}.")
         severity, scope = given.get("severity", ""), given.get("scope", "")
@@ -46,7 +53,7 @@ def note_as(kind: BoundKind) -> Verb:
             raise CommandMisusedError(f"A severity is one of {', '.join(Severity)}.")
         if scope not in {"", Scope.PERSONA, Scope.PROJECT}:
             raise CommandMisusedError("A scope is persona or project.")
-        paths = tuple(path.strip() for path in given.get("paths", "").split(",") if path.strip())
+        paths = tuple(path.strip() for path in _SEPARATOR.split(given.get("paths", "")) if path.strip())
         edit = MemoryEdit(
             ARCHIVE,
             "append",
@@ -57,8 +64,9 @@ def note_as(kind: BoundKind) -> Verb:
             terms=GivenTerms(kind.value, paths, severity, given.get("until", "")),
         )
         change = await place.memory.commit(edit, None)
-        told = " The agent is told before it edits these files." if kind is not BoundKind.DECISION else ""
-        return f"{change.notes[0]}{told}"
+        if kind is not BoundKind.DECISION and len(change.notes) == 1:
+            return f"{change.notes[0]} The agent is told before it edits these files."
+        return " ".join(change.notes)
 
     return note
 
@@ -83,10 +91,27 @@ async def list_traps(place: SetupPlace, argument: str) -> str:
     Raises:
         DatabaseError: the constellation cannot be read.
     """
+    return traps_table(await noted_about(place, argument), argument, now_ms=place.setup.now_ms())
+
+
+async def noted_about(place: SetupPlace, argument: str) -> tuple[BoundEntry, ...]:
+    """All that was noted, what holds first; or, with a path, what the agent is told before it edits that file.
+
+    Raises:
+        CommandMisusedError: the path cannot be one.
+        DatabaseError: the constellation cannot be read.
+    """
     bound, now_ms = await place.setup.bound(), place.setup.now_ms()
-    path = argument.strip().strip('"')
+    path = _path(argument)
     if path:
-        bound = await anyio.to_thread.run_sync(_about, bound, path, place.cwd, now_ms)
+        heard = [one for one in bound if not (place.isolated and one.entry.scope is Scope.PERSONA)]
+        bound = await anyio.to_thread.run_sync(_about, heard, path, place.cwd, now_ms)
+    return tuple(sorted(bound, key=lambda one: one.status(now_ms) is not Status.ACTIVE))
+
+
+def traps_table(noted: Sequence[BoundEntry], argument: str, *, now_ms: int) -> str:
+    """What `noted_about` found for an argument, in Markdown."""
+    path = _path(argument)
     rows = [
         (
             f"`{one.entry.id}`",
@@ -95,7 +120,7 @@ async def list_traps(place: SetupPlace, argument: str) -> str:
             f"{one.entry.actor.value}, {local_minute(one.entry.at_ms)}",
             cell(one.entry.text, 200),
         )
-        for one in sorted(bound, key=lambda one: one.status(now_ms) is not Status.ACTIVE)
+        for one in noted
     ]
     if not rows:
         about = f" that holds is about {cell(path, 80)}" if path else " is noted here"
@@ -111,6 +136,10 @@ def standing(bound: BoundEntry, *, now_ms: int) -> str:
     if status is Status.RESOLVED and bound.changed is not None:
         return f"resolved by {bound.changed.actor.value}: {cell(bound.changed.reason, 120)}"
     return "active, not checked for long" if is_stale(bound.entry.verified_ms, now_ms=now_ms) else status.value
+
+
+def _path(argument: str) -> str:
+    return argument.strip().strip('"')
 
 
 def _about(bound: Sequence[BoundEntry], path: str, cwd: str, now_ms: int) -> tuple[BoundEntry, ...]:

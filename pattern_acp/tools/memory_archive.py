@@ -22,9 +22,10 @@ from pattern_acp.memory.archive import (
     verify_entry,
 )
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.bound import Status, StatusChange, bind_entry, bound_of, set_status
+from pattern_acp.memory.bound import Status, StatusChange, bind_entry, bound_of, last_day, set_status
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats
+from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.refusals import DuplicateFoundError, PermissionDeniedError
 from pattern_acp.memory.schemas.finding import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
@@ -48,13 +49,14 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
         case "append" | "add":
             _refuse_repeat(tx, edit.text, scope, writing)
             entry = _insert(tx, edit, edit.text, scope, writing)
-            return MemoryChange(ARCHIVE, "", entry.text, (f"It is archival entry {entry.id}{_as_what(edit)}.",))
+            notes = (f"It is archival entry {entry.id}{_as_what(edit)}.", *_expired_note(tx, entry, writing))
+            return MemoryChange(ARCHIVE, "", entry.text, notes)
         case "replace":
             old = _find(tx, edit.old_text, writing)
             text = edit.text or (old.text if edit.terms is not None else "")
             entry = _insert(tx, edit, text, old.scope, writing, supersedes=old)
             note = f"Archival entry {entry.id} supersedes {old.id}, which stays in history."
-            return MemoryChange(ARCHIVE, old.text, entry.text, (note,))
+            return MemoryChange(ARCHIVE, old.text, entry.text, (note, *_expired_note(tx, entry, writing)))
         case "verify":
             old = _find(tx, edit.old_text, writing)
             _verify(tx, old, writing)
@@ -78,7 +80,11 @@ def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scop
     """
     if not writing.rules.reviews_project or writing.writer.actor is not Actor.PERSONA:
         return access
-    named = bound_of(tx, [edit.old_text.strip()]).get(edit.old_text.strip())
+    named = None
+    if edit.operation in {"replace", *STATUS_OPERATIONS}:
+        # An entry may be named by its text too.
+        entry_id = _find(tx, edit.old_text, writing).id
+        named = bound_of(tx, [entry_id]).get(entry_id)
     if named is not None:
         scope = named.entry.scope
     kind = edit.terms.kind if edit.terms is not None and edit.terms.kind else named.terms.kind if named else ""
@@ -177,6 +183,14 @@ def _as_what(edit: MemoryEdit) -> str:
     return f", a {edit.terms.kind}" + (f" for {', '.join(edit.terms.paths)}" if edit.terms.paths else "")
 
 
+def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> tuple[str, ...]:
+    bound = bound_of(tx, [entry.id]).get(entry.id)
+    until_ms = None if bound is None else bound.terms.until_ms
+    if until_ms is None or until_ms > writing.at_ms:
+        return ()
+    return (f"It has expired already, after {last_day(until_ms)}, so nobody is told of it.",)
+
+
 def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writing: Writing) -> str:
     status = Status.RESOLVED if edit.operation == "resolve" else Status.ACTIVE
     if status is Status.RESOLVED and not edit.reason.strip():
@@ -209,15 +223,16 @@ def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: Writing) -
 
 
 def _find(tx: Transaction, named: str, writing: Writing) -> ArchivalEntry:
-    """The entry of an id, or with exactly this text; only of the session's own persona and project."""
+    """The entry of an id, or with exactly this text; of the session's project and, where that is not isolated, persona."""
     wanted = named.strip()
+    owners = writing.owner.owners[1:] if writing.rules.isolation is not Isolation.NONE else writing.owner.owners
     try:
         entry = load_entry(tx, wanted)
-        if (entry.scope, entry.owner) in writing.owner.owners:
+        if (entry.scope, entry.owner) in owners:
             return entry
     except EntryMissingError:
         pass
-    for scope, owner in writing.owner.owners:
+    for scope, owner in owners:
         same = find_same(tx, scope, owner, wanted)
         if same is not None:
             return same

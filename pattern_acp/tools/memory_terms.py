@@ -53,7 +53,23 @@ def _usable(paths: tuple[str, ...]) -> tuple[str, ...]:
             compile_glob(path, "/")
         except WorkspaceError as error:
             raise UnusableEditError(_LABEL, f"the pattern {path!r} cannot be used. {error.sentence}") from error
-    return tuple(dict.fromkeys(path.strip() for path in paths))
+        reason = _meaningless(path.strip().removeprefix("!"))
+        if reason:
+            raise UnusableEditError(_LABEL, f"the pattern {path!r} cannot be used. {reason}")
+    stripped = tuple(dict.fromkeys(path.strip() for path in paths))
+    if stripped and all(path.startswith("!") for path in stripped):
+        raise UnusableEditError(
+            _LABEL, f"{', '.join(stripped)} only take files out; give a pattern before that has them."
+        )
+    return stripped
+
+
+def _meaningless(pattern: str) -> str:
+    """Why no file of the project is ever meant, in a sentence; empty where one may be."""
+    parts = pattern.replace("\\", "/").split("/")
+    if parts[0] == "~" or ".." in parts:
+        return "Patterns are relative to the project and mean nothing outside of it."
+    return "For all files of the project, give '**'." if pattern == "." else ""
 
 
 def _until(text: str) -> int:

@@ -105,6 +105,10 @@ def _files_meant(bound: BoundEntry, names: Sequence[str], root: str) -> tuple[st
 
 
 def _glob(pattern: str, root: str) -> Glob | None:
+    # As in `.gitignore`, a slash at the end alone binds a pattern to no folder.
+    plain = pattern.removeprefix("!")
+    if plain.endswith("/") and "/" not in plain[:-1]:
+        pattern = f"{'!' if plain != pattern else ''}**/{plain}"
     try:
         return compile_glob(pattern, root)
     except WorkspaceError:

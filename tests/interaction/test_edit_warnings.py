@@ -188,6 +188,11 @@ async def test_patterns_are_relative_to_the_repository_also_from_a_folder_below(
         ("/memory trap Careful. --paths a --until soon", "`until` is no day"),
         ("/memory trap Careful. --paths a --scope shared", "A scope is persona or project"),
         ("/memory trap Careful. --paths !/", "cannot be used"),
+        ("/memory trap Careful. --paths ../x", "mean nothing outside"),
+        ("/memory trap Careful. --paths ~/.bashrc", "mean nothing outside"),
+        ("/memory trap Careful. --paths .", "give '**'"),
+        ("/memory trap Careful. --paths !a", "only take files out"),
+        ("/memory trap Careful. --paths a --until 2026-12-311", "`until` is no day"),
         ("/memory resolve", "Say which entry"),
         ("/memory resolve entry_none", "no archival entry"),
         ("/memory traps", "No trap, constraint or decision is noted here"),
@@ -229,3 +234,66 @@ async def test_what_the_agent_decides_for_the_project_waits_for_the_person_who_r
         assert "as a decision of the project: “We use ninja.”. Why: It is smaller." in asked.reason
         assert ("We use ninja." in await said(agent, session, "/memory traps")) is kept
         assert "a decision" in await said(agent, session, "/memory decision We use make.")
+
+
+async def test_a_pattern_with_braces_and_a_folder_at_any_depth_mean_what_they_say():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        noted = await said(agent, session, "/memory trap Careful. --paths src/*.{ts,tsx},lib/")
+        assert "a trap for src/*.{ts,tsx}, lib/." in noted
+        for path in ("src/a.ts", "src/b.tsx", "lib/a.c", "app/lib/a.c"):
+            assert "Careful." in await said(agent, session, f"/memory traps {path}")
+        assert "No trap" in await said(agent, session, "/memory traps app/src/a.ts")
+
+
+async def test_words_in_quotes_are_the_text_even_when_they_look_like_options():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(
+            agent, session, '/memory trap "Never pass --check fast, say \\"slow\\"." --paths a --reason "C:\\\\x"'
+        )
+        assert 'Never pass --check fast, say "slow".' in await said(agent, session, "/memory traps a")
+
+
+async def test_a_day_that_is_over_is_said_to_be_and_the_last_day_of_all_is_a_day():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        over = await said(agent, session, "/memory trap Over. --paths a --until 2020-01-31")
+        assert "It has expired already, after 2020-01-31, so nobody is told of it." in over
+        assert "The agent is told" not in over
+        refused = await said(agent, session, f"/memory reopen {entry_in(over)}")
+        assert "expired after 2020-01-31; replace it" in refused
+        await said(agent, session, "/memory trap Always. --paths a --until 9999-12-31")
+        assert "until 9999-12-31" in await said(agent, session, "/memory traps a")
+
+
+async def test_a_review_is_not_avoided_by_naming_an_entry_by_its_text():
+    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(review="project"))
+    over = calls("memory_write", operation="resolve", old_text="Careful with it.", reason="I know better.")
+    plain = calls("memory_write", label="archive", operation="replace", old_text="Careful with it.", text="Do it.")
+    model = ScriptedProvider([over, plain, says("Done.")])
+
+    async def reject(_params: JsonDict) -> JsonDict:
+        return {"outcome": "selected", "optionId": "reject_once"}
+
+    async with running_agent(model, settings=settings, permission=reject) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, "/memory trap Careful with it. --paths a")
+        await agent.editor.prompt(session, "Go.")
+        assert len(of_type(await events_of(agent, session), PermissionAsked)) == 2
+        assert "Careful with it." in await said(agent, session, "/memory traps a")
+
+
+async def test_an_isolated_project_neither_resolves_nor_hears_what_the_persona_noted():
+    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(isolation="core-only"))
+    over = calls("memory_write", operation="resolve", old_text="Careful with it.", reason="I know better.")
+    model = ScriptedProvider([over, write("a"), says("Done.")])
+    async with running_agent(model, settings=settings) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, "/memory trap Careful with it. --paths a --scope persona")
+        await agent.editor.prompt(session, "Go.")
+        refused, done = (last_result(request) for request in model.requests[1:])
+        assert "no archival entry" in refused.text
+        assert not done.is_error
+        assert "| active |" in await said(agent, session, "/memory traps")
+        assert "No trap, constraint or decision that holds" in await said(agent, session, "/memory traps a")

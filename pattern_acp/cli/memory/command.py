@@ -39,7 +39,7 @@ from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_u
 from pattern_acp.session.memory_files import renew_files
 from pattern_acp.session.memory_markdown import archive_table, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
-from pattern_acp.session.memory_traps import list_traps, note_as, set_status_to
+from pattern_acp.session.memory_traps import note_as, noted_about, set_status_to, traps_table
 from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
@@ -142,7 +142,8 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
     persona = read_persona(process).name
     owner = MemoryOwner(persona, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM))
     clock, ids = SystemClock(), RandomIds()
-    secrets = SecretRule(process.load_project(cwd).settings.memory.secrets)
+    settings = process.load_project(cwd).settings.memory
+    secrets, isolated = SecretRule(settings.secrets), settings.isolation != Isolation.NONE
     scope = HistoryScope(owner.owners, CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer(), secrets)
     templates = process.loaded.paths.config / TEMPLATES
     rules = MemoryRules(secrets=secrets, templates=templates)
@@ -159,7 +160,7 @@ def open_desk(arguments: Memory, process: Process, database: Database) -> Desk:
         memory,
         importing,
         partial(search_memory, arguments, process, database, owner),
-        SetupPlace(MemorySetup(database, owner, clock=clock), memory, cwd, templates),
+        SetupPlace(MemorySetup(database, owner, clock=clock), memory, cwd, templates, isolated),
     )
 
 
@@ -307,7 +308,15 @@ async def _archive(desk: Desk) -> Answer:
     await desk.memory.blocks()
     entries, now_ms = await desk.history.archive(), SystemClock().now_ms()
     told = archive_table(entries, now_ms=now_ms)
-    return Answer(pages.markdown_page(told), values.archive_value(entries))
+    return Answer(pages.markdown_page(told), values.archive_value(entries, now_ms=now_ms))
+
+
+async def _traps(desk: Desk) -> Answer:
+    await desk.memory.blocks()
+    path = desk.arguments.rest
+    noted, now_ms = await noted_about(desk.place, path), desk.place.setup.now_ms()
+    told = traps_table(noted, path, now_ms=now_ms).replace("/memory ", "pattern-acp memory ")
+    return Answer(pages.markdown_page(told), values.traps_value(noted, now_ms=now_ms))
 
 
 async def _verify(desk: Desk) -> Answer:
@@ -346,7 +355,7 @@ _VERBS: dict[str, Callable[[Desk], Awaitable[Answer]]] = {
     "import": _import,
     "search": _search,
     "archive": _archive,
-    "traps": _set_up(list_traps),
+    "traps": _traps,
     "trap": _set_up(note_as(BoundKind.TRAP)),
     "constraint": _set_up(note_as(BoundKind.CONSTRAINT)),
     "decision": _set_up(note_as(BoundKind.DECISION)),

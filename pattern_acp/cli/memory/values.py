@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.domain.canonical import Json
+from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.bound import BoundEntry, last_day
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import full_label, restorable
@@ -76,28 +78,50 @@ def list_value(
     }
 
 
-def archive_value(entries: Sequence[Archived]) -> Json:
+def archive_value(entries: Sequence[Archived], *, now_ms: int) -> Json:
     """The archival entries, newest first."""
     return [
-        {
-            "id": one.entry.id,
-            "scope": one.entry.scope.value,
-            "owner": one.entry.owner,
-            "text": one.entry.text,
-            "at_ms": one.entry.at_ms,
-            "actor": one.entry.actor.value,
-            "reason": one.entry.reason,
-            "supersedes": one.entry.supersedes,
-            "superseded_by": one.entry.superseded_by,
-            "verified_ms": one.entry.verified_ms,
-            "check_command": one.entry.check_command,
-            "recalled": one.times,
-            "kind": None if one.bound is None else one.bound.terms.kind.value,
-            "paths": [] if one.bound is None else list(one.bound.terms.paths),
-            "status": None if one.bound is None else one.bound.stored_status.value,
-        }
-        for one in entries
+        {**_entry_value(one.entry), "recalled": one.times, **_terms_value(one.bound, now_ms=now_ms)} for one in entries
     ]
+
+
+def traps_value(noted: Sequence[BoundEntry], *, now_ms: int) -> Json:
+    """Traps, constraints and decisions, what holds first."""
+    return [{**_entry_value(one.entry), **_terms_value(one, now_ms=now_ms)} for one in noted]
+
+
+def _entry_value(entry: ArchivalEntry) -> dict[str, Json]:
+    return {
+        "id": entry.id,
+        "scope": entry.scope.value,
+        "owner": entry.owner,
+        "text": entry.text,
+        "at_ms": entry.at_ms,
+        "actor": entry.actor.value,
+        "reason": entry.reason,
+        "supersedes": entry.supersedes,
+        "superseded_by": entry.superseded_by,
+        "verified_ms": entry.verified_ms,
+        "check_command": entry.check_command,
+    }
+
+
+def _terms_value(bound: BoundEntry | None, *, now_ms: int) -> dict[str, Json]:
+    """What an entry is beside its text, whether it holds now, and who said so; null of each for a plain fact."""
+    if bound is None:
+        return {"kind": None, "paths": [], "severity": None, "until": None, "status": None, "status_change": None}
+    terms, changed = bound.terms, bound.changed
+    said: Json = None
+    if changed is not None:
+        said = {"actor": changed.actor.value, "at_ms": changed.at_ms, "reason": changed.reason}
+    return {
+        "kind": terms.kind.value,
+        "paths": list(terms.paths),
+        "severity": terms.severity.value,
+        "until": None if terms.until_ms is None else last_day(terms.until_ms),
+        "status": bound.status(now_ms).value,
+        "status_change": said,
+    }
 
 
 def verified_value(checked: Sequence[Verified]) -> Json:
