@@ -223,7 +223,7 @@ def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: Writing) -
 
 
 def _find(tx: Transaction, named: str, writing: Writing) -> ArchivalEntry:
-    """The entry of an id, or with exactly this text; of the session's project and, where that is not isolated, persona."""
+    """The entry of an id, or with exactly this text; of the project and, where it is not isolated, of the persona."""
     wanted = named.strip()
     owners = writing.owner.owners[1:] if writing.rules.isolation is not Isolation.NONE else writing.owner.owners
     try:
