@@ -165,7 +165,7 @@ async def test_usage_follows_what_changes_the_context_without_a_request():
         cleared, size = await told("/clear")
         assert cleared < first
         agent.editor.updates.clear()
-        loaded = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        loaded: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         await agent.editor.request("session/load", loaded)
         assert last_told() == (cleared, size)
         assert (await told("/model spare/test"))[1] == 50_000

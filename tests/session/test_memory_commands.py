@@ -11,6 +11,7 @@ from pattern_acp.session.memory_commands import VERBS
 from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.session.memory_setup import take_word
 from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import Turn, calls, says
 
 
@@ -309,6 +310,6 @@ async def test_a_session_opens_again_when_words_that_its_own_choices_are_made_of
         await ask(agent, session, f"/remember a {word} of mine")
         assert "is forgotten" in await ask(agent, session, f"/memory forget human {word}")
         async with running_agent(model, database=agent.database.path) as later:
-            params = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+            params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
             await later.editor.request("session/load", params)
             assert "you chose it for this session" in await ask(later, session, "/tools")
