@@ -35,6 +35,9 @@ from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
 
+MOST_LOOKED_AT = 40
+"""Hits that are counted, more than the model can ask for."""
+
 _DAY_MS = 24 * 3_600_000
 
 
@@ -181,12 +184,21 @@ def _block_text(block: MemoryBlockView) -> str:
 async def _search(
     asked: MemorySearchArguments, narrowing: MemoryNarrowing, context: ToolContext, _progress: Progress
 ) -> ToolOutcome:
-    hits = await context.memory.search(asked.query, asked.limit, narrowing)
+    found = await context.memory.search(asked.query, MOST_LOOKED_AT, narrowing)
+    hits = found[: asked.limit]
     context.memory.recalled([hit.entry for hit in hits])
     text = "\n\n".join(_hit_text(hit) for hit in hits) or "Nothing was found; try other words."
     guessed = any(hit.is_guess for hit in hits)
     text = f"{NO_GOOD_MATCH}\n\n{text}" if guessed else text
-    summary = f"{plural(len(hits), 'hit')}{', none of them close' if guessed else ''}."
+    # What is near in meaning alone is always there, however far it is.
+    further = 0 if guessed else sum(1 for hit in found[asked.limit :] if hit.words)
+    in_all = f"{len(hits) + further}{' or more' if len(found) == MOST_LOOKED_AT else ''}"
+    if further:
+        text += (
+            f"\n\n({len(hits)} of {in_all} that have words of the query; a higher limit or narrower words show others.)"
+        )
+    count = f"{len(hits)} of {in_all} hits" if further else plural(len(hits), "hit")
+    summary = f"{count}{', none of them close' if guessed else ''}."
     return ToolOutcome(
         cut_middle(text, context.result_limit).text, content=(TextContent(summary),), origin=Origin.MEMORY
     )

@@ -4,7 +4,7 @@ import pytest
 
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.tool_calls import DiffContent
+from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.policy.access import ReadMemory, WriteMemory
 from pattern_acp.testing.tools import CALL_ID, tool_bench
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
@@ -79,6 +79,17 @@ async def test_a_search_gives_hits_with_their_source_and_day(tmp_path: Path):
     assert head.startswith("[memory block project, 20")
     assert "release is on Thursday" in text
     assert (await bench.call(MemorySearch(), query="zebra")).text == "Nothing was found; try other words."
+
+
+async def test_a_search_says_how_many_more_have_words_of_the_query(tmp_path: Path):
+    bench = tool_bench(tmp_path)
+    lines = "\n\n".join(f"Release {number} is on Thursday.\n\nNothing of it." for number in range(14))
+    await bench.call(MemoryWrite(), label="project", operation="append", text=lines)
+    few = await bench.call(MemorySearch(), query="release", limit=3)
+    assert "(3 of 14 that have words of the query;" in few.text
+    assert few.content == (TextContent("3 of 14 hits."),)
+    every = await bench.call(MemorySearch(), query="release", limit=20)
+    assert "that have words" not in every.text
 
 
 @pytest.mark.parametrize(
