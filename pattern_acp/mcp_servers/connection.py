@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.replies import call_reply, prompt_of, prompt_text, read_reply, resource_of, tool_of
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 300.0
 """Longest that a call may go without an answer or a word of progress."""
+
+LONGEST_CALL_SECONDS = 3_600.0
+"""Longest that a call may take whatever progress it tells; a server that counts on for ever would hold the turn."""
 
 LIST_SECONDS = 30.0
 PAGES = 50
@@ -42,11 +46,23 @@ _CHANGES = (
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How long a call of a tool may take, in seconds."""
+
+    silence: float = SILENCE_SECONDS
+    longest: float = LONGEST_CALL_SECONDS
+
+
+_USUAL = CallLimits()
+
+
 class McpConnection:
     """`LiveConnection` over a session of the `mcp` package."""
 
-    def __init__(self, name: str, session: ClientSession, link: Link) -> None:
+    def __init__(self, name: str, session: ClientSession, link: Link, limits: CallLimits = _USUAL) -> None:
         self._name = name
+        self._limits = limits
         self._session = session
         self._link = link
 
@@ -71,10 +87,11 @@ class McpConnection:
 
     async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
         """See `LiveConnection.call`."""
-        with anyio.CancelScope(deadline=anyio.current_time() + SILENCE_SECONDS) as silence:
+        last = anyio.current_time() + self._limits.longest
+        with anyio.CancelScope(deadline=anyio.current_time() + self._limits.silence) as silence:
 
             async def progress(progress: float, total: float | None, message: str | None) -> None:
-                silence.deadline = anyio.current_time() + SILENCE_SECONDS
+                silence.deadline = min(anyio.current_time() + self._limits.silence, last)
                 await report(progress_line(progress, total, message))
 
             async def ask() -> Reply:
@@ -82,7 +99,13 @@ class McpConnection:
                 return call_reply(result)
 
             return await self._explained(ask)
-        raise ServerError(f"The MCP server {self._name} was silent for {SILENCE_SECONDS:.0f} s; the call was given up.")
+        if silence.deadline >= last:
+            raise ServerError(
+                f"The MCP server {self._name} took longer than {self._limits.longest:,.0f} s; the call was given up."
+            )
+        raise ServerError(
+            f"The MCP server {self._name} was silent for {self._limits.silence:.0f} s; the call was given up."
+        )
 
     async def read(self, uri: str) -> Reply:
         """See `LiveConnection.read`."""

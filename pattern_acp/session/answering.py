@@ -203,7 +203,9 @@ async def _nothing_saved(session: "Session", error: PatternError) -> TurnEnd:
     session.state.unrecorded, session.state.unfinished = end, True
     await session.view.close_calls()
     message_id = MessageId(session.constellation.ids.new("msg"))
-    await session.view.show(TextStreamed(message_id, sentence))
+    # Clients that join messages would otherwise glue it to the text before.
+    shown = f"\n\n{sentence}" if session.sink.follows_text else sentence
+    await session.view.show(TextStreamed(message_id, shown))
     await session.view.settle()
     return end
 

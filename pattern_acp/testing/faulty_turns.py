@@ -93,7 +93,7 @@ class Witness:
 def _is_unsaved(update: JsonDict) -> bool:
     """Whether it is the sentence that says that nothing could be saved, which then is not saved either."""
     content = update.get("content")
-    return isinstance(content, dict) and str(cast("JsonDict", content).get("text", "")).startswith(UNSAVED)
+    return isinstance(content, dict) and str(cast("JsonDict", content).get("text", "")).lstrip().startswith(UNSAVED)
 
 
 def read_session(tx: Transaction, session: str) -> tuple[list[Event], set[str]]:

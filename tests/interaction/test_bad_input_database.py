@@ -203,7 +203,7 @@ async def test_a_disk_that_fills_up_during_an_answer_stops_the_turn_with_nothing
         session = await agent.editor.open_session(str(agent.folder))
         await fill(agent)
         assert (await agent.editor.prompt(session, "Hi"))["stopReason"] == "end_turn"
-        assert "Nothing more was saved" in agent.editor.said()
+        assert "\n\nNothing more was saved" in agent.editor.said()
         assert agent.editor.said().count("saved") == 1, agent.editor.said()
         assert "MessageRecorded" not in await recorded(agent, session)
         await assert_sound(agent, session)
