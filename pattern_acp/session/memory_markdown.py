@@ -222,6 +222,12 @@ def change_text(change: HistoryChange) -> str:
     return "\n\n".join(parts)
 
 
+def archived_sentence(count: int) -> str:
+    """How many archival entries were deleted along with it."""
+    what = "1 archival entry with these words was" if count == 1 else f"{count} archival entries with these words were"
+    return f"{what} deleted."
+
+
 def forgotten_text(report: ForgottenReport) -> str:
     """What was forgotten. The words themselves are not repeated."""
     what = f"The whole block `{report.label}`" if report.whole else f"The passage of `{report.label}`"
@@ -232,7 +238,7 @@ def forgotten_text(report: ForgottenReport) -> str:
     if report.before != report.after:
         parts.append(diff_fence(report.before, report.after, (report.label, report.label)))
     if report.archived:
-        parts.append(f"{report.archived} archival entries with these words were deleted.")
+        parts.append(archived_sentence(report.archived))
     if report.kept_files:
         parts.append(
             f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."

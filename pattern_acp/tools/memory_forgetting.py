@@ -60,11 +60,15 @@ from pattern_acp.memory.listed import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
+from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _LOGGER = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
+
+_CARRIER = "project/project"
+"""The block, which every project has, in whose name words of the archive are forgotten."""
 
 _SHORTEST_NEARBY = 3
 """Characters of a line of a whole block that is masked in the calls and commands which wrote that block."""
@@ -130,7 +134,7 @@ class MemoryForgetting:
         self._clock = clock
 
     async def forget(self, label: str, passage: str | None = None, reason: str = "") -> ForgottenReport:
-        """Forget a passage of a block, or the whole block. Cannot be taken back.
+        """Forget a passage of a block, or with the label `archive` of the archive, or a whole block, for good.
 
         The history of the block is only given up when a version of it holds the passage.
 
@@ -152,7 +156,7 @@ class MemoryForgetting:
         raise AssertionError("the last attempt returns or raises")
 
     async def _search(self, label: str, passage: str | None) -> _Search:
-        block = await self._database.read(lambda tx: self._find(tx, label))
+        block = await self._database.read(lambda tx: self._find(tx, label, passage))
         nearby: Forgotten | None = None
         in_block = True
         if passage is not None:
@@ -167,7 +171,10 @@ class MemoryForgetting:
         events, newest = await self._database.read(look)
         return _Search(block.key, block.head_update, words, nearby, in_block, events, newest)
 
-    def _find(self, tx: Transaction, label: str) -> Block:
+    def _find(self, tx: Transaction, label: str, passage: str | None) -> Block:
+        if label == ARCHIVE and passage is not None:
+            # Words are forgotten wherever they are, and the event that records it is that of a block.
+            label = _CARRIER
         keys = keys_of(self._scope.owners, label)
         # One that is there goes before a deleted one, whosever it is.
         for key in sorted(keys, key=lambda key: not block_exists(tx, key)):

@@ -297,3 +297,19 @@ async def test_an_isolated_project_neither_resolves_nor_hears_what_the_persona_n
         assert not done.is_error
         assert "| active |" in await said(agent, session, "/memory traps")
         assert "No trap, constraint or decision that holds" in await said(agent, session, "/memory traps a")
+
+
+async def test_what_was_noted_can_be_forgotten_for_good_by_the_name_of_the_archive():
+    turns: list[Turn] = [write("a.sql"), says("I see.")]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=EDIT) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        told = await said(agent, session, "/memory forget archive The pool must be closed first.")
+        assert "1 archival entry with these words was deleted." in told
+        assert "is noted here" in await said(agent, session, "/memory traps")
+        turns += [write("a.sql"), says("Done.")]
+        await agent.editor.prompt(session, "Go on.")
+        assert not last_result(model.requests[-1]).is_error
+        assert "The pool" not in str(model.requests[-1])

@@ -13,6 +13,7 @@ from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import (
+    archived_sentence,
     forgotten_notes,
     full_label,
     healed_note,
@@ -193,7 +194,7 @@ def forgotten_page(report: ForgottenReport) -> list[Part]:
             unified_diff(report.before, report.after, before_name=report.label, after_name=report.label)
         )
     if report.archived:
-        lines.append(line(f"{report.archived} archival entries with these words were deleted."))
+        lines.append(line(archived_sentence(report.archived)))
     if report.kept_files:
         told = f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."
         lines.append(line(told))
