@@ -28,11 +28,12 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
 from pattern_acp.session.rewind_points import Target, turns_between
 from pattern_acp.workspace.paths import is_within
-from pattern_acp.workspace.snapshots import capture_in_place, place_of
+from pattern_acp.workspace.snapshots import capture_in_place, is_repository, place_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
+_REPOSITORY = "it is a git repository, submodule or worktree of its own, and those are not kept"
 _LINKED = "a folder on the way to it is a link now"
 
 DIFF_BYTES = 200_000
@@ -204,12 +205,8 @@ def _plan_file(
     if now == then:
         return None
     plan = partial(PlannedFile, path, now, then)
-    if not is_within(path, roots):
-        return plan(problem="it lies outside the session's folders")
-    if place_of(path) != path:
-        return plan(problem=_LINKED)
-    if not then.is_kept:
-        return plan(problem=f"its content was not kept: {then.why_not}")
+    if problem := _problem(path, then, now, roots):
+        return plan(problem=problem)
     if _as_file(now) != left:
         return plan(conflict="it was changed since the session left it")
     if changed_between:
@@ -217,6 +214,17 @@ def _plan_file(
     if not now.is_kept and not now.is_folder:
         return plan(conflict=f"an undo could not bring back what it holds: {now.why_not}")
     return plan()
+
+
+def _problem(path: str, then: FileState, now: FileState, roots: Sequence[str]) -> str:
+    """Why a path cannot be put back, in a clause; empty when it can."""
+    if not is_within(path, roots):
+        return "it lies outside the session's folders"
+    if place_of(path) != path:
+        return _LINKED
+    if now.is_folder and is_repository(path):
+        return _REPOSITORY
+    return "" if then.is_kept else f"its content was not kept: {then.why_not}"
 
 
 def _labels(recorded: Sequence[Recorded], memory_from: int) -> tuple[str, ...]:

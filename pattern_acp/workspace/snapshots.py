@@ -93,6 +93,11 @@ def capture_in_place(path: str) -> Captured:
         return Captured(MISSING)
 
 
+def is_repository(path: str) -> bool:
+    """Whether a folder is the top of a git repository, submodule or linked worktree."""
+    return os.path.lexists(os.path.join(path, ".git"))  # noqa: PTH118
+
+
 def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:
     """Make `path`, as `place_of` names it, what `state` says. Doing it twice is the same as once.
 

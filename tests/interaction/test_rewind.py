@@ -1,5 +1,6 @@
 """/checkpoint, /checkpoints and /rewind over the wire."""
 
+import json
 import os
 from pathlib import Path
 
@@ -410,3 +411,16 @@ async def test_a_file_that_is_too_large_to_be_kept_is_left_unless_the_person_say
         assert names_below(agent.folder) == ["large.bin"]
         await answer(agent, session, "/rewind 1 files overwrite yes")
         assert names_below(agent.folder) == []
+
+
+async def test_a_repository_that_a_command_made_is_said_to_stay_before_and_after():
+    made = calls("run_command", command="git init -q inner && echo x > inner/a.txt")
+    model = ScriptedProvider([made, says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        await anyio.run_process(["git", "init", "-q", str(agent.folder)])
+        session = await opened(agent)
+        await answer(agent, session, "Make another one.")
+        said = await answer(agent, session, "/rewind 1 files")
+        assert "`inner` stays (it is a git repository" in json.dumps(agent.editor.asked[-1], ensure_ascii=False)
+        assert "inner was not put back: it is a git repository, submodule or worktree of its own" in said
+        assert (agent.folder / "inner" / "a.txt").read_text() == "x\n"
