@@ -36,6 +36,9 @@ MOST_REPEATS = 100
 STOPPED_BY_HOOK = "A hook ended this turn: "
 """How the sentence of a turn begins that a hook ended (turn/loop.py)."""
 
+HELD_FAILURE = "memory.warned"
+"""The code of a call that waited until the model had read what memory holds about its files (turn/tool_runner.py)."""
+
 NOT_RECORDED = "The recorded session did not make this call."
 
 
@@ -52,7 +55,7 @@ class RecordedTool:
         """See `Tool.prepare`."""
         del arguments, context
         call, turn = self.position.call(call_id), self.position.turn
-        was_prepared = call.started is not None and call.decided is not None
+        was_prepared = call.started is not None and (call.decided is not None or was_held(call))
         if not was_prepared and turn.was_cut and (call.finished is None or call.finished.interrupted):
             await self.position.cut()
         if call.started is None:
@@ -91,6 +94,11 @@ class RecordedTool:
             changed=(view.title,) if call.extended is not None else (),
             failure=finished.failure,
         )
+
+
+def was_held(call: RecordedCall) -> bool:
+    """Whether it waited for the model to read what memory holds, before anything was decided on it."""
+    return call.finished is not None and call.finished.failure == HELD_FAILURE
 
 
 def result_of(call: RecordedCall) -> str:
@@ -133,6 +141,8 @@ class RecordedGate(Gate):
         call = self._position.call(named)
         decided = call.settled if named in self._waiting and call.settled is not None else call.decided
         self._waiting.add(named)
+        if decided is None and was_held(call):
+            return Decision(Verdict.ALLOW, "replay", "")
         if decided is None:
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
         return Decision(Verdict(decided.verdict), decided.rule, decided.reason)
@@ -152,6 +162,19 @@ class RecordedApprover:
                 await self._position.cut()
             return Answer.CANCELLED
         return Answer(answered.answer)
+
+
+class RecordedWarnings:
+    """`turn.tool_runner.BeforeEdits` that holds the calls that were held, with the same words."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+
+    async def before(self, accesses: Sequence[Access]) -> str:
+        """See `BeforeEdits.before`."""
+        named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
+        call = self._position.call(named)
+        return without_notice(result_of(call), call.started.call.name) if was_held(call) and call.started else ""
 
 
 class RecordedHooks:

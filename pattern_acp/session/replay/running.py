@@ -33,7 +33,13 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm
 from pattern_acp.session.replay.answering import RecordedFailureError, RecordedProvider, failure_from
-from pattern_acp.session.replay.calling import RecordedChecks, RecordedGate, RecordedHooks, RecordedTool
+from pattern_acp.session.replay.calling import (
+    RecordedChecks,
+    RecordedGate,
+    RecordedHooks,
+    RecordedTool,
+    RecordedWarnings,
+)
 from pattern_acp.session.replay.composing import Composition, RequestGiven
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
@@ -170,6 +176,7 @@ class TurnReplay:
             after_edits=RecordedChecks(position),
             hooks=RecordedHooks(position),
         )
+        self._runner.before_edits = RecordedWarnings(position)
 
     async def show(self, event: Event | Transient) -> None:
         """See `TurnView.show`."""
