@@ -52,6 +52,12 @@ class ProviderRequestError(ProviderError):
     failure_code = "provider.request-refused"
 
 
+class UnusableModelError(ProviderRequestError):
+    """The settings name no such provider, or no model; nothing was sent."""
+
+    failure_code = "config.unusable"
+
+
 class ModelMismatchError(ProviderRequestError):
     """The model is another vendor's than the one that would be asked; nothing was sent."""
 

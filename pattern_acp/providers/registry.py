@@ -21,7 +21,7 @@ from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import base_url, is_official, sent_openly
-from pattern_acp.providers.errors import ProviderRequestError
+from pattern_acp.providers.errors import UnusableModelError
 from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
 from pattern_acp.providers.known_models import KnownModels
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
@@ -81,16 +81,16 @@ class Providers:
         """The provider and model of `PROVIDER/MODEL`; a model that no list names is passed on as it is.
 
         Raises:
-            ProviderRequestError: there is no such provider, or no model is named.
+            UnusableModelError: there is no such provider, or no model is named.
             ConfigError: the script of a scripted provider cannot be played.
         """
         name, _, model = qualified.partition("/")
         settings = self._configured.get(name)
         if settings is None:
             names = ", ".join(sorted(self._configured.keys() - {"scripted"}))
-            raise ProviderRequestError(f"There is no provider {name!r} (in {qualified!r}); providers are {names}.")
+            raise UnusableModelError(f"There is no provider {name!r} (in {qualified!r}); providers are {names}.")
         if not model and settings.wire in HTTP_WIRES:
-            raise ProviderRequestError(f"{qualified!r} names no model; write PROVIDER/MODEL.")
+            raise UnusableModelError(f"{qualified!r} names no model; write PROVIDER/MODEL.")
         if name not in self._built:
             self._built[name] = self._build(settings)
         return self._built[name], self._models.describe(settings, model or settings.wire).info
@@ -259,7 +259,7 @@ def _scripted(settings: ProviderSettings) -> Provider:
     from pattern_acp.providers.scripted import ScriptedProvider, load_script
 
     if not settings.script:
-        raise ProviderRequestError(f"The provider {settings.name} has no script; set PATTERN_ACP_SCRIPT to a file.")
+        raise UnusableModelError(f"The provider {settings.name} has no script; set PATTERN_ACP_SCRIPT to a file.")
     script = load_script(Path(settings.script))
     return ScriptedProvider(
         script.turns,

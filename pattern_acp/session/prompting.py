@@ -158,6 +158,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         return refused
     allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
     runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
+    runner.withheld = frozenset(tool.spec.name for tool in tools).difference(allowed)
     recalled = await _before_turn(session, turn_id)
     memory: Sequence[MemoryView] = ()
     # `offline` shows nothing of it to a model; all others are told with the first request of a turn.

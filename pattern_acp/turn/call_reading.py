@@ -5,7 +5,7 @@ call runs.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
 from pattern_acp.domain.canonical import JsonObject, is_deeper
@@ -31,11 +31,13 @@ class ReadCall:
     repairs: tuple[str, ...] = ()
 
 
-def read_call(call: ToolCallPart, tools: Mapping[str, Tool]) -> ReadCall:
+def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collection[str] = ()) -> ReadCall:
     """The tool that a call names and its arguments, near-valid ones mended.
 
+    `withheld` names the tools that the model knows and that the command of this turn does not allow.
+
     Raises:
-        ToolInputError: there is no such tool, or the arguments are no JSON object.
+        ToolInputError: there is no such tool, it is withheld, or the arguments are no JSON object.
     """
     if call.problem:
         raise ToolInputError(call.problem)
@@ -44,6 +46,9 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool]) -> ReadCall:
         known = sorted(tools)
         names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
         shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
+        if call.name in withheld or meant_name(call.name, withheld):
+            # session/replay/sessions.py reads both sentences.
+            raise ToolInputError(f"The tool {shown!r} is not allowed in this command; the tools are {names}.")
         raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
     renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()
     arguments, repairs = _arguments(call.arguments)

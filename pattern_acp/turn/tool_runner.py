@@ -6,7 +6,7 @@ anything else runs alone and in order.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
@@ -139,6 +139,7 @@ class ToolRunner:
         """What the model is told of calls that are cancelled."""
         self.before_edits: BeforeEdits | None = None
         """What may hold a call back."""
+        self.withheld: Collection[str] = ()  # tools that the model knows and this turn's command does not allow
         self._hooks = hooks
         self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -221,7 +222,7 @@ class ToolRunner:
     async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
         tool = find_tool(call.name, self._tools)
         try:
-            read = read_call(call, self._tools)
+            read = read_call(call, self._tools, self.withheld)
             view, prepared, opinion = await self._understand(turn_id, call, read)
         except DatabaseError:
             raise

@@ -53,7 +53,9 @@ def test_one_model_is_shown_with_who_says_each_figure(tmp_path: Path, capsys: py
     assert rows[5].endswith("not known")
     assert '[models."lab/llama"] in config.toml says better' in last
     assert run_models(ModelsWanted(model="nobody/x"), process) == 1
-    assert "There is no provider 'nobody'" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "There is no provider 'nobody'" in refused
+    assert "[config.unusable]" in refused
 
 
 def test_the_command_line_is_understood():

@@ -178,6 +178,10 @@ class TurnReplay:
         )
         self._runner.before_edits = RecordedWarnings(position)
 
+    def withhold(self, tools: frozenset[str]) -> None:
+        """Refuse calls of these, which the turn's command did not allow."""
+        self._runner.withheld = tools
+
     async def show(self, event: Event | Transient) -> None:
         """See `TurnView.show`."""
         if isinstance(event, ToolCallFinished):

@@ -26,7 +26,12 @@ from pattern_acp.session.replay.running import TurnReplay
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.tool_runner import CHANGED_BY_HOOK
 
-_TOLD_TOOLS = re.compile(r"There is no tool named .*?; the tools are (?P<names>.*?)\.(?:\s|$)", re.DOTALL)
+_TOLD_TOOLS = re.compile(
+    r"(?:There is no tool named .*?|The tool '(?P<withheld>.*?)' is not allowed in this command)"
+    r"; the tools are (?P<names>.*?)\.(?:\s|$)",
+    re.DOTALL,
+)
+"""As `turn.call_reading` says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Mea
                 position = Position(one)
                 tools = _tools(one, means.tools, extra, position)
                 again = TurnReplay(SessionId(session_id), one, tools, position, means.composition, database)
+                again.withhold(withheld_tools(one))
                 done.append(one)
                 difference = first_difference(one, await again.run(), means.shown_as)
                 if difference is not None:
@@ -103,9 +109,18 @@ def callable_tools(turn: RecordedTurn) -> frozenset[str]:
 
     A command of the person may have narrowed them.
     """
-    results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
-    found = next((match["names"] for text in results if (match := _TOLD_TOOLS.match(text)) is not None), "")
+    found = next((match["names"] for match in _told(turn)), "")
     return frozenset() if "and more" in found else frozenset(filter(None, found.split(", ")))
+
+
+def withheld_tools(turn: RecordedTurn) -> frozenset[str]:
+    """The tools that calls were told the turn's command does not allow."""
+    return frozenset(match["withheld"] for match in _told(turn) if match["withheld"])
+
+
+def _told(turn: RecordedTurn) -> Iterator[re.Match[str]]:
+    results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
+    yield from filter(None, map(_TOLD_TOOLS.match, results))
 
 
 def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:

@@ -261,14 +261,15 @@ async def test_a_command_that_narrows_the_tools_replays_the_same(tmp_path: Path)
     command.parent.mkdir(parents=True)
     command.write_text("---\nallowed-tools: Read\n---\nLook.", encoding="utf-8")
     (tmp_path / "a.txt").write_text("x\n", encoding="utf-8")
-    model = ScriptedProvider([calls("list_directory") + calls("read_file", path="a.txt"), says("Done.")])
+    known, unknown = calls("list_directory"), calls("no_such_tool")
+    model = ScriptedProvider([known + unknown + calls("read_file", path="a.txt"), says("Done.")])
     async with running_agent(model) as agent:
         agent.sessions.constellation.settings_for = lambda folder: read_project(process, folder)
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "/look")
         assert "the tools are read_file." in str(model.requests[1].messages)
         report = await replayed(agent, session)
-    assert (report.difference, report.calls) == (None, 2)
+    assert (report.difference, report.calls) == (None, 3)
 
 
 async def test_a_session_that_goes_on_in_another_process_replays_the_same(tmp_path: Path):
