@@ -387,18 +387,3 @@ async def test_a_cost_behind_one_that_was_estimated_replays_the_same():
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
     assert report.difference is None, report.difference
-
-
-async def test_calls_that_were_held_until_the_model_had_read_a_trap_replay_the_same():
-    both = calls("edit_file", path="a.txt", edits=[{"old_text": "hello", "new_text": "bye"}]) + calls(
-        "write_file", path="b.txt", content="b\n"
-    )
-    model = ScriptedProvider([both, both, says("Done.")])
-    async with running_agent(model, permission=ALLOWED) as agent:
-        session = await open_with_file(agent)
-        await agent.editor.prompt(session, "/memory trap Keep it polite. --paths *.txt")
-        await agent.editor.prompt(session, "Say bye.")
-        finished = of_type(await events_of(agent, session), ToolCallFinished)
-        assert [one.failure for one in finished] == ["memory.warned", "memory.warned", "", ""]
-        report = await replayed(agent, session)
-    assert (report.difference, report.requests, report.calls, report.not_compared) == (None, 3, 4, ())
