@@ -41,3 +41,15 @@ def test_words_of_the_command_line_are_the_text_and_nothing_else(
     answer(home, tmp_path, capsys, "trap", text, "--paths", "a", "--check", "cd C:\\")
     (noted,) = json.loads(answer(home, tmp_path, capsys, "traps", "a", "--json"))
     assert (noted["text"], noted["check_command"]) == (text, "cd C:\\")
+
+
+def test_what_was_noted_has_the_whole_width_for_its_text(
+    home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    answer(home, tmp_path, capsys, "trap", "Close the pool before you change the schema.", "--paths", "src/db/**")
+    for verb, standing in (("traps", "active; project, human, 20"), ("archive", "trap, active; project, 20")):
+        head, text, *rest = answer(home, tmp_path, capsys, verb).splitlines()
+        assert standing in head
+        assert text == "  Close the pool before you change the schema."
+        assert rest == (["  trap, medium severity, src/db/**"] if verb == "traps" else [])
+    assert "No trap, constraint or decision that holds" in answer(home, tmp_path, capsys, "traps", "x.py")

@@ -37,7 +37,7 @@ from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session.memory_files import renew_files
-from pattern_acp.session.memory_markdown import archive_table, verified_table
+from pattern_acp.session.memory_markdown import verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.session.memory_traps import note_as, noted_about, set_status_to, traps_table
 from pattern_acp.tools.base import MemoryHit
@@ -307,16 +307,18 @@ async def _search(desk: Desk) -> Answer:
 async def _archive(desk: Desk) -> Answer:
     await desk.memory.blocks()
     entries, now_ms = await desk.history.archive(), SystemClock().now_ms()
-    told = archive_table(entries, now_ms=now_ms)
-    return Answer(pages.markdown_page(told), values.archive_value(entries, now_ms=now_ms))
+    return Answer(pages.archive_page(entries, now_ms=now_ms), values.archive_value(entries, now_ms=now_ms))
 
 
 async def _traps(desk: Desk) -> Answer:
     await desk.memory.blocks()
     path = desk.arguments.rest
     noted, now_ms = await noted_about(desk.place, path), desk.place.setup.now_ms()
-    told = traps_table(noted, path, now_ms=now_ms).replace("/memory ", "pattern-acp memory ")
-    return Answer(pages.markdown_page(told), values.traps_value(noted, now_ms=now_ms))
+    told = pages.traps_page(noted, now_ms=now_ms)
+    if not noted:
+        nothing = traps_table(noted, path, now_ms=now_ms).replace("/memory ", "pattern-acp memory ")
+        told = pages.markdown_page(nothing)
+    return Answer(told, values.traps_value(noted, now_ms=now_ms))
 
 
 async def _verify(desk: Desk) -> Answer:

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pattern_acp.cli.memory.importing import Imported
 from pattern_acp.cli.memory.lines import Part, Span, Table, diff_lines, line, text_lines
 from pattern_acp.domain.clock import local_minute
+from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.bound import BoundEntry, head_of
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import (
+    archive_table,
     archived_sentence,
     forgotten_notes,
     full_label,
@@ -21,12 +24,14 @@ from pattern_acp.session.memory_markdown import (
     operation,
     place,
     restorable,
+    standing,
     who,
     whose,
 )
+from pattern_acp.session.memory_traps import standing as bound_standing
 from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.tools.memory_forgetting import ForgottenReport
-from pattern_acp.tools.memory_history import Blamed, BlamedRange, Listed, Version, Versions
+from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
 _EXCERPT = 60
@@ -183,6 +188,34 @@ def hits_page(query: str, hits: Sequence[MemoryHit]) -> list[Part]:
         lines.append(line((hit.place or hit.source, "bold cyan"), (f"  {local_minute(hit.at_ms)}{why}", "dim")))
         lines += [line(f"  {text}") for text in hit.text.split("\n")]
     return lines
+
+
+def archive_page(entries: Sequence[Archived], *, now_ms: int) -> list[Part]:
+    """The archival entries, newest first."""
+    lines: list[Part] = []
+    for one in entries:
+        recalled = f"recalled {one.times} {'time' if one.times == 1 else 'times'}"
+        head = f"{standing(one, now_ms=now_ms)}; {one.entry.scope}, {local_minute(one.entry.at_ms)}, {recalled}"
+        lines += _entry_lines(one.entry, head.replace("`", ""))
+    return lines or markdown_page(archive_table((), now_ms=now_ms))
+
+
+def traps_page(noted: Sequence[BoundEntry], *, now_ms: int) -> list[Part]:
+    """Traps, constraints and decisions with whether each holds."""
+    lines: list[Part] = []
+    for one in noted:
+        entry = one.entry
+        head = f"{bound_standing(one, now_ms=now_ms)}; {entry.scope}, {entry.actor}, {local_minute(entry.at_ms)}"
+        lines += [*_entry_lines(entry, head), line((f"  {head_of(one)}", "dim"))]
+    return lines
+
+
+def _entry_lines(entry: ArchivalEntry, head: str) -> list[Part]:
+    # The id takes half of a narrow terminal, which would leave a table's text no room.
+    return [
+        line((entry.id, "bold cyan"), (f"  {head}", "dim")),
+        *(line(f"  {text}") for text in entry.text.split("\n")),
+    ]
 
 
 def forgotten_page(report: ForgottenReport) -> list[Part]:
