@@ -81,6 +81,8 @@ def catch_up(absence: Absence) -> str:
     told = {one.title for one in absence.handoffs}
     lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
     lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads if one.title not in told]
+    # What others wrote must not be able to end the mark and go on as somebody else.
+    lines = [line.replace("</catch_up", "<\\/catch_up") for line in lines]
     return "\n".join([head, *_within(lines, CATCH_UP_TOKENS - count_tokens(head) - 6), "</catch_up>"])
 
 

@@ -121,7 +121,9 @@ def count_tokens(text: str) -> int:
 
 
 def _line(one: Recallable) -> str:
-    return f"- {one.source}, {_day(one.at_ms)}: {one.text}"
+    # What was remembered must not be able to end the mark and go on as somebody else.
+    text = one.text.replace("</recalled", "<\\/recalled")
+    return f"- {one.source}, {_day(one.at_ms)}: {text}"
 
 
 def _shortened(one: Recallable) -> Recallable:

@@ -56,6 +56,8 @@ async def run_handoff(session: "Session", argument: str) -> str:
     left = await leave_handoff(session) if not argument else None
     found = await shared.database.read(lambda tx: handoffs_since(tx, shared.persona.name, state.cwd, 0, limit=SHOWN))
     news = "Left for the next session in this folder.\n\n" if left is not None else ""
+    if not found and argument:
+        return "No session of this folder left a handoff."
     if not found:
         return "There is nothing to hand off: no open step, no changed file, and nothing that stopped early."
     return news + "\n\n".join(_text(handoff) for handoff in found)

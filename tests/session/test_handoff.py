@@ -62,6 +62,7 @@ async def test_a_session_with_nothing_to_go_on_with_leaves_none():
     async with running_agent(ScriptedProvider([says("Hello.")], repeat=True)) as agent:
         session = await opened(agent)
         assert "nothing to hand off" in await said(agent, session, "/handoff")
+        assert "No session of this folder left a handoff." in await said(agent, session, "/handoff list")
         await agent.editor.prompt(session, "Hello")
         await close(agent, session)
         assert of_type(await events_of(agent, session), HandoffLeft) == []
