@@ -22,7 +22,7 @@ from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
-from pattern_acp.bootstrap.key_checks import key_findings
+from pattern_acp.bootstrap.key_checks import holds_no_secret, key_findings
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.bootstrap.recovery_checks import surroundings, verify
@@ -143,6 +143,10 @@ def _files(process: Process) -> list[Finding]:
         "Log": paths.log_file,
         "Cache": paths.cache,
     }
+    if holds_no_secret(paths.config_file, process.loaded.settings):
+        # Others may read what gives nothing away.
+        config = Finding("Configuration", Health.OK, str(paths.config_file))
+        return [config if name == config.name else _permissions(name, path) for name, path in named.items()]
     return [_permissions(name, path) for name, path in named.items()]
 
 

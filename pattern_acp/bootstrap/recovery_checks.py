@@ -20,7 +20,13 @@ from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
 from pattern_acp.db.segment_files import generations, size_of
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.journal.checking import broken_streams, count_events, damaged_contents, newest_ms, recorded_update_hash
+from pattern_acp.journal.checking import (
+    broken_streams,
+    count_events,
+    damaged_contents,
+    newest_times,
+    recorded_update_hash,
+)
 from pattern_acp.journal.segment_rebuild import CheckedSegments, check_segments
 from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem, update_hashes
 from pattern_acp.session.row_state import wrong_rows
@@ -46,11 +52,15 @@ def surroundings(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Fin
         return []
     found = [*_file_system(path, mounts), *_room(path), *_private(path), *_leftovers(path, now_ms)]
     try:
-        newest = read_file(path, newest_ms)
+        newest, latest = read_file(path, newest_times)
     except DatabaseError:
         return found  # the check of the file itself says so
+    detail = ""
     if newest > now_ms + CLOCK_SLACK_MS:
         detail = f"The newest event is of {stamp(newest)}, but it is {stamp(now_ms)}: a clock was set."
+    elif latest > newest + CLOCK_SLACK_MS:
+        detail = f"The newest event is of {stamp(newest)}, but one before it of {stamp(latest)}: a clock was set."
+    if detail:
         found.append(Finding("Clock", Health.NOTE, detail, "Set the clock of this machine right."))
     return found
 

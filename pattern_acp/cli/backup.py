@@ -1,6 +1,8 @@
 """`pattern-acp backup`, `restore` and `gc`: what bootstrap/recovery.py and recovery_sweep.py do, in the terminal."""
 
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pattern_acp.bootstrap.process import Process
@@ -8,8 +10,17 @@ from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, re
 from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
-from pattern_acp.cli.output import OutputClosed, printable, write_json, write_line, write_sentence, write_table
+from pattern_acp.cli.output import (
+    OutputClosed,
+    format_table,
+    printable,
+    write_json,
+    write_line,
+    write_sentence,
+    write_table,
+)
 from pattern_acp.cli.sessions import moment
+from pattern_acp.cli.tables import cells_of
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
@@ -130,9 +141,21 @@ def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
         write_json({"backups": [_as_json(backup) for backup in backups]})
     elif backups:
         rows = [(moment(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
-        write_table(("MADE", "KIND", "SIZE", "FILE"), rows)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in backup_lines(rows, width):
+            write_line(line)
     else:
         write_line("There are no backups yet.")
+
+
+def backup_lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """A table of made, kind, size and file; in a terminal too narrow for it each file whole on a line of its own."""
+    table = format_table(("MADE", "KIND", "SIZE", "FILE"), rows).splitlines()
+    if width is None or all(cells_of(line) <= width for line in table):
+        return table
+    heads = format_table(("MADE", "KIND", "SIZE"), [row[:3] for row in rows]).splitlines()
+    # A path that is folded at its blanks could not be copied.
+    return [heads[0], *(line for head, row in zip(heads[1:], rows, strict=True) for line in (head, printable(row[3])))]
 
 
 def _as_json(backup: Backup) -> JsonObject:

@@ -57,6 +57,8 @@ class Uses:
 
     proven: tuple[Use, ...] = ()
     guesses: tuple[Use, ...] = ()
+    has_more: bool = False
+    """Whether there are more guesses than these."""
 
 
 @dataclass(slots=True)
@@ -256,7 +258,7 @@ class _Sorter:
             key=lambda pair: (_worth(pair[1]), self._known.is_test(pair[0].path), pair[0].path, pair[0].line)
         )
         guesses = tuple(self._use(used, why) for used, why in self._guesses[:MOST_GUESSES])
-        return Uses(tuple(proven), guesses)
+        return Uses(tuple(proven), guesses, has_more=len(self._guesses) > MOST_GUESSES)
 
     def _use(self, used: Reference, why: str) -> Use:
         within = self._known.symbol(used.symbol_id)

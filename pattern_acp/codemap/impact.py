@@ -40,6 +40,8 @@ class Impact:
     guesses: tuple[Use, ...] = ()
     likely_tests: tuple[FileRecord, ...] = ()
     is_whole: bool = True
+    more_guesses: bool = False
+    """Whether there are more guesses than these."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class _Search:
     depths: dict[str, int] = field(default_factory=dict[str, int])
     uses: dict[str, list[Use]] = field(default_factory=dict[str, list[Use]])
     guesses: list[Use] = field(default_factory=list[Use])
+    more_guesses: bool = False
     seen_symbols: set[int] = field(default_factory=set[int])
     seen_files: set[str] = field(default_factory=set[str])
     followed: int = 0
@@ -102,6 +105,7 @@ def _step(
         search.followed += 1
         found = uses_of(search.known, symbol)
         if depth == 1:
+            search.more_guesses = search.more_guesses or found.has_more
             search.guesses += [use for use in found.guesses if search.may_show(use.path)]
         next_symbols += _enclosing(search.take(found.proven, depth))
     for path in files:
@@ -140,6 +144,7 @@ def _answer(search: _Search, origins: Sequence[str]) -> Impact:
         guesses,
         _likely_tests(search, origins, {item.file.path for item in tests}),
         is_whole=search.followed < MOST_FOLLOWED,
+        more_guesses=search.more_guesses,
     )
 
 

@@ -51,10 +51,10 @@ def recorded_update_hash(tx: Transaction, seq: int) -> str:
     return "" if row is None or row[0] is None else text(row[0])
 
 
-def newest_ms(tx: Transaction) -> int:
-    """When the newest event was appended, in milliseconds since 1970; 0 without one."""
-    row = tx.one(QUERIES["newest_time"])
-    return 0 if row is None else integer(row[0])
+def newest_times(tx: Transaction) -> tuple[int, int]:
+    """When the newest event was appended, and the latest time of the newest 10,000; in ms since 1970, 0 without one."""
+    row = tx.one(QUERIES["newest_times"])
+    return (0, 0) if row is None or row[0] is None else (integer(row[0]), integer(row[1]))
 
 
 def count_events(tx: Transaction, *, upto: int) -> int:

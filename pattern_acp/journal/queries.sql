@@ -493,9 +493,11 @@ SELECT hash, length(content) FROM file_contents;
 -- Every stream that has an event, oldest first.
 SELECT stream FROM events WHERE session_seq = 1 ORDER BY seq;
 
--- name: newest_time
--- When the newest event was appended.
-SELECT at_ms FROM events ORDER BY seq DESC LIMIT 1;
+-- name: newest_times
+-- When the newest event was appended, and the latest time of the newest thousands, which is another where a clock was set.
+SELECT
+    (SELECT at_ms FROM events ORDER BY seq DESC LIMIT 1),
+    (SELECT max(at_ms) FROM (SELECT at_ms FROM events ORDER BY seq DESC LIMIT 10000));
 
 -- name: file_content_hashes
 -- Which contents of files are kept.

@@ -26,12 +26,14 @@ def callers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, nami
     lines: list[Line] = []
     guesses: dict[tuple[str, int], Use] = {}
     proven_places: set[tuple[str, int]] = set()
+    has_more = False
     for file in targets.files:
         lines += _file_importers(known, file, asked, root, naming)
     quiet: list[Symbol] = []
     for symbol in targets.symbols:
         uses = _shown_uses(uses_of(known, symbol), root)
         proven_places |= {(use.path, use.line) for use in uses.proven}
+        has_more = has_more or uses.has_more
         guesses |= {(use.path, use.line): use for use in uses.guesses}
         if uses.proven or len(targets.symbols) == 1:
             lines.append(symbol_line(symbol, naming))
@@ -45,7 +47,8 @@ def callers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, nami
         lines.append(Line(f"{plural(targets.left_out, 'more definition')} of that name; ask for one as path:name"))
     left = [use for place, use in guesses.items() if place not in proven_places]
     if left:
-        title = f"{plural(len(left), 'guess', 'guesses')} (only the name agrees; check before relying on one)"
+        counted = f"{'more than ' if has_more else ''}{plural(len(left), 'guess', 'guesses')}"
+        title = f"{counted} (only the name agrees; check before relying on one)"
         shown = left if asked.limit or not proven_places else left[:GUESSES_BESIDE_PROOF]
         lines += _listed(title, shown, asked, naming) + _more(len(left) - len(shown))
     return lines or near_lines(targets)
@@ -115,7 +118,8 @@ def _reach_lines(found: Impact, asked: CodeMapArguments, naming: Naming) -> list
         lines += [naming.line(file.path, None, "") for file in found.likely_tests[:limit]]
     if found.guesses:
         shown = found.guesses if asked.limit or not found.reached else found.guesses[:GUESSES_BESIDE_PROOF]
-        lines += _listed(f"Guesses, not followed further: {len(found.guesses)}", shown, asked, naming)
+        more = "more than " if found.more_guesses else ""
+        lines += _listed(f"Guesses, not followed further: {more}{len(found.guesses)}", shown, asked, naming)
         lines += _more(len(found.guesses) - len(shown))
     if not found.is_whole:
         lines.append(Line("It was not followed to the end, since it reaches very much; ask for a smaller depth."))
@@ -140,6 +144,7 @@ def _shown_uses(uses: Uses, root: CodeRoot) -> Uses:
     return Uses(
         tuple(use for use in uses.proven if root.may_show(use.path)),
         tuple(use for use in uses.guesses if root.may_show(use.path)),
+        uses.has_more,
     )
 
 

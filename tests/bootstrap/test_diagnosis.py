@@ -138,6 +138,23 @@ async def test_a_constellation_that_others_can_read_is_a_note():
         assert "chmod 600" in found.remedy
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
+@pytest.mark.parametrize(
+    ("text", "health"),
+    [
+        ('model = "offline"\n', Health.OK),
+        ('[mcp_servers.box]\ncommand = "box"\nenv = { BOX = "plain word" }\n', Health.NOTE),
+        ("# was gh" + "p_" + "aB3" * 12 + "\n", Health.NOTE),
+    ],
+    ids=["none", "a value of the settings", "what looks like one"],
+)
+async def test_settings_that_others_can_read_are_a_note_only_where_they_hold_a_secret(text: str, health: Health):
+    async with temporary_home() as home:
+        home.configure(text)
+        await anyio.Path(home.process(Flags()).loaded.paths.config_file).chmod(0o644)
+        assert named(await look(home), "Configuration").health is health
+
+
 async def test_language_servers_are_named_and_those_that_are_missing_with_a_remedy():
     async with temporary_home() as home:
         home.configure(

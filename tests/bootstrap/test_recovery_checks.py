@@ -132,6 +132,23 @@ def test_a_clock_that_was_set_back_is_a_note(path: Path, tmp_path: Path):
     assert surroundings(tmp_path / "none.db", now_ms=NOW) == []
 
 
+async def append(path: Path, at_ms: int) -> None:
+    change = propose_creation(
+        BlockSpec(BlockKey(Scope.PERSONA, "default", "later"), "Later.", "x", limit=100),
+        BlockId("block_later"),
+        peer=12,
+    )
+    async with open_database(path, clock=FakeClock()) as database:
+        await database.write(lambda tx: append_memory_event(tx, change, at_ms=at_ms))
+
+
+def test_events_that_go_back_in_time_are_a_note(path: Path):
+    anyio.run(append, path, NOW - 30 * HOUR_MS)
+    (found,) = surroundings(path, now_ms=NOW)
+    assert (found.name, found.health) == ("Clock", Health.NOTE)
+    assert "one before it of" in found.detail
+
+
 def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
     mounts = tmp_path / "mounts"
     home = str(path.parent.resolve())

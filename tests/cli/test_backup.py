@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
-from pattern_acp.cli.backup import run_backup, run_restore, run_sweep
+from pattern_acp.cli.backup import backup_lines, run_backup, run_restore, run_sweep
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
@@ -81,3 +81,10 @@ def test_what_serves_nothing_is_shown_and_goes_only_when_asked(process: Process,
     assert not old.exists()
     assert run_sweep(Sweep(), process) == 0
     assert "There is nothing to take away." in capsys.readouterr().out
+
+
+def test_a_path_with_blanks_stays_whole_in_a_narrow_terminal():
+    rows = [("2026-11-28 11:30", "backup", "1 MB", "/a folder/with blanks/and a copy.db")]
+    assert len(backup_lines(rows, None)) == 2
+    assert backup_lines(rows, 100) == backup_lines(rows, None)
+    assert backup_lines(rows, 40)[1:] == ["2026-11-28 11:30  backup  1 MB", rows[0][3]]

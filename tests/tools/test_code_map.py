@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.codemap.callers import MOST_GUESSES
 from pattern_acp.codemap.model import Judgement, Progress
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
@@ -167,6 +168,16 @@ async def test_guesses_of_importers_users_and_tests_are_called_guesses(tmp_path:
         assert "2 more definitions of that name; ask for one as path:name" in common
         for operation in ("importers", "impact"):
             assert "did you mean Journal" in await text(seen, operation, "Jurnal")
+
+
+async def test_guesses_that_were_cut_are_more_than_those_counted(tmp_path: Path):
+    calls = "".join(f"def run{n}(thing):\n    thing.push()\n" for n in range(MOST_GUESSES + 1))
+    sources = {"app/writer.py": "class Journal:\n    def push(self): pass\n", "scripts/run.py": calls}
+    async with code_index(tmp_path / "cut", sources) as index:
+        bench = tool_bench(tmp_path / "cut")
+        seen = (replace(bench, context=replace(bench.context, code=FakeCode(index))), FakeCode(index))
+        assert "\nmore than 300 guesses (only the name agrees" in await text(seen, "callers", "push")
+        assert "\nGuesses, not followed further: more than 300:" in await text(seen, "impact", "push")
 
 
 async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Bench):
