@@ -98,7 +98,8 @@ def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scop
         what = what if edit.operation == "resolve" else f"It opens the project's {kind} “{one_line(named.entry.text)}”."
     else:
         why = f" Why: {one_line(edit.reason)}" if edit.reason else ""
-        what = f"It keeps this as a {kind} of the project: “{one_line(edit.text)}”.{why}"
+        text = edit.text or ("" if named is None else named.entry.text)
+        what = f"It keeps this as a {kind} of the project{_given(edit)}: “{one_line(text)}”.{why}"
     reason = f"{access.reason} {what}".strip()
     return replace(access, standing=Standing.CONSENT, reason=reason, only_once=True)
 
@@ -175,6 +176,16 @@ def _insert(
     if terms is not None:
         bind_entry(tx, entry, terms, seq=appended.seq)
     return entry
+
+
+def _given(edit: MemoryEdit) -> str:
+    """What is asked for beside the text, which a diff does not show."""
+    if edit.terms is None:
+        return ""
+    terms = edit.terms
+    severity = f", {terms.severity} severity" if terms.severity else ""
+    until = f", until {one_line(terms.until, 40)}" if terms.until else ""
+    return (f" for {one_line(', '.join(terms.paths))}" if terms.paths else "") + severity + until
 
 
 def _as_what(edit: MemoryEdit) -> str:

@@ -224,14 +224,21 @@ async def test_what_the_agent_decides_for_the_project_waits_for_the_person_who_r
 
     settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(review="project"))
     plain = calls("memory_write", label="archive", operation="append", text="The port is 5433.")
-    noted: dict[str, Json] = {"kind": "decision", "reason": "It is smaller."}
+    noted: dict[str, Json] = {
+        "kind": "decision",
+        "reason": "It is smaller.",
+        "paths": ["*.ninja"],
+        "severity": "high",
+        "until": "2099-12-31",
+    }
     decides = calls("memory_write", operation="append", text="We use ninja.", **noted)
     model = ScriptedProvider([plain, decides, says("Done.")])
     async with running_agent(model, settings=settings, permission=answer) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         (asked,) = of_type(await events_of(agent, session), PermissionAsked)
-        assert "as a decision of the project: “We use ninja.”. Why: It is smaller." in asked.reason
+        assert "as a decision of the project for *.ninja, high severity, until 2099-12-31: “We" in asked.reason
+        assert "“We use ninja.”. Why: It is smaller." in asked.reason
         assert ("We use ninja." in await said(agent, session, "/memory traps")) is kept
         assert "a decision" in await said(agent, session, "/memory decision We use make.")
 
