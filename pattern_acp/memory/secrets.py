@@ -41,6 +41,25 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """Token shapes that their issuers document; each is told by its beginning."""
 
+_BEGINNINGS = {
+    "a private key": ("PRIVATE KEY",),
+    "an AWS key": ("AKIA", "ASIA", "ABIA", "ACCA"),
+    "a GitHub token": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "a GitLab token": ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
+    "a Slack token": ("xox", "hooks.slack.com"),
+    "a model provider's key": ("sk-",),
+    "a Google key": ("AIza", "GOCSPX-"),
+    "a Stripe key": ("sk_", "rk_", "whsec_"),
+    "a package registry's token": ("npm_", "pypi-"),
+    "a Hugging Face token": ("hf_",),
+    "a SendGrid key": ("SG.",),
+    "a bot's token": (":AA",),
+    "a web token": ("eyJ",),
+    "an age or PGP secret key": ("AGE-SECRET-KEY-1",),
+    "a password in an address": ("://",),
+}
+"""What a text has to hold for a shape to be looked for: a text of many megabytes is searched for it in no time."""
+
 _NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://[^\s/:@]*+:([^\s/@]{3,}+)@", re.IGNORECASE)),
     (
@@ -95,12 +114,19 @@ _KEY_BLOCK = re.compile(
 def mask_secrets(text: str, mark: str = "[secret]") -> str:
     """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
     text = _KEY_BLOCK.sub(mark, text)
-    for _, shape in _SHAPES:
-        text = shape.sub(mark, text)
-    for _, shape in _NAMED:
+    for what, shape in _SHAPES:
+        text = shape.sub(mark, text) if _may_hold(text, what) else text
+    for what, shape in _NAMED:
+        if not _may_hold(text, what):
+            continue
         text = shape.sub(lambda match: _with_mark(match, 1, mark), text)
     text = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], text)
     return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], text)
+
+
+def _may_hold(text: str, what: str) -> bool:
+    beginnings = _BEGINNINGS.get(what)
+    return beginnings is None or any(beginning in text for beginning in beginnings)
 
 
 def _with_mark(match: re.Match[str], group: int, mark: str) -> str:
