@@ -84,7 +84,7 @@ async def test_the_end_of_input_in_a_turn_records_it_as_cancelled_and_gives_the_
                 await agent.ended.wait()
             assert await running.end() == {"stopReason": "cancelled"}
         recorded = await kinds_recorded(home.constellation, session)
-        assert recorded[-4:] == ["MessageRecorded", "UsageReported", "TurnEnded", "CheckpointTaken"]
+        assert recorded[-5:] == ["MessageRecorded", "UsageReported", "TurnEnded", "CheckpointTaken", "HandoffLeft"]
         async with open_database(home.constellation, clock=SystemClock(), read_only=True) as database:
             assert await database.read(lambda tx: tx.all("SELECT * FROM leases")) == []
 
