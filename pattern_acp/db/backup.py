@@ -212,6 +212,7 @@ def _written_by_us(path: Path) -> Generator[None]:
     try:
         yield
     except BaseException:
+        # Ctrl-C too leaves no half of a copy; a file that another one put there since then is not ours.
         if path.exists() and os.path.samestat(made, path.stat()):
             for ending in ("", "-journal", *COMPANIONS):
                 path.with_name(path.name + ending).unlink(missing_ok=True)

@@ -45,6 +45,7 @@ class _Call(Generic[T]):
         try:
             result = self._function(self._driver)
         except BaseException as error:
+            # Whatever it was: a caller that was cancelled meanwhile asks how the call ended.
             self._error = error
             raise
         self._results.append(result)

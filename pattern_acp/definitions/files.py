@@ -59,6 +59,7 @@ def read_text(path: Path, reading: Reading) -> str | None:
 
 
 def _children(folder: Path) -> list[Path]:
+    # Every turn looks here: names are told apart before they are made paths.
     try:
         return [folder / name for name in sorted(os.listdir(folder)) if not name.startswith(".")]  # noqa: PTH208
     except OSError:

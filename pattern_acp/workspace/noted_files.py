@@ -93,6 +93,7 @@ class TrackedFiles:
             yield
             await self._keeper.after_change(paths)
         except BaseException as error:
+            # What was changed until it failed or was cancelled is changed all the same.
             hurries = isinstance(error, anyio.get_cancelled_exc_class())
             with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
                 await self._keeper.after_change(paths)

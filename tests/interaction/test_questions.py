@@ -82,7 +82,7 @@ async def end_while_asking(end: Callable[[RunningAgent, str, Panel], Awaitable[N
 async def test_an_editor_that_answers_what_is_open_before_it_cancels_is_asked_nothing_more():
     async def end(agent: RunningAgent, session: str, panel: Panel) -> None:
         panel.answer(panel.asked[0], WITHDRAWN)
-        await anyio.sleep(0.05)
+        await anyio.wait_all_tasks_blocked()
         await agent.editor.cancel(session)
 
     await end_while_asking(end)

@@ -74,7 +74,7 @@ class Person:
             case "cancelled":
                 return {"outcome": "cancelled"}
             case "late":
-                await anyio.sleep(0.05)
+                await anyio.wait_all_tasks_blocked()
                 return {"outcome": "selected", "optionId": "allow_once"}
             case _:
                 return {"outcome": "selected", "optionId": way}
