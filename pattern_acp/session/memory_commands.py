@@ -26,6 +26,7 @@ from pattern_acp.session.memory_setup import (
     unshare_block,
 )
 from pattern_acp.session.memory_traps import HINT, list_traps, note_as, set_status_to
+from pattern_acp.session.recall_command import run_recall
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
@@ -281,6 +282,7 @@ VERBS: dict[str, Verb] = {
         _set_up(share_block),
     ),
     "unshare": Verb("LABEL persona:NAME|project:FOLDER", "Take a share back", _set_up(unshare_block)),
+    "search": Verb("WORDS", "Search memory and past sessions, as /recall does", run_recall),
     "archive": Verb("", "List the facts that only search finds, and what superseded them", _archive),
     "traps": Verb("[PATH]", "List traps, constraints and decisions; with a path, those about it", _set_up(list_traps)),
     "trap": Verb(HINT, "Note a trap, which the agent reads before it edits these files", _noting(BoundKind.TRAP)),

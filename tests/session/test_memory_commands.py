@@ -313,3 +313,13 @@ async def test_a_session_opens_again_when_words_that_its_own_choices_are_made_of
             params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
             await later.editor.request("session/load", params)
             assert "you chose it for this session" in await ask(later, session, "/tools")
+
+
+async def test_memory_is_searched_by_its_verb_as_by_recall():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/remember Deploys freeze in December.")
+        found, _, _ = (await ask(agent, session, "/memory search deploys")).partition(" *(")
+        assert found.endswith("Deploys freeze in December.")
+        # Why it was found differs: it was recalled once now.
+        assert (await ask(agent, session, "/recall deploys")).startswith(found)
