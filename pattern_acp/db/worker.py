@@ -74,18 +74,20 @@ class WorkerConnection(aiosqlite.Connection):
     aiosqlite's own statement methods are not used: each of them is a step of its own between two awaits.
     """
 
-    def __init__(self, driver: ApswConnection) -> None:
+    def __init__(self, driver: ApswConnection, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """`patience_seconds` is the longest that a cancelled caller goes on waiting."""
         super().__init__(cast("Callable[[], sqlite3.Connection]", lambda: driver), iter_chunk_size=64)
         # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290).
         self._thread.daemon = True
         self._driver = driver
         self._process = os.getpid()
+        self._patience_seconds = patience_seconds
 
     async def run(self, function: Callable[[ApswConnection], T]) -> T:
         """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
 
         Who is cancelled still waits for the end of an ordinary call, but not for another process's lock: after
-        `PATIENCE_SECONDS` the cancellation goes on, and the function runs in its turn all the same.
+        `patience_seconds` the cancellation goes on, and the function runs in its turn all the same.
 
         Raises:
             DatabaseClosedError: the connection was closed before.
@@ -116,7 +118,7 @@ class WorkerConnection(aiosqlite.Connection):
         # The thread takes one thing after the other: when this is done, the call is.
         self._queue.put_nowait((behind, lambda: None))
         with anyio.CancelScope(shield=True):
-            await asyncio.wait((behind,), timeout=PATIENCE_SECONDS)
+            await asyncio.wait((behind,), timeout=self._patience_seconds)
         if not call.has_ended:
             behind.add_done_callback(call.report_late)
             await anyio.sleep_forever()
