@@ -109,7 +109,7 @@ async def test_a_kept_key_is_used_and_renewed_once_when_it_is_refused():
     async with served(server) as url:
         lab = ProviderSettings("lab", "openai", url)
         async with open_embedder(settings("lab/small", lab), SystemClock(), RenewedKeys()) as chosen:
-            with anyio.fail_after(5), pytest.raises(EmbedderError, match=r"HTTP 401"):
+            with anyio.fail_after(30), pytest.raises(EmbedderError, match=r"HTTP 401"):
                 await chosen.embedder.embed(["port"], TextUse.QUERY)
     keys = [head.partition(b"\r\n\r\n")[0].lower().partition(b"authorization: bearer ")[2][:3] for head in server.read]
     assert keys == [b"k-1", b"k-2"]

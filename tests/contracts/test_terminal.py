@@ -81,7 +81,7 @@ async def editor() -> AsyncGenerator[Terminal, None]:
     with temporary_folder() as scratch:
         async with connected_editor() as (client, dispatcher):
             client.terminals.run = play_in_editor
-            yield EditorTerminal(SessionId("ses_1"), dispatcher, 3, scratch)
+            yield EditorTerminal(SessionId("ses_1"), dispatcher, 30, scratch)
         assert all(terminal.released for terminal in client.terminals.by_id.values())
 
 

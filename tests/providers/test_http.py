@@ -69,5 +69,5 @@ def test_certificates_are_read_once_however_many_proxies_there_are():
     proxies = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost"}
     environment = {**process_environment(), **proxies}
     command = (sys.executable, "-c", COUNT_CERTIFICATES)
-    ran = subprocess.run(command, capture_output=True, check=True, env=environment, text=True, timeout=20)
+    ran = subprocess.run(command, capture_output=True, check=True, env=environment, text=True, timeout=50)
     assert ran.stdout.split() == ["1"]

@@ -150,7 +150,7 @@ async def test_the_list_of_the_model_in_use_is_learned_where_none_was_ever_seen(
 
 
 async def test_a_list_that_would_tell_no_window_takes_no_time_from_the_first_turn():
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with serve_models([], models=("a",)) as server:
             own = {"mine/a": ModelSettings(context_window=9_000)}
             providers = Providers(replace(settings(mine(server.url)), models=own))

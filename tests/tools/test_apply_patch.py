@@ -28,7 +28,7 @@ def patch(*lines: str) -> str:
 def through_the_editor(_root: Path) -> FileSystem:
     disk = LocalFileSystem()
     return DelegatingFileSystem(
-        FakeFileSystem(disk=disk), disk, can_read=True, can_write=True, deadline=3, on_warning=lambda _: None
+        FakeFileSystem(disk=disk), disk, can_read=True, can_write=True, deadline=30, on_warning=lambda _: None
     )
 
 

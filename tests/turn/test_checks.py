@@ -26,7 +26,7 @@ from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.terminal import ExitStatus
+from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 
 TURN = TurnId("turn_1")
 KINDS: tuple[Literal["test", "linter", "formatter"], ...] = ("test", "linter", "formatter")
@@ -138,16 +138,28 @@ async def test_a_check_that_cannot_start_is_told(tmp_path: Path):
     assert bench.finished == []
 
 
-async def test_a_check_ends_at_its_time_limit_and_with_the_turn(tmp_path: Path):
+async def test_a_check_ends_at_its_time_limit(tmp_path: Path):
     terminal = LocalTerminal(process_environment())
     bench = Bench(tmp_path, CheckSettings("slow", "sleep 60", timeout_seconds=1), terminal=terminal)
     assert "time limit of 1 s" in await bench.after(tmp_path / "a.py")
+
+
+async def test_a_check_ends_with_the_turn(tmp_path: Path):
+    started = anyio.Event()
+
+    def play(_request: CommandRequest) -> PlayedCommand:
+        started.set()
+        return PlayedCommand(hangs=True)
+
+    terminal = FakeTerminal(play)
     bench = Bench(tmp_path, CheckSettings("slow", "sleep 60"), terminal=terminal)
-    with anyio.move_on_after(0.3) as scope:
-        await bench.after(tmp_path / "a.py")
-    assert scope.cancelled_caught
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.after, tmp_path / "a.py")
+        await started.wait()
+        tasks.cancel_scope.cancel()
     (finished,) = bench.finished
     assert (finished.status, finished.interrupted) == (ToolCallStatus.FAILED, True)
+    assert terminal.commands[0].released
 
 
 @pytest.mark.parametrize("changed", [(), ("gone.py",)])
