@@ -92,10 +92,12 @@ async def test_a_llama_server_that_is_slow_to_tell_more_is_found_all_the_same():
     answers = {"/v1/models": Answer(listing({"id": "a", "owned_by": "llamacpp"})), "/props": Answer(hangs=True)}
     with anyio.fail_after(30):
         async with real_http() as http, web_server(answers) as server:
-            (found,) = await find_local_servers(
-                http, [replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))], seconds=1.5
-            )
-    assert found.models == (ListedModel("a"),)
+            candidate = replace(LOCAL_SERVERS[2], base_url=server.url("/v1"))
+            found = ()
+            while not found:
+                # Less than it is asked for more; a busy machine may need that for the list alone.
+                found = await find_local_servers(http, [candidate], seconds=0.5)
+    assert [each.models for each in found] == [(ListedModel("a"),)]
 
 
 async def test_other_servers_are_asked_for_nothing_beside_their_list():
