@@ -54,6 +54,13 @@ def hang_at(slow: str, index: str, root: str, paths: Sequence[str], repeat: Sequ
     return index_files(index, root, paths, repeat)
 
 
+def hang_with_several(index: str, root: str, paths: Sequence[str], repeat: Sequence[str]) -> int:
+    """`index_files` with a grammar that only ends when it has one file to read."""
+    if len(paths) > 1:
+        time.sleep(60)
+    return index_files(index, root, paths, repeat)
+
+
 async def statuses(database: Database) -> dict[str, str]:
     return {record.path: record.status for record in await database.read(lambda tx: files_at(tx, ""))}
 
@@ -67,11 +74,17 @@ async def test_a_grammar_that_ends_the_process_costs_one_file(index: Database, t
     assert compare(str(tmp_path / "work"), listing, await index.read(known_files), {}).to_read == ()
 
 
-async def test_a_grammar_that_hangs_costs_one_file(index: Database, tmp_path: Path):
-    names = make_files(tmp_path / "work", 2)
+async def test_a_grammar_that_hangs_with_one_file_costs_that_file(index: Database, tmp_path: Path):
+    names = make_files(tmp_path / "work", 1)
     work = partial(hang_at, names[0])
-    await read_in_process(index, str(tmp_path / "work"), names, work=work, seconds=(1.5, 1.5))
-    assert await statuses(index) == {names[0]: "unparsable", names[1]: "parsed"}
+    await read_in_process(index, str(tmp_path / "work"), names, work=work, seconds=(1.0, 1.0))
+    assert await statuses(index) == {names[0]: "unparsable"}
+
+
+async def test_files_among_which_a_grammar_hangs_are_read_one_by_one(index: Database, tmp_path: Path):
+    names = make_files(tmp_path / "work", 2)
+    await read_in_process(index, str(tmp_path / "work"), names, work=hang_with_several, seconds=(1.0, 60.0))
+    assert await statuses(index) == dict.fromkeys(names, "parsed")
 
 
 def die(index: str, root: str, paths: Sequence[str], repeat: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.freshness import Difference, compare, known_files, word_for
+from pattern_acp.codemap.freshness import RACY_NS, Difference, compare, known_files, word_for
 from pattern_acp.codemap.indexing import content_hash, index_files
 from pattern_acp.codemap.model import Stamp
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
@@ -161,10 +161,15 @@ def test_a_file_that_was_only_touched_is_confirmed_by_its_content(index: Index):
 
 def test_a_stamp_is_trusted_once_it_is_old_enough(index: Index):
     index.refresh()
+    stamps = {path: known.stamp for path, known in index.driver.read(known_files).items()}
+    newest = max(max(stamp.mtime_ns, stamp.ctime_ns) for stamp in stamps.values())
+
+    def confirm(read_ns: int) -> None:
+        index.driver.write(lambda tx: confirm_files(tx, [(path, stamp, read_ns) for path, stamp in stamps.items()]))
+
+    confirm(newest)
     assert [path for path, _ in index.difference().confirmed] == ["a.py", "b.py"]
-    later = time.time_ns() + 3_000_000_000
-    confirmed = index.difference().confirmed
-    index.driver.write(lambda tx: confirm_files(tx, [(path, stamp, later) for path, stamp in confirmed]))
+    confirm(newest + RACY_NS)
     assert index.difference().confirmed == ()
 
 
