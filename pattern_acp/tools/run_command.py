@@ -102,11 +102,16 @@ class RunCommand:
     changes_things = True
 
     def __init__(
-        self, *, show_seconds: float = SHOW_SECONDS, prompt_look_seconds: float = FIRST_PROMPT_LOOK_SECONDS
+        self,
+        *,
+        show_seconds: float = SHOW_SECONDS,
+        prompt_look_seconds: float = FIRST_PROMPT_LOOK_SECONDS,
+        first_look_seconds: float = FIRST_LOOK_SECONDS,
     ) -> None:
         """`show_seconds` is the least time between two showings of running output; see the constants."""
         self._show_seconds = show_seconds
         self._prompt_look_seconds = prompt_look_seconds
+        self._first_look_seconds = first_look_seconds
 
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
@@ -114,7 +119,7 @@ class RunCommand:
         require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
         goes_on = asked.background or asked.interactive
-        run = start_job if goes_on else self._run
+        run = partial(start_job, look_seconds=self._first_look_seconds) if goes_on else self._run
         return PreparedCall(
             # In front, since a long command is cut behind.
             title=one_line(f"In the background: {asked.command}" if goes_on else asked.command),
@@ -152,9 +157,9 @@ class RunCommand:
 
 
 async def start_job(
-    asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress
+    asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress, *, look_seconds: float
 ) -> ToolOutcome:
-    """Start a command in the background, and look at it for a moment.
+    """Start a command in the background, and look at it for `look_seconds` at most.
 
     Raises:
         ToolFailedError: there is no background here.
@@ -173,7 +178,7 @@ async def start_job(
     job = await context.jobs.start(request)
     if job.command is not None and job.command.client_owned:
         await progress.show((_terminal_content(job.command, asked, folder),))
-    await context.jobs.wait(job, FIRST_LOOK_SECONDS, until=has_settled)
+    await context.jobs.wait(job, look_seconds, until=has_settled)
     return job_outcome(job, limit=context.result_limit)
 
 
