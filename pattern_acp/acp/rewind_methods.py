@@ -71,13 +71,15 @@ class RewindMethods:
 
     async def _go(self, request: wire.RewindRequest, parts: tuple[str, ...]) -> wire.RewindResponse:
         from pattern_acp.session.rewind_requests import rewind_for_client
+        from pattern_acp.session.rewind_text import refused
 
         session = self._sessions.get(request.session_id)
         if request.parts == ():
             raise InvalidRequestError("`parts` is empty, so that nothing would go back; name a part, or leave it out.")
         wanted = request.parts or (() if request.to == "undo" else parts)
         plan, done, fork = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
-        has_files = "files" in (wanted or plan.target.parts)
+        parts_gone = wanted or plan.target.parts
+        has_files = "files" in parts_gone
         return wire.RewindResponse(
             words=plan.target.words,
             lost=plan.lost,
@@ -85,7 +87,7 @@ class RewindMethods:
             files=done.files,
             kept=tuple(file.path for file in plan.conflicts) if has_files and not request.overwrite else (),
             blocks=done.blocks,
-            problems=done.problems,
+            problems=(*done.problems, *refused(plan, parts_gone)),
             fork_session_id=fork.session_id if fork is not None else None,
         )
 

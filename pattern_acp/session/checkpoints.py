@@ -34,7 +34,7 @@ from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
 from pattern_acp.workspace.paths import is_within
-from pattern_acp.workspace.snapshots import Captured, capture, place_of
+from pattern_acp.workspace.snapshots import Captured, capture_in_place, place_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -199,7 +199,7 @@ class Checkpoints:
             self._left_out.setdefault(path, why)
         saved: list[SavedFile] = []
         for path, before, after in found.files:
-            place = self._place(path)
+            place = self._place(path, resolved=True)
             if not place or before.state == after.state:
                 continue
             known = self._newest(place)
@@ -318,11 +318,11 @@ class Checkpoints:
     def _newest(self, place: str) -> _Open | None:
         return next((change for change in reversed(self._open) if change.path == place), None)
 
-    def _place(self, path: str) -> str:
-        """The name of a path here; empty for one that is left out."""
+    def _place(self, path: str, *, resolved: bool = False) -> str:
+        """The name of a path here; empty for one that is left out. `resolved` says that it is a place already."""
         roots = self._session.state.policy.roots
         try:
-            place = place_of(path)
+            place = path if resolved else place_of(path)
         except PatternError:
             return ""
         if is_within(place, [str(self._session.constellation.database.path.parent.resolve())]):
@@ -351,4 +351,4 @@ def _may_change_files(access: Access) -> bool:
 
 
 async def _capture(path: str) -> Captured:
-    return await anyio.to_thread.run_sync(capture, path)
+    return await anyio.to_thread.run_sync(capture_in_place, path)

@@ -74,7 +74,7 @@ def answer_text(
         lines.append(_not_kept(plan))
     if done.blocks:
         lines.append(f"Memory put back: {', '.join(f'`{label}`' for label in done.blocks)}.")
-    lines += [f"> {problem}" for problem in (*done.problems, *_refused(plan, parts))]
+    lines += [f"> {problem}" for problem in (*done.problems, *refused(plan, parts))]
     if parts_here(plan.target, parts):
         lines.append("`/rewind undo` takes this back.")
     return "\n\n".join(lines)
@@ -101,7 +101,8 @@ def _not_kept(plan: RewindPlan) -> str:
     return "\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)])
 
 
-def _refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:
+def refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:
+    """A sentence about each file that the plan says cannot be put back; none when files do not go back."""
     if "files" not in parts:
         return []
     return [f"{file.path} was not put back: {file.problem}." for file in plan.files if file.problem]

@@ -22,7 +22,7 @@ from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture, place_of
+from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture_in_place, place_of
 from pattern_acp.workspace.walk import in_thread, walk_files
 
 GIT_SECONDS = 2.0
@@ -70,7 +70,10 @@ class FolderLook:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What changed: path, state before, state after; and paths of which it cannot be told, each with a clause."""
+    """What changed: path, state before, state after; and paths of which it cannot be told, each with a clause.
+
+    A path is as `place_of` named it when it was looked at. A link that was put in its way since does not change it.
+    """
 
     files: tuple[tuple[str, Captured, Captured], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
@@ -149,7 +152,7 @@ class FolderChanges:
         changed: dict[str, tuple[Captured, Captured]] = {}
         clean: list[str] = []
         for path in paths:
-            now = after.held.get(path) or await anyio.to_thread.run_sync(capture, path)
+            now = after.held.get(path) or await anyio.to_thread.run_sync(capture_in_place, path)
             was = before.held.get(path)
             if was is None:
                 clean.append(path)
@@ -244,7 +247,7 @@ def _hold(look: FolderLook, paths: Sequence[str]) -> None:
     held = 0
     for path in paths:
         if not path.endswith("/"):
-            captured = capture(path)
+            captured = capture_in_place(path)
             held += len(captured.content or b"")
             if held > HELD_BYTES:
                 captured = Captured(replace(captured.state, digest="", why_not=_TOO_MANY_CHANGED))
@@ -267,7 +270,7 @@ def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
             continue
         look.signatures[path] = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if hold and (entry.is_link or held + found.st_size <= HELD_BYTES):
-            look.held[path] = capture(path)
+            look.held[path] = capture_in_place(path)
             held += found.st_size
     return look
 
@@ -277,7 +280,7 @@ def _in_walk(before: FolderLook, after: FolderLook) -> dict[str, tuple[Captured,
     for path in dict.fromkeys([*before.signatures, *after.signatures]):
         if before.signatures.get(path) == after.signatures.get(path):
             continue
-        now = after.held.get(path) or capture(path)
+        now = after.held.get(path) or capture_in_place(path)
         if path not in before.signatures:
             was = Captured(MISSING)
         else:

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.config.settings import Settings
@@ -200,3 +201,31 @@ async def test_a_folder_in_the_place_of_a_link_and_a_name_that_is_no_utf_8_go_ba
             assert (agent.folder / "real" / "one").read_text() == "of the real one\n"
         assert "was not put back" not in agent.editor.said()
         assert [path.name for path in agent.folder.iterdir() if path.name.startswith("bad")] == [named]
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+async def test_a_folder_that_was_moved_and_linked_to_comes_back_with_what_was_in_it(in_git: bool):
+    # The old paths still lead to the same bytes, through the link.
+    command = "mv kept moved; ln -s moved kept; echo new > kept/new.txt"
+    model = ScriptedProvider([calls("run_command", command=command), says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "kept" / "deep").mkdir(parents=True)
+        (agent.folder / "kept" / "one.txt").write_text("one\n")
+        (agent.folder / "kept" / "deep" / "two.txt").write_text("two\n")
+        if in_git:
+            commit = "git init -q && git add -A kept && git -c user.name=t -c user.email=t@example.org commit -qm 1"
+            await anyio.run_process(["sh", "-c", commit], cwd=agent.folder)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Move it.")
+        for _ in range(2):
+            await agent.editor.prompt(session, "/rewind 1 files yes")
+            assert not (agent.folder / "kept").is_symlink()
+            assert (agent.folder / "kept" / "one.txt").read_text() == "one\n"
+            assert (agent.folder / "kept" / "deep" / "two.txt").read_text() == "two\n"
+            assert not (agent.folder / "kept" / "new.txt").exists()
+            assert not (agent.folder / "moved").exists()
+            await agent.editor.prompt(session, "/rewind undo yes")
+            assert (agent.folder / "kept").readlink() == Path("moved")
+            assert (agent.folder / "moved" / "deep" / "two.txt").read_text() == "two\n"
+            assert (agent.folder / "moved" / "new.txt").read_text() == "new\n"
+        assert "was not put back" not in agent.editor.said()

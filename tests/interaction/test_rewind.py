@@ -413,6 +413,22 @@ async def test_a_file_that_is_too_large_to_be_kept_is_left_unless_the_person_say
         assert names_below(agent.folder) == []
 
 
+async def test_a_client_is_told_of_a_file_whose_content_was_too_large_to_be_kept():
+    change = calls("run_command", command="echo more >> large.bin")
+    model = ScriptedProvider([change, says("Done.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        (agent.folder / "large.bin").write_bytes(bytes(10_000_001))
+        session = await opened(agent)
+        await answer(agent, session, "Change it.")
+        asked = {"sessionId": session, "to": "1", "parts": ["conversation"]}
+        assert (await agent.editor.request("_pattern/checkpoint/restore", asked))["problems"] == []
+        await agent.editor.request("_pattern/checkpoint/restore", {"sessionId": session, "to": "undo"})
+        done = await agent.editor.request("_pattern/checkpoint/restore", {**asked, "parts": ["files"]})
+        [problem] = done["problems"]
+        assert problem.endswith("large.bin was not put back: its content was not kept: it is larger than 10 MB.")
+        assert done["files"] == []
+
+
 async def test_a_repository_that_a_command_made_is_said_to_stay_before_and_after():
     made = calls("run_command", command="git init -q inner && echo x > inner/a.txt")
     model = ScriptedProvider([made, says("Done.")])
