@@ -316,7 +316,10 @@ def cost_before(turn: RecordedTurn) -> Cost | None:
     """What the session had cost when the turn began."""
     for event in turn.events:
         usage = event.event if isinstance(event, SubagentRecorded) else event
-        if isinstance(usage, UsageReported) and usage.cost is not None:
+        if isinstance(usage, UsageReported):
+            if usage.cost is None:
+                # It tells the sum so far; a model of no known price came first, and one that has a price later.
+                return None
             spent = usage.spent.micro_units if usage.spent is not None else 0
             return replace(usage.cost, micro_units=usage.cost.micro_units - spent)
     return None

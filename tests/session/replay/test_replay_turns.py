@@ -387,3 +387,13 @@ async def test_a_cost_behind_one_that_was_estimated_replays_the_same():
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
     assert report.difference is None, report.difference
+
+
+async def test_a_cost_behind_one_of_no_known_price_replays_the_same():
+    look = calls("list_directory", path=".")
+    model = ScriptedProvider([look + uses(100, 10), (*says("Well."), UsageKnown(Usage(100, 10), Cost(50)))])
+    async with running_agent(model) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+    assert report.difference is None, report.difference
