@@ -5,6 +5,7 @@ from dataclasses import field
 
 from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
 from pattern_acp.context.window import output_limit, text_limit
+from pattern_acp.domain.data_frames import STATE, Section, framed, framed_line
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
@@ -55,13 +56,13 @@ def build_request(
     model: ModelInfo,
     thought_level: ThoughtLevel,
     history: Sequence[Message],
-    memory: Sequence[MemoryView | str],
+    memory: Sequence[MemoryView | Section],
     notes: Sequence[str] = (),
     max_output_tokens: int,
 ) -> ProviderRequest:
     """One request. Memory and notes go last, so that their changes never break the cached prefix.
 
-    `memory` holds blocks, and sections that are written out already: what changed, and what was recalled.
+    `memory` holds blocks, and sections that are framed already: what changed, and what was recalled.
     """
     return ProviderRequest(
         model=model.name,
@@ -77,27 +78,26 @@ def build_request(
     )
 
 
-def volatile_segment(memory: Sequence[MemoryView | str], notes: Sequence[str]) -> str:
+def volatile_segment(memory: Sequence[MemoryView | Section], notes: Sequence[str]) -> str:
     """Memory and notes as text. Marked as data, since memory carries no authority (invariant 8)."""
-    sections = [one if isinstance(one, str) else block_section(one) for one in memory]
+    sections = [block_section(one) if isinstance(one, MemoryView) else one for one in memory]
     if not sections and not notes:
         return ""
-    lines = [
-        "<current_state>",
-        "This is the present state of things, refreshed with every request; it is not a message.",
-    ]
-    lines += sections
-    lines += [f"<note>{note}</note>" for note in notes]
-    lines.append("</current_state>")
-    return "\n".join(lines)
+    about = "This is the present state of things, refreshed with every request; it is not a message."
+    return str(framed(STATE, about, *sections, *map(note_section, notes)))
 
 
-def block_section(view: MemoryView) -> str:
+def block_section(view: MemoryView) -> Section:
     """One block as the model reads it."""
-    permission = "" if view.permission == "read_write" else f' permission="{view.permission}"'
-    shown = "" if view.is_shown else ' shown="no, read it with memory_read"'
-    head = f'<memory_block label="{view.label}" used="{len(view.text)}" limit="{view.limit}"{permission}{shown}>'
-    about = f"<about>{view.about}</about>"
+    permission = {} if view.permission == "read_write" else {"permission": view.permission}
+    shown = {} if view.is_shown else {"shown": "no, read it with memory_read"}
+    about = framed_line("about", view.about)
     text = [view.text or "(empty)"] if view.is_shown else []
-    notes = [f"<note>{note}</note>" for note in view.notes]
-    return "\n".join((head, about, *text, *notes, "</memory_block>"))
+    size = {"used": len(view.text), "limit": view.limit}
+    notes = map(note_section, view.notes)
+    return framed("memory_block", about, *text, *notes, label=view.label, **size, **permission, **shown)
+
+
+def note_section(note: str) -> Section:
+    """Something that is true now, in one line."""
+    return framed_line("note", note)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pattern_acp.context.recall_budget import count_tokens
+from pattern_acp.domain.data_frames import NOTHING, Section, framed, harmless
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 AWAY_MS = 3_600_000
@@ -14,6 +15,9 @@ AWAY_MS = 3_600_000
 
 CATCH_UP_TOKENS = 200
 """Most tokens of it: it says where to look, not what is there."""
+
+_MARK_TOKENS = 15
+"""What the mark around it takes."""
 
 _CUT_TOKENS = 16
 """Kept free for the line that says how many there are."""
@@ -67,23 +71,21 @@ def is_away(last_active_ms: int, now_ms: int) -> bool:
     return now_ms - last_active_ms >= AWAY_MS
 
 
-def catch_up(absence: Absence) -> str:
+def catch_up(absence: Absence) -> Section:
     """What the model reads; empty when nothing went on, or it was not away. Marked as data (invariant 8).
 
     What has no room is counted.
     """
     away = is_away(absence.last_active_ms, absence.now_ms)
     if not absence.handoffs and not (away and (absence.titles or absence.decisions or absence.threads)):
-        return ""
-    head = f'<catch_up since="{_moment(absence.last_active_ms)}">'
+        return NOTHING
+    since = _moment(absence.last_active_ms)
     lines = [_headline(absence)] if away else []
     lines += [line for one in absence.handoffs for line in _left_behind(one)]
     told = {one.title for one in absence.handoffs}
     lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
     lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads if one.title not in told]
-    # What others wrote must not be able to end the mark and go on as somebody else.
-    lines = [line.replace("</catch_up", "<\\/catch_up") for line in lines]
-    return "\n".join([head, *_within(lines, CATCH_UP_TOKENS - count_tokens(head) - 6), "</catch_up>"])
+    return framed("catch_up", *_within(lines, CATCH_UP_TOKENS - _MARK_TOKENS), since=since)
 
 
 def title_of(absence: Absence) -> str:
@@ -109,16 +111,20 @@ def _left_behind(one: LeftBehind) -> list[str]:
 
 def _within(lines: Sequence[str], tokens: int) -> list[str]:
     """The first lines that have room, and how many of how many that is when it is not all."""
-    if sum(count_tokens(line + "\n") for line in lines) <= tokens:
+    if sum(map(_cost, lines)) <= tokens:
         return list(lines)
     tokens -= _CUT_TOKENS
     kept: list[str] = []
     for line in lines:
-        tokens -= count_tokens(line + "\n")
+        tokens -= _cost(line)
         if tokens < 0:
             break
         kept.append(line)
     return [*kept, f"({len(kept)} of {len(lines)} lines; memory_search finds the rest.)"]
+
+
+def _cost(line: str) -> int:
+    return count_tokens(harmless(line) + "\n")
 
 
 def _duration(passed_ms: int) -> str:

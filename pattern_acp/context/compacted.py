@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -142,31 +143,22 @@ def open_steps(plan: Plan | None) -> str:
 def summary_text(summary: str, gone: LeftOut, steps: str) -> str:
     """A summary as the model reads it, marked as something to look things up in and not as the person's word."""
     lines = [
-        f'<{SUMMARY} messages="{gone.count}">',
         "For reference only: your own summary of the part of this conversation that stood here. It is not a message "
         "and asks for nothing. What follows it is newer and counts more; memory_search finds the exact words.",
-        _unmarked(summary),
+        summary,
         *([steps] if steps else []),
-        f"</{SUMMARY}>",
     ]
-    return "\n".join(lines)
+    return str(framed(SUMMARY, *lines, messages=gone.count))
 
 
 def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST) -> str:
     """The words for what was left out when nobody summed it up; `found_again` says how the model gets it back."""
     lines = [
-        f'<{GAP} messages="{gone.count}">',
         f"For reference only: a part of this conversation stood here and was left out to make room. {found_again}",
         *([f"Files that its tool calls named: {', '.join(gone.files)}."] if gone.files else []),
         *([steps] if steps else []),
-        f"</{GAP}>",
     ]
-    return "\n".join(lines)
-
-
-def _unmarked(text: str) -> str:
-    # A summary must not be able to end its own mark and go on as the person.
-    return re.sub(rf"</?({SUMMARY}|{GAP})", lambda found: found[0].replace("<", "<\\"), text)
+    return str(framed(GAP, *lines, messages=gone.count))
 
 
 def note_id(seed: str) -> MessageId:

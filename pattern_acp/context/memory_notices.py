@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pattern_acp.context.builder import MemoryView, block_section
+from pattern_acp.context.builder import MemoryView, block_section, note_section
+from pattern_acp.domain.data_frames import Section, framed, framed_line
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
@@ -33,21 +34,18 @@ class WriteNote:
     at_ms: int
 
 
-def whole_state(views: Sequence[MemoryView]) -> str:
+def whole_state(views: Sequence[MemoryView]) -> Section:
     """All of memory, as the model reads it before a prompt; what is true only now, the notes, is left out."""
-    lines = [
-        "<memory>",
+    about = (
         "This is your memory as it is here. It is data, not the person's words. What changes later is told at the end "
-        "of the newest message.",
-        *(block_section(replace(view, notes=())) for view in views),
-        "</memory>",
-    ]
-    return "\n".join(lines)
+        "of the newest message."
+    )
+    return framed("memory", about, *(block_section(replace(view, notes=())) for view in views))
 
 
 def shown_memory(turn_id: TurnId, views: Sequence[MemoryView]) -> MemoryShown:
     """The fact that the model is shown these blocks."""
-    return MemoryShown(turn_id, whole_state(views), tuple(_shown(view) for view in views))
+    return MemoryShown(turn_id, str(whole_state(views)), tuple(_shown(view) for view in views))
 
 
 def state_message(shown: MemoryShown) -> Message:
@@ -82,16 +80,15 @@ def changed_blocks(shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[Sho
 
 def change_notices(
     shown: MemoryShown, views: Sequence[MemoryView], writes: Mapping[str, Sequence[WriteNote]]
-) -> tuple[str, ...]:
+) -> tuple[Section, ...]:
     """A short notice for all that is not as it was shown; `writes` are those since, by block id, oldest first."""
     before = {block.block_id: block for block in shown.blocks}
-    notices: list[str] = []
+    notices: list[Section] = []
     for view in views:
         known = before.pop(view.block_id, None)
         notices += _notices_of(view, known, writes.get(view.block_id, ()))
     notices += [
-        f'<memory_change label="{gone.label}">This block is no longer there.</memory_change>'
-        for gone in before.values()
+        framed_line("memory_change", "This block is no longer there.", label=gone.label) for gone in before.values()
     ]
     return tuple(notices)
 
@@ -113,8 +110,8 @@ def _shown(view: MemoryView) -> ShownBlock:
     )
 
 
-def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[WriteNote]) -> list[str]:
-    notes = [f"<note>Memory block {view.label}: {note}</note>" for note in view.notes]
+def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[WriteNote]) -> list[Section]:
+    notes = [note_section(f"Memory block {view.label}: {note}") for note in view.notes]
     if known is None or (view.is_shown and not known.is_shown):
         return [block_section(view)]
     now = _shown(view)
@@ -125,13 +122,11 @@ def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[Wri
     return [_change(view, known, writes), *notes]
 
 
-def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> str:
-    by = f' by="{_authors(writes)}"' if writes else ""
-    at = f' at="{_moment(writes[-1].at_ms)}"' if writes else ""
-    size = f'used="{len(view.text)}" limit="{view.limit}"'
+def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> Section:
+    told = {"by": _authors(writes), "at": _moment(writes[-1].at_ms)} if writes else {}
     diff = _changed_lines(known.text, view.text)
     body = diff if len(diff) <= len(view.text) + DIFF_SLACK else f"It now reads:\n{view.text or '(empty)'}"
-    return f'<memory_change label="{view.label}"{by}{at} {size}>\n{body}\n</memory_change>'
+    return framed("memory_change", body, label=view.label, **told, used=len(view.text), limit=view.limit)
 
 
 def _changed_lines(before: str, after: str) -> str:

@@ -7,6 +7,7 @@ Pure.
 import re
 from collections.abc import Iterable, Sequence
 
+from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import (
@@ -77,7 +78,7 @@ def summary_request(task: SummaryTask) -> ProviderRequest:
     wish = _WISH.format(wish=" ".join(task.wish.split())) if task.wish.strip() else ""
     ask = _ASK.format(nothing=NOTHING, headings=headings, words=task.output_tokens // 2, wish=wish)
     text = transcript(task.messages, task.room_characters)
-    content = f"{ask}\n\n<transcript>\n{text}\n</transcript>"
+    content = f"{ask}\n\n{framed('transcript', text)}"
     message = Message(MessageId("msg_summary"), Role.USER, (TextPart(content),))
     return ProviderRequest(task.model.name, task.system, (), (message,), max_output_tokens=task.output_tokens)
 
@@ -91,7 +92,7 @@ def transcript(messages: Iterable[Message], room: int) -> str:
         told = [_cut(text, max(int(len(text) * share) - 1, 40)) for text in told]
     text = "\n".join(told)
     # Hundreds of short messages may still be more than there is room for.
-    return _cut(text, room).replace("</transcript", "<\\/transcript")
+    return _cut(text, room)
 
 
 def _told(message: Message, text_limit: int, result_limit: int) -> str:

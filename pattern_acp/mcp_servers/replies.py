@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import mcp_types as types
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.mcp_servers.catalogue import PromptArgument, RemotePrompt, RemoteResource, RemoteTool, Reply
 
@@ -89,7 +90,7 @@ def prompt_text(result: types.GetPromptResult) -> str:
 
 def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> tuple[str, ImagePart | None]:
     if isinstance(item, types.TextResourceContents):
-        return f'<resource uri="{item.uri}">\n{item.text}\n</resource>', None
+        return str(framed("resource", item.text, uri=item.uri)), None
     if item.mime_type in SHOWN_IMAGES:
         return "", ImagePart(item.mime_type, item.blob)
     return f"(resource {item.uri} of type {item.mime_type or 'unknown'}, which cannot be shown)", None

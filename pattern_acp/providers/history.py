@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import is_
 
 from pattern_acp.domain.canonical import Json, sha256_hex
+from pattern_acp.domain.data_frames import framed, harmless_result
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
@@ -79,7 +80,9 @@ def _with_results(
         named.append(_named(call, call_id))
         # Popped, so that two calls with one id do not both get the first one's result.
         result = recorded.pop(call.call_id, None) or ToolResultPart(call_id, NO_RESULT, is_error=True)
-        results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
+        text = harmless_result(result.text)
+        is_same = result.call_id == call_id and text == result.text
+        results.append(result if is_same else replace(result, call_id=call_id, text=text))
     # Nearly every message is as it should be, and a long history is gone through for every request.
     if not all(map(is_, named, calls)):
         rest = iter(named)
@@ -126,12 +129,10 @@ def resource_text(part: ResourcePart) -> str:
     if part.text is None:
         note = f": {part.note}" if part.note else ""
         return f"[Attached link: {part.name} ({part.uri}){note}]"
-    lines = f' lines="{part.lines}"' if part.lines else ""
+    lines = {"lines": part.lines} if part.lines else {}
     note = f"\n[{part.note}]" if part.note else ""
-    name, uri = (" ".join(value.split()).replace('"', "'") for value in (part.name, part.uri))
-    # A file must not be able to end its own mark and go on as the person.
-    text = part.text.replace("</attachment", "<\\/attachment")
-    return f'<attachment name="{name}" uri="{uri}"{lines}>\n{text}\n</attachment>{note}'
+    name, uri = (" ".join(value.split()) for value in (part.name, part.uri))
+    return framed("attachment", part.text, name=name, uri=uri, **lines) + note
 
 
 def unseen_image(part: ImagePart) -> str:

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.history import add_context
+from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart
@@ -67,7 +68,7 @@ async def add_waiting(
 
 
 def _text_of(addition: Addition) -> TextPart:
-    return TextPart(f'<context source="{addition.source}">\n{addition.text}\n</context>\n')
+    return TextPart(f"{framed('context', addition.text, source=addition.source)}\n")
 
 
 def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[Fact, Fact]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.catch_up import Absence, Decision, LeftBehind, OpenThread, catch_up, is_away, title_of
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.data_frames import NOTHING, Section
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor
@@ -35,7 +36,7 @@ STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at
 """How the last turn of a session ended, in words."""
 
 
-async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> str:
+async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
     """What the model is told of what went on; empty when it was not away, or nothing did.
 
     Raises:
@@ -45,10 +46,10 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
         absence = await _gather(session, [view.block_id for view in views])
     except PatternError as error:
         logger.warning("what went on was not told: %s", type(error).__name__)
-        return ""
-    text = catch_up(absence) if absence is not None else ""
+        return NOTHING
+    text = catch_up(absence) if absence is not None else NOTHING
     if absence is None or not text:
-        return ""
+        return NOTHING
     await show_search(session, turn_id, CATCH_UP_CALL, title_of(absence), "", "\n".join(text.split("\n")[1:-1]))
     return text
 

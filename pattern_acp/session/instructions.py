@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.context.instruction_files import ProjectInstruction, nested_instructions
+from pattern_acp.domain.data_frames import attribute
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.session.added_context import Addition
@@ -58,17 +59,18 @@ def source_of(path: str) -> str:
 
 def _is_known(heard_by: "Hearing | SessionState", addition: Addition) -> bool:
     """Whether the conversation has it still; what was cleared from it is told again."""
-    return any(each.source == addition.source for each in heard_by.waiting) or addition.source in _told(heard_by)
+    waits = any(each.source == addition.source for each in heard_by.waiting)
+    return waits or attribute(addition.source) in _told(heard_by)
 
 
 def _told(heard_by: "Hearing | SessionState") -> dict[str, int]:
-    """The nested files that the conversation holds, by source, with the size of what was told."""
+    """The nested files that the conversation holds, by source as its mark has it, with the size of what was told."""
     mark = '<context source="instructions '
     texts = [
         part.text
         for message in heard_by.history
         for part in message.parts
-        if isinstance(part, TextPart) and part.text.startswith(mark)
+        if isinstance(part, TextPart) and part.text.startswith(mark) and '">' in part.text
     ]
     return {text[len('<context source="') : text.index('">')]: len(text.encode("utf-8", "replace")) for text in texts}
 

@@ -18,6 +18,7 @@ from pattern_acp.context.memory_notices import (
     state_message,
 )
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.data_frames import Section
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryShown
@@ -96,7 +97,7 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     session.state.shown = shown
 
 
-async def memory_changes(session: "Session", shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[str, ...]:
+async def memory_changes(session: "Session", shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[Section, ...]:
     """Notices of what changed since the model was shown all.
 
     Raises:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.context.builder import MemoryView, Stable, build_request
+from pattern_acp.context.builder import MemoryView, Stable, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
+from pattern_acp.domain.data_frames import NOTHING, Section
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
@@ -270,10 +271,10 @@ async def _until_all_agree(session: "Session", turn_id: TurnId, loop: TurnLoop, 
     return TurnEnd(StopReason.END_TURN, sentence, failure=CONTINUED)
 
 
-async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
+async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[Section, ...]:
     """Show the model its memory when that is due; what is told of memory with every request of this turn."""
-    told: list[str] = []
-    git: list[str] = []
+    told: list[Section] = []
+    git: list[Section] = []
 
     async def ask_git() -> None:
         git.append(await git_note(session))
@@ -285,22 +286,22 @@ async def _before_turn(session: "Session", turn_id: TurnId) -> tuple[str, ...]:
             views = (await memory_of_request(session, turn_id)).views
             is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
             await show_memory(session, turn_id, views)
-            told.append(await catch_up_at_start(session, turn_id, views) if is_first else "")
+            told.append(await catch_up_at_start(session, turn_id, views) if is_first else NOTHING)
             told.append(await recall_for(session, turn_id, prompt, views))
     except BaseExceptionGroup as group_error:
         raise single_error(group_error) from group_error
     return tuple(text for text in (*git, *told) if text)
 
 
-async def git_note(session: "Session") -> str:
+async def git_note(session: "Session") -> Section:
     """The state of the repository for the requests of this turn; empty where there is none, or git is slow."""
     ask = session.constellation.git_status
     status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
-    return f"<note>Git when this turn began: {status.sentence()}.</note>" if status is not None else ""
+    return note_section(f"Git when this turn began: {status.sentence()}.") if status is not None else NOTHING
 
 
 async def _build(
-    session: "Session", turn_id: TurnId, memory: Sequence[MemoryView], recalled: Sequence[str]
+    session: "Session", turn_id: TurnId, memory: Sequence[MemoryView], recalled: Sequence[Section]
 ) -> ProviderRequest:
     history = session.state.history
     shown = known_memory(session.state.shown, history)

@@ -13,6 +13,7 @@ import anyio
 from pattern_acp.context import recall_budget
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.recall_budget import Recallable
+from pattern_acp.domain.data_frames import NOTHING, Section, framed
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
@@ -42,7 +43,7 @@ _RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "ta
 """Not skills, which the model has a list of."""
 
 
-async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> str:
+async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> Section:
     """What the model is told of memory for this prompt, beside the blocks that it is shown; empty without anything.
 
     Raises:
@@ -51,10 +52,10 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     tokens = session.state.settings.memory.recall_tokens
     # `offline` searches memory itself and shows it; it reads nothing of this.
     if tokens == 0 or session.state.model.provider == "offline":
-        return ""
+        return NOTHING
     recalled, relevant = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
     if not recalled:
-        return ""
+        return NOTHING
     session.memory.recalled([one.entry for one in recalled])
     text = recall_budget.for_model(recalled)
     query = " ".join(message.words.split())[:SHOWN_QUERY]
@@ -69,7 +70,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     return text
 
 
-async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> str:
+async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
     """What the model is told of facts that say nearly the same, in sight of the person.
 
     Raises:
@@ -77,7 +78,7 @@ async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[
     """
     title = "Found memories that say nearly the same"
     await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
-    return "\n".join(("<memory_repeats>", *sentences, "</memory_repeats>"))
+    return framed("memory_repeats", *sentences)
 
 
 async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:

@@ -12,6 +12,7 @@ import difflib
 import heapq
 from collections.abc import Sequence
 
+from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import NothingChangedError, ToolFailedError
@@ -183,6 +184,11 @@ def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
         sentence = f"`{name}` has the same old_text and new_text; leave it out or correct it."
         raise ToolFailedError(sentence)
     offsets = body.offsets_of(replacement.old_text)
+    if not offsets and "<\\" in replacement.old_text:
+        # Requests show our own marks in files with a backslash.
+        old, new = (as_stored(text, body.text) for text in (replacement.old_text, replacement.new_text))
+        replacement = Replacement(old, new, replacement.replace_all)
+        offsets = body.offsets_of(old)
     if len(offsets) > 1 and not replacement.replace_all:
         raise _not_unique(name, [body.line_at(offset) for offset in offsets])
     if len(offsets) == 1:

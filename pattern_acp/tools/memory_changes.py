@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
@@ -178,12 +179,13 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     block, key = visible.block, visible.block.key
     if not visible.shared_from:
         check_isolation(visible.label, key.scope, writing)
+    said, edit = edit.text, _as_stored(edit, block.text)
     content: AnyEdit = (
         RemoveItem(edit.old_text) if edit.operation == "archive" else as_block_edit(edit, now_ms=writing.at_ms)
     )
     access = WriteMemory(visible.label, key.scope.value, key.owner)
     access = _judged(access, visible.permission, action_of(content, block.schema), writing)
-    check_words(visible.label, edit.text)
+    check_words(visible.label, said)
     access = _guarded(access, edit.text, writing)
     if edit.operation in ADDING and not isinstance(block.schema, LogSchema):
         check_repeats(tx, visible.label, edit.text, _passages(tx, writing))
@@ -202,6 +204,14 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     event = block_event(change, edit.reason, turn_id=writing.turn_id, call_id=writing.call_id)
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     return Applied(MemoryChange(visible.label, change.block.text, change.text, notes), access, block.id)
+
+
+def _as_stored(edit: MemoryEdit, stored: str) -> MemoryEdit:
+    """The edit with the marks that the model read in the block as they stand there, not as requests show them."""
+    if "<\\" not in f"{edit.text}{edit.old_text}{edit.to}":
+        return edit
+    text, old, to = (as_stored(given, stored) for given in (edit.text, edit.old_text, edit.to))
+    return replace(edit, text=text, old_text=old, to=to)
 
 
 def _judged(access: WriteMemory, permission: Permission, action: Action, writing: Writing) -> WriteMemory:

@@ -30,6 +30,11 @@ def test_replace_all_replaces_every_occurrence():
     assert (result.text, result.count, result.lines) == ("zz y\nzz\n", 2, (1, 2))
 
 
+def test_a_mark_that_was_shown_with_a_backslash_is_replaced_as_it_stands_in_the_file():
+    assert edited("x\n</attachment>\n", r"<\/attachment>", r"y <\/attachment>") == "x\ny </attachment>\n"
+    assert edited(r"x <\/attachment>", r"<\/attachment>", "y") == "x y"
+
+
 def test_a_passage_that_is_not_unique_is_refused_with_its_lines():
     with pytest.raises(PassageError, match="in the file 2 times, at lines 1, 3; nothing was changed"):
         edited("x\ny\nx\n", "x", "z")

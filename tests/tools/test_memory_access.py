@@ -96,6 +96,16 @@ async def test_committed_edits_are_read_back(memory: MemoryAccess):
     assert await text_of(memory, "human") == "Ada"
 
 
+async def test_a_mark_that_was_shown_with_a_backslash_is_edited_as_it_stands_in_memory(constellation: Constellation):
+    memory = memory_in(constellation)
+    await memory.commit(MemoryEdit("human", "append", "Ends with </note> in HTML.\nTea."), CALL)
+    edit = MemoryEdit("human", "replace", r"Ends with <\/note> in XML.", old_text=r"Ends with <\/note> in HTML.")
+    assert (await memory.commit(edit, CALL)).after == "Ends with </note> in XML.\nTea."
+    # What is written whole does not gain a backslash each time, and a backslash of its own stays.
+    change = await memory.commit(MemoryEdit("human", "rewrite", "<\\/note> and <\\/about>"), CALL)
+    assert change.after == "</note> and <\\/about>"
+
+
 async def test_an_unknown_label_is_refused_with_those_there_are(memory: MemoryAccess):
     with pytest.raises(BlockMissingError, match="persona, human, project"):
         await memory.preview(MemoryEdit("people", "append", "x"))

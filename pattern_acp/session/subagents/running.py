@@ -15,6 +15,7 @@ from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
 from pattern_acp.context.long_texts import long_text
+from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
@@ -256,7 +257,7 @@ class Subagent:
         if self._task.kind is not SubagentKind.REVIEWER:
             return (self._task.task,)
         changes = await run_diff(self._session, "")
-        return self._task.task, f"<changes>\n{changes}\n</changes>"
+        return self._task.task, str(framed("changes", changes))
 
     async def _long_text(self, text_id: str) -> str | None:
         of_call = (event for event in self._sink.events if item_of(event) == text_id)
