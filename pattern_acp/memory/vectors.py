@@ -28,7 +28,6 @@ from pattern_acp.memory.codes import (
 )
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, to_bytes
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.scanning import cosines
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -220,6 +219,9 @@ def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int)
 
 
 def _scanned(query: QueryVector, rows: Sequence[Row]) -> list[tuple[int, float]]:
+    # Late: with sqlite-vec nobody asks.
+    from pattern_acp.memory.scanning import cosines
+
     alike = cosines(query.vector, [columns.data(row[1]) for row in rows])
     return [(columns.integer(row[0]), likeness) for row, likeness in zip(rows, alike, strict=True)]
 

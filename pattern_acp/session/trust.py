@@ -31,7 +31,6 @@ from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.trust.records import Agreement, load_agreement
-from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 from pattern_acp.workspace.paths import resolve_path
@@ -81,6 +80,9 @@ class FolderTrust:
         """What the folder brings and whether it counts, for /status; empty when it brings nothing."""
         if not self.offer.parts:
             return ""
+        # Late, as below: most folders bring nothing.
+        from pattern_acp.trust.wording import count_parts
+
         return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
 
     @property
@@ -168,6 +170,8 @@ async def _agreement(database: Database, root: str) -> Agreement | None:
 
 
 async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None) -> bool:
+    from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
+
     trust = session.trust
     parts, digest = trust.offer.parts, trust.digest
     shown = describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts)
