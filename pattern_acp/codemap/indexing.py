@@ -5,11 +5,13 @@ Must not know: which files have to be read (`freshness.py`) or who started the p
 blocks. A grammar may end the process at any file: what was written before stays, and whoever started it goes on.
 """
 
+import codecs
 import hashlib
 import os
 import stat
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -122,13 +124,14 @@ def read_file(root: str, path: str) -> ReadFile | None:
     found = read_bytes(root, path)
     if found is None:
         return None
-    source, stamp = found
+    raw, stamp = found
     language = language_of(path)
     if not language:
         return ReadFile(path, "", "listed", stamp, read_ns)
+    source = _as_utf8(raw)
     if language == "c":
         language = header_language(path, source)
-    digest, lines = content_hash(source), source.count(b"\n") + (source[-1:] not in {b"", b"\n"})
+    digest, lines = content_hash(raw), source.count(b"\n") + (source[-1:] not in {b"", b"\n"})
     note = _why_skipped(stamp, source, lines)
     if note:
         return ReadFile(path, language, "skipped", stamp, read_ns, digest, lines, note)
@@ -137,6 +140,14 @@ def read_file(root: str, path: str) -> ReadFile | None:
     except GrammarMissingError as error:
         return ReadFile(path, language, "no_grammar", stamp, read_ns, digest, lines, str(error))
     return ReadFile(path, language, "parsed", stamp, read_ns, digest, lines, facts=facts)
+
+
+def _as_utf8(source: bytes) -> bytes:
+    """The text as grammars read it: some lose the first definition behind a byte order mark, and none reads UTF-16."""
+    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            return source.decode("utf-16").encode()
+    return source.removeprefix(codecs.BOM_UTF8)
 
 
 def _why_skipped(stamp: Stamp, source: bytes, lines: int) -> str:

@@ -55,12 +55,27 @@ def read_content(document: loro.LoroDoc, schema: BlockSchema) -> State:
     return _read(document, schema, Roots())
 
 
+def set_lines(stored: loro.LoroText, text: str) -> None:
+    """Make a text read as `text`: lines that stay are not touched. The caller commits.
+
+    `update_by_line` takes a line for another one when it gains or loses its line end, so what is put behind the last
+    line, or taken from there, would count as a change of that line. So both get a line end while they are compared.
+    """
+    last = stored.to_string().rpartition("\n")[2]
+    if last == text.rpartition("\n")[2]:
+        stored.update_by_line(text)
+        return
+    stored.insert(stored.len_unicode, "\n")
+    stored.update_by_line(f"{text}\n")
+    stored.delete(stored.len_unicode - 1, 1)
+
+
 def perform(document: loro.LoroDoc, done: Sequence[Step]) -> None:
     """Carry out steps in their order; the caller commits."""
     for step in done:
         match step:
             case steps.SetLines(root, text):
-                document.get_text(root).update_by_line(text)
+                set_lines(document.get_text(root), text)
             case steps.Count(root, amount):
                 document.get_counter(root).increment(amount)
             case steps.SetValue(root, key, value):

@@ -18,7 +18,7 @@ from typing import TypeAlias, cast
 
 import loro
 
-from pattern_acp.memory.containers import perform, read_content
+from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
 from pattern_acp.memory.schemas.forms import first_content, read, show, steps_between
@@ -133,7 +133,7 @@ class BlockDocument:
             if not isinstance(planned, PlannedEdit):
                 perform(self._document, planned)
             elif planned.splices is None:
-                self._text.update_by_line(planned.text)
+                set_lines(self._text, planned.text)
             else:
                 # From the end, so that the places of those before stay right.
                 for splice in reversed(planned.splices):

@@ -24,9 +24,10 @@ from pattern_acp.memory.changing import change_document
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
-from pattern_acp.memory.forgotten import Forgotten, forget_lines, forget_passage
+from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage
 from pattern_acp.memory.history import StoredHistory, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
 from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
@@ -120,10 +121,14 @@ def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: in
     # Entries of a log that it shows no longer hold words, too.
     schema = unfolded(opened.block.schema)
     document.schema = schema
-    every, text = document.text, _without(document.text, wanted)
-    if text != every:
-        block = replace(opened.block, schema=schema, text=every, limit=max(1, len(every)))
-        change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
+    every = document.text
+    if wanted in every:
+        block = replace(opened.block, schema=schema, text=every, limit=len(every) * (1 + len(MARK)))
+        try:
+            _rewrite(document, block, _without(every, wanted))
+        except ContentRefusedError:
+            # All that a required field said is to be forgotten: something has to stand there.
+            _rewrite(document, block, every.replace(wanted, MARK))
     document.schema = opened.block.schema
     return ProposedForgetting(_change(opened.block, document, before, peer), forget_passage(wanted), whole=False)
 
@@ -220,6 +225,10 @@ def clean_indexes(tx: Transaction) -> None:
     with suppress(DatabaseError):
         # Without sqlite-vec there is nothing that could read its tables either.
         drop_old_indexes(tx)
+
+
+def _rewrite(document: BlockDocument, block: Block, text: str) -> None:
+    change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
 
 
 def _change(block: Block, document: BlockDocument, before: bytes, peer: int) -> ProposedChange:

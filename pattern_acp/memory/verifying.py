@@ -6,7 +6,7 @@ long one can be looked at in another process. Nothing is changed.
 
 from collections.abc import Callable
 
-from pattern_acp.memory.blame import blame, blame_by_replay
+from pattern_acp.memory.blame import BlameSpan, blame, blame_by_replay
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.history import StoredHistory, archived_document, document_at
 from pattern_acp.memory.schemas.types import TextSchema
@@ -28,6 +28,23 @@ def problems_of(history: StoredHistory) -> tuple[str, ...]:
                 problems.append(f"{name} give another text")
         except BlockCorruptError as error:
             problems.append(f"{name} cannot be read ({error.problem})")
-    if not problems and isinstance(history.schema, TextSchema) and blame(history) != blame_by_replay(history):
+    if (
+        not problems
+        and isinstance(history.schema, TextSchema)
+        and _known_to_replay(history) != blame_by_replay(history)
+    ):
         problems.append("the writes of its characters are told differently by their ids and by a replay")
     return tuple(problems)
+
+
+def _known_to_replay(history: StoredHistory) -> tuple[BlameSpan, ...]:
+    """Authors by the ids of characters, as far as a replay can know them.
+
+    After a forgetting it begins with the text that was left, so all that is older is one write to it.
+    """
+    spans: list[BlameSpan] = []
+    for span in blame(history):
+        number = max(span.number, history.history_from)
+        start = spans.pop().start if spans and spans[-1].number == number else span.start
+        spans.append(BlameSpan(start, span.end, number))
+    return tuple(spans)

@@ -54,6 +54,13 @@ def ask(process: Process, folder: Path, line: str, *, code: int = 0) -> None:
         assert run_memory(arguments, process) == code
 
 
+def ask_words(process: Process, folder: Path, *words: str) -> None:
+    arguments = parse_arguments(["memory", *words])
+    assert isinstance(arguments, Memory), arguments
+    with chdir(folder):
+        assert run_memory(arguments, process) == 0
+
+
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], line: str, *, code: int = 0) -> str:
     capsys.readouterr()
     ask(process, folder, line, code=code)
@@ -390,6 +397,45 @@ def test_archive_and_verify_are_told_in_a_terminal(
         "writes": 3,
         "problems": [],
     }
+
+
+def test_a_block_is_sound_after_words_of_it_were_forgotten_and_its_lines_keep_their_authors(
+    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = answer(remembered, folder, capsys, "blame human").splitlines()
+    answer(remembered, folder, capsys, "forget human night --yes")
+    assert all(row.endswith("sound") for row in answer(remembered, folder, capsys, "verify").splitlines()[1:])
+    after = answer(remembered, folder, capsys, "blame human").splitlines()
+    assert after[1].split() == before[1].split()
+    assert after[1].endswith("likes tea")
+
+
+def test_what_a_required_field_said_can_be_forgotten(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = tmp_path / "decisions.md"
+    text.write_text("- decision: use marmalade\n  why: sweet\n- decision: use butter\n  why: soft\n")
+    answer(remembered, folder, capsys, "create dec --template decision-record")
+    answer(remembered, folder, capsys, f"edit dec --file {text}")
+    capsys.readouterr()
+    ask_words(remembered, folder, "forget", "dec", "use marmalade", "--yes")
+    told = answer(remembered, folder, capsys, "show dec")
+    assert "- decision: [forgotten]\n  why: sweet" in told
+    assert "- decision: use butter" in told
+
+
+def test_items_of_records_that_are_alike_name_their_own_writes(
+    remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = tmp_path / "decisions.md"
+    answer(remembered, folder, capsys, "create dec --template decision-record")
+    told = ""
+    for name in ("tea", "milk", "salt"):
+        told += f"- decision: {name}\n  why: {name} is good\n  status: in force\n"
+        text.write_text(told)
+        answer(remembered, folder, capsys, f"edit dec --file {text}")
+    rows = answer(remembered, folder, capsys, "blame dec").splitlines()[1:]
+    assert [row.split()[0] for row in rows] == [*"222", *"333", *"444"]
 
 
 def test_a_block_whose_label_is_only_code_marks_is_told_in_the_tables(

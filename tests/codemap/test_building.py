@@ -14,7 +14,7 @@ import pytest
 from pattern_acp.bootstrap.source_files import list_source_files
 from pattern_acp.codemap.building import LEASE_MS, BuildLease, read_in_process
 from pattern_acp.codemap.freshness import compare, known_files
-from pattern_acp.codemap.indexing import index_files
+from pattern_acp.codemap.indexing import index_files, read_file
 from pattern_acp.codemap.model import Progress
 from pattern_acp.codemap.recording import add_listed
 from pattern_acp.codemap.service import LEASED_FILES
@@ -187,3 +187,20 @@ async def test_files_that_are_gone_when_they_are_read_are_left_alone(index: Data
     await index.write(lambda tx: add_listed(tx, ["gone.py"]))
     await read_in_process(index, str(tmp_path / "work"), ["gone.py", *names])
     assert await statuses(index) == {"gone.py": "pending", names[0]: "parsed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "encoding"),
+    [
+        ("a.py", "def first():\r\n    pass\r\n", "utf-8-sig"),
+        ("A.java", "class first {}\r\n", "utf-8-sig"),
+        ("a.cs", "class first { }\r\n", "utf-16"),
+        ("a.ts", "export function first(): void {}\n", "utf-8-sig"),
+    ],
+)
+def test_the_first_definition_behind_a_byte_order_mark_is_known(tmp_path: Path, name: str, source: str, encoding: str):
+    (tmp_path / name).write_bytes(source.encode(encoding))
+    read = read_file(str(tmp_path), name)
+    assert read is not None
+    assert read.facts is not None
+    assert [(one.name, one.line) for one in read.facts.symbols] == [("first", 1)]

@@ -102,3 +102,31 @@ def test_ids_and_replay_agree_on_every_history(first: str, writes: list[tuple[st
     assert spans == blame_by_replay(history)
     assert [span.start for span in spans[1:]] == [span.end for span in spans[:-1]]
     assert (spans[-1].end if spans else 0) == len(block.text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "authors"),
+    [
+        ("one\ntwo", "one\ntwo\nthree", [1, 1, 2]),
+        ("one\ntwo\nthree", "one\ntwo", [1, 1]),
+        ("one\ntwo", "one\ntwo\n", [1, 1]),
+        ("one\ntwo\n", "one\ntwo", [1, 1]),
+        ("one\ntwo", "zero\none\nTWO", [2, 1, 2]),
+        ("one", "zero\none\n\nthree\n", [2, 1, 2, 2]),
+    ],
+)
+def test_a_rewrite_that_only_adds_behind_the_last_line_or_cuts_there_leaves_that_line_its_author(
+    before: str, after: str, authors: list[int]
+):
+    block = RecordedBlock(before)
+    block.write(after)
+    assert block.history().text == after
+    assert [line.number for line in blame_lines(block.history())] == authors
+
+
+def test_a_line_behind_which_a_rewrite_put_another_can_still_be_undone():
+    block = RecordedBlock("one")
+    block.write(Append("two"))
+    block.write("one\ntwo\nthree")
+    block.carry_out(plan_undo(block.history(), 2))
+    assert block.history().text == "one\nthree"

@@ -1,10 +1,11 @@
 """Two versions of a text compared."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.memory.diffs import Change, line_splices, mark_words, unified_diff, word_diff
-from pattern_acp.memory.edits import apply_splices
+from pattern_acp.memory.edits import Splice, apply_splices
 
 TEXTS = st.text(st.sampled_from("ab \nécd"), max_size=40)
 
@@ -48,3 +49,29 @@ def test_both_texts_can_be_read_from_their_comparison(before: str, after: str):
 @given(TEXTS, TEXTS)
 def test_the_splices_of_lines_lead_from_one_text_to_the_other(before: str, after: str):
     assert apply_splices(line_splices(before, after), before) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "splice"),
+    [
+        ("- a\n  x: 1", "- a\n  x: 1\n- b\n  x: 1", Splice(10, 0, "\n- b\n  x: 1")),
+        ("- a\n  x: 1\n- b\n  x: 1", "- b\n  x: 1", Splice(0, 11, "")),
+        ("- a\n  x: 1\n- b\n  x: 1", "- a\n  x: 1", Splice(10, 11, "")),
+        ("## p\n- a\n\n## q\n- a", "## p\n- a\n- a\n\n## q\n- a", Splice(9, 0, "- a\n")),
+        ("one", "one\n", Splice(3, 0, "\n")),
+        ("", "one", Splice(0, 0, "one")),
+    ],
+)
+def test_lines_that_came_or_went_among_others_like_them_are_those_of_one_item(before: str, after: str, splice: Splice):
+    assert line_splices(before, after) == (splice,)
+
+
+RECORDS = st.lists(st.sampled_from(["- a", "- b", "  x: 1", "  x: 2", "", "## s"]), max_size=12).map("\n".join)
+
+
+@given(RECORDS, RECORDS)
+def test_the_splices_of_lines_that_repeat_lead_from_one_text_to_the_other(before: str, after: str):
+    splices = line_splices(before, after)
+    assert apply_splices(splices, before) == after
+    ends = [splice.at + splice.removed for splice in splices]
+    assert all(end <= splice.at for end, splice in zip(ends, splices[1:], strict=False))
