@@ -46,7 +46,8 @@ FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "t
 """What an editor that can do everything promises."""
 
 PATIENT_SECONDS = 30.0
-"""How long a recall may take here: what a test expects to be found must not depend on how busy the machine is."""
+"""How long a recall, or git, may take here: what a test expects to be found must not depend on how busy the machine
+is."""
 
 
 @contextmanager
@@ -159,7 +160,7 @@ async def running_agent(
         path = database or folder / "constellation" / "constellation.db"
         models = FakeModels({"scripted": model, **(others or {})})
         async with open_database(path, clock=SystemClock()) as opened:
-            shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=5))
+            shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=30))
             near, far = loopback_pair()
             editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission)
             async with anyio.create_task_group() as tasks:
@@ -168,7 +169,7 @@ async def running_agent(
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
                 server_means = Means(means.environment)
                 shared.background = tasks
-                shared.folder_changes = FolderChanges(means.environment)
+                shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
                 shared.hooks = HookRunner(means.environment, partial(shell_command, environment=means.environment))
                 shared.code = ServedCode(tasks, cache, means.environment, shared.clock)

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
@@ -33,6 +34,10 @@ WALKED_FILES = 5_000
 
 HELD_BYTES = 20_000_000
 """Most bytes that are held while a command runs, in case it changes the files they are of."""
+
+_TICK_NS = 100_000_000
+"""Far more than the step in which file systems note times: what was written so shortly before a look may be written
+again with the same time."""
 
 MOST_CHANGES = 500
 """Most changes of one command that are kept."""
@@ -64,6 +69,8 @@ class FolderLook:
     commit: str = ""
     signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
     held: dict[str, Captured] = field(default_factory=dict[str, Captured])
+    at_ns: int = 0
+    """When it was looked at."""
     problem: str = ""
     """Why nothing can be said of it; empty when something can."""
 
@@ -80,13 +87,17 @@ class Found:
 
 
 class FolderChanges:
-    """Looks at folders. `environment` is what git runs in."""
+    """Looks at folders. `environment` is what git runs in, `git_seconds` the longest that one question to it takes."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], *, git_seconds: float = GIT_SECONDS, clock: Clock | None = None
+    ) -> None:
         # GIT_* may be those of another repository, whose hook started the editor.
         own = {name: value for name, value in environment.items() if not name.upper().startswith("GIT_")}
         self._environment = {**own, "LC_ALL": "C"}
         self._git = shutil.which("git", path=environment.get("PATH", ""))
+        self._git_seconds = git_seconds
+        self._clock = clock or SystemClock()
 
     async def look(self, roots: Sequence[str]) -> list[FolderLook]:
         """The folders as they are now; never raises."""
@@ -118,14 +129,14 @@ class FolderChanges:
 
     async def _look_at(self, root: str, *, hold: bool) -> FolderLook:
         repository = (await anyio.to_thread.run_sync(git_facts, root)).root if self._git else ""
-        look = FolderLook(root, repository)
+        look = FolderLook(root, repository, at_ns=self._clock.now_ms() * 1_000_000)
         if not repository:
             return await in_thread(lambda stop: _walk(look, stop, hold=hold))
         status = await self._ask(
             repository, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", root
         )
         if status is None:
-            return replace(look, problem=f"git did not answer within {GIT_SECONDS:.0f} s")
+            return replace(look, problem=f"git did not answer within {self._git_seconds:.0f} s")
         head = await self._ask(repository, "rev-parse", "-q", "--verify", "HEAD")
         look.commit = (head or b"").decode("ascii", "replace").strip()
         names = [entry[3:] for entry in status.split(b"\0") if entry]
@@ -217,7 +228,7 @@ class FolderChanges:
         """What git says; None when it fails or takes too long."""
         if self._git is None:
             return None
-        with anyio.move_on_after(GIT_SECONDS):
+        with anyio.move_on_after(self._git_seconds):
             try:
                 done = await anyio.run_process(
                     [self._git, *_SAFE, *arguments],
@@ -275,10 +286,15 @@ def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
     return look
 
 
+def _may_be_another(look: FolderLook, path: str) -> bool:
+    """Whether a file may have changed since the look although its size and times are the same."""
+    return path in look.held and max(look.signatures[path][2:]) >= look.at_ns - _TICK_NS
+
+
 def _in_walk(before: FolderLook, after: FolderLook) -> dict[str, tuple[Captured, Captured]]:
     changed: dict[str, tuple[Captured, Captured]] = {}
     for path in dict.fromkeys([*before.signatures, *after.signatures]):
-        if before.signatures.get(path) == after.signatures.get(path):
+        if before.signatures.get(path) == after.signatures.get(path) and not _may_be_another(before, path):
             continue
         now = after.held.get(path) or capture_in_place(path)
         if path not in before.signatures:
