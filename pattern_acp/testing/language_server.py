@@ -2,9 +2,10 @@
 
 In its language every word is a name, its first occurrence in the order of files is the definition, and the word `bad`
 is an error. Kinds: `usual`, `unversioned` (does not say which version its diagnostics are of), `pull` (says what is
-wrong only when asked), `slow` (its first word takes a second), `mute` (never answers), `hangs` (answers nothing but
-`initialize`), `dies` (ends with the first file), `once` (ends with the first file, and never again: ARGUMENT is a file
-that remembers), `child` (starts the command line ARGUMENT), `moves` (a renaming would move a file).
+wrong only when asked), `held` (says nothing of a text before ARGUMENT, a file, is there), `mute` (never answers),
+`hangs` (answers nothing but `initialize`), `dies` (ends with the first file), `once` (ends with the first file, and
+never again: ARGUMENT is a file that remembers), `child` (starts the command line ARGUMENT), `moves` (a renaming would
+move a file).
 
 Owns: real framing, in UTF-16 positions. Must not know: who asks.
 """
@@ -106,12 +107,11 @@ class Server:
 
     def take(self, uri: str, version: int, text: str) -> None:
         """Take a text, and say what is wrong."""
-        first = not self.texts
         self.texts[uri] = text
         if self.kind == "pull":
             return
-        if self.kind == "slow" and first:
-            time.sleep(1.0)
+        while self.kind == "held" and not Path(self.argument).exists():
+            time.sleep(0.01)
         told: Message = {"uri": uri, "diagnostics": self.wrong(uri)}
         if self.kind != "unversioned":
             told["version"] = version

@@ -3,20 +3,23 @@
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
+
 from pattern_acp.config.settings import HookSettings, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import FULL_CLIENT, running_agent
 from pattern_acp.testing.editor import choose
 from pattern_acp.testing.language_servers import fake_server
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import last_result, results_of
+from pattern_acp.testing.scripts import calls, gate, says
+from pattern_acp.testing.turns import last_result, prompting, results_of
 
 FILES_ONLY = {**FULL_CLIENT, "terminal": False}
 
 
 def with_server(kind: str = "usual", argument: str = "", *, seconds: int = 30, mode: str = "edit") -> Settings:
-    settings = Settings(editor_deadline_seconds=5, lsp=replace(fake_server(kind, argument), wait_seconds=seconds))
+    settings = Settings(editor_deadline_seconds=30, lsp=replace(fake_server(kind, argument), wait_seconds=seconds))
     return replace(settings, mode="plan" if mode == "plan" else "ask" if mode == "ask" else "edit")
 
 
@@ -46,12 +49,23 @@ async def test_new_errors_stand_behind_the_last_edit_and_are_shown_and_replayed(
         assert "fake (ready)" in agent.editor.said()
 
 
-async def test_errors_that_come_too_late_let_the_model_go_on():
-    model = ScriptedProvider([write("a.txt", "bad\n"), says("Done."), write("a.txt", "fine\n"), says("Mended.")])
-    async with running_agent(model, settings=with_server("slow", seconds=1)) as agent:
-        # The server takes its second only with the first file.
+async def test_errors_that_come_too_late_let_the_model_go_on(tmp_path: Path):
+    judged, waits = tmp_path / "judged", gate()
+    model = ScriptedProvider(
+        [write("a.txt", "bad\n"), (waits, *says("Done.")), write("a.txt", "fine\n"), says("Mended.")]
+    )
+    async with running_agent(model, settings=with_server("held", str(judged), seconds=0)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, "Go.")
+        async with prompting(agent.editor, session) as flight:
+            await waits.reached.wait()
+            judged.touch()
+            servers = agent.sessions.get(session).languages
+            assert servers is not None
+            with anyio.fail_after(30):
+                while any(each.told.files.incomplete(anyio.current_time()) for each in servers.started.all):
+                    await anyio.lowlevel.checkpoint()
+            waits.opened.set()
+            assert await flight.stop_reason() == "end_turn"
         assert "new error" not in last_result(model.requests[1]).text
         told = model.requests[2].messages[-1]
         assert told.role is Role.USER

@@ -60,12 +60,13 @@ async def test_what_the_person_changed_meanwhile_is_not_the_edits(tmp_path: Path
 
 
 async def test_what_comes_too_late_for_one_edit_is_told_later(tmp_path: Path):
-    path = str(tmp_path / "a.txt")
-    settings = replace(fake_server("slow"), wait_seconds=0)
+    path, judged = str(tmp_path / "a.txt"), tmp_path / "judged"
+    settings = replace(fake_server("held", str(judged)), wait_seconds=0)
     async with language_servers(tmp_path, settings) as servers:
         await servers.note_before(path, "bad\n")
         found = await servers.introduced({path: "bad\nbad\n"})
         assert (found.errors, found.waiting) == ((), ("fake",))
+        judged.touch()
         with anyio.fail_after(30):
             while not found.errors:
                 await anyio.lowlevel.checkpoint()
@@ -122,7 +123,7 @@ async def test_a_server_that_ends_again_is_not_used_any_more_and_the_person_is_t
         assert servers.started.take_notices() == ()
 
 
-def one_server(kind: str, tmp_path: Path, *, start: float = 10, answer: float = 5, idle: float = 60) -> LanguageServer:
+def one_server(kind: str, tmp_path: Path, *, start: float = 60, answer: float = 30, idle: float = 60) -> LanguageServer:
     arguments = command(kind)
     found = FoundServer(ServerKind("fake", arguments, ("txt",)), arguments[0])
     place = Place((str(tmp_path),), Means({}), idle, {}, start_seconds=start, answer_seconds=answer)
@@ -132,7 +133,7 @@ def one_server(kind: str, tmp_path: Path, *, start: float = 10, answer: float = 
 @pytest.mark.parametrize(("kind", "problem"), [("mute", "it did not start within 0 s"), ("hangs", "it did not answer")])
 async def test_a_server_that_hangs_is_ended_and_started_once_more(tmp_path: Path, kind: str, problem: str):
     # One that only hangs needs its time to start.
-    server = one_server(kind, tmp_path, start=0.4 if kind == "mute" else 10, answer=0.4)
+    server = one_server(kind, tmp_path, start=0.4 if kind == "mute" else 60, answer=0.4)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         for _ in range(server_module.RESTARTS + 1):
@@ -155,7 +156,7 @@ async def test_servers_and_their_children_die_with_the_session(tmp_path: Path):
         async with language_servers(tmp_path, fake_server("child", child.line)) as servers:
             assert await edit(servers, tmp_path / "a.txt", "fine\n", "bad\n") != []
             await child.wait_until_started()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await child.wait_until_gone()
 
 
