@@ -21,9 +21,9 @@ NODE = "node@24"
 """acpx wants Node 22.13 or newer; npm has Node itself as a package, so that the machine's version does not matter."""
 
 INSTALL_SECONDS = 90
-RUN_SECONDS = 20
+RUN_SECONDS = 60
 
-OWNER_SECONDS = 20
+OWNER_SECONDS = 60
 """How long the process that owns a session stays after a prompt: longer than a test pauses. Closing the session ends
 it."""
 

@@ -96,7 +96,7 @@ class FakeEditor:
         """The open buffers by absolute path."""
         return self.disk.buffers
 
-    async def request(self, method: str, params: JsonDict, *, deadline: float = 30.0) -> JsonDict:
+    async def request(self, method: str, params: JsonDict, *, deadline: float = 60.0) -> JsonDict:
         """Ask the agent; errors are raised as `RemoteError`."""
         return await self.dispatcher.request(method, params, JsonDict, deadline=deadline)
 
@@ -118,7 +118,7 @@ class FakeEditor:
         answer = await self.request("session/new", {"cwd": cwd, "mcpServers": []})
         return cast("str", answer["sessionId"])
 
-    async def prompt(self, session_id: str, text: str, *, deadline: float = 40.0) -> JsonDict:
+    async def prompt(self, session_id: str, text: str, *, deadline: float = 60.0) -> JsonDict:
         """One prompt of plain text; the response."""
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
         return await self.request("session/prompt", params, deadline=deadline)
@@ -131,7 +131,7 @@ class FakeEditor:
         """All answer text so far."""
         return "".join(update["content"].get("text", "") for update in self.of_kind("agent_message_chunk"))
 
-    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Wait until `holds` is true; looked at after everything the agent sends."""
         with anyio.fail_after(seconds):
             while not holds():

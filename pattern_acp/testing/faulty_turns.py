@@ -24,7 +24,7 @@ from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.faulty_disk import FaultyDisk, Files, put
 from pattern_acp.testing.scripts import Turn, calls, says, uses
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 TURNS = 2
 

@@ -21,7 +21,7 @@ class EditorHabits:
     mute: bool = False
     """Never answers, nor does anything."""
     mute_after_writing: bool = False
-    """Writes, but never says so."""
+    """Writes, but never says so: the deadline of who asks is over as soon as it has written."""
     error: WorkspaceError | None = None
     """Answers every call with this."""
     missing_as_empty: bool = False
@@ -72,7 +72,7 @@ class FakeFileSystem:
         if self._disk is None or not self.habits.saves or path in self.texts:
             self.texts[path] = formatted
         if self.habits.mute_after_writing:
-            await anyio.sleep_forever()
+            raise TimeoutError
         return TextFile(path, formatted, "editor")
 
     async def move_file(self, path: str, to: str) -> None:

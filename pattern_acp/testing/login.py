@@ -22,7 +22,7 @@ from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.testing.process import agent_environment
 
-LOGIN_SECONDS = 40
+LOGIN_SECONDS = 100
 
 Found = TypeVar("Found")
 

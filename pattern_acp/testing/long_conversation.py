@@ -84,7 +84,7 @@ async def converse(
 
     model = WindowModel(window, answer, counts=True)
     settings = Settings(
-        editor_deadline_seconds=5,
+        editor_deadline_seconds=30,
         mode="auto",
         compaction=CompactionSettings(strategy),
         memory=MemorySettings(embedder="hash", recall_tokens=300 if recall else 0),

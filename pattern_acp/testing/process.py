@@ -46,11 +46,11 @@ measure."""
 EXIT_SECONDS = 2.0
 """Invariant 9: longest between the end of input and the exit."""
 
-COMMAND_SECONDS = 30.0
+COMMAND_SECONDS = 60.0
 """Longest that a command of ours may take in a test."""
 
-SLACK_SECONDS = 4.0
-"""What a loaded test machine may add to a limit."""
+SLACK_SECONDS = 18.0
+"""What a loaded test machine may add to a limit. What hangs is found out all the same: it never ends."""
 
 
 def agent_environment(home: Path | None = None, **more: str) -> dict[str, str]:

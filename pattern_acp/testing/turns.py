@@ -21,10 +21,10 @@ from pattern_acp.testing.editor import FakeEditor, JsonDict
 
 T = TypeVar("T")
 
-CANCEL_SECONDS = 4.0
+CANCEL_SECONDS = 20.0
 """A cancel is answered within 2 s (architecture.md, invariant 3); the rest is what a loaded test machine may add.
 
-Less than an editor that does not answer is waited for, so that a turn which waits for it is still found out."""
+Less than `running_agent` waits for an editor that does not answer, so that a turn which waits for it is found out."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from pattern_acp.testing.walk_editor import WalkEditor
 COMMAND_SECONDS = 60.0
 """Longest that a command of ours may take on a loaded machine."""
 
-EXIT_SECONDS = 10.0
+EXIT_SECONDS = 20.0
 
 UNFORESEEN = re.compile(r"failed unexpectedly|nobody foresaw|Traceback \(most recent|agent\.fault|tool\.fault")
 """What is only said or logged when the program did not foresee something."""

@@ -14,21 +14,21 @@ from pattern_acp.workspace.errors import EditorUnavailableError, FileMissingErro
 async def test_a_file_that_the_editor_does_not_know_is_missing():
     async with connected_editor() as (_, dispatcher):
         with anyio.fail_after(30), pytest.raises(FileMissingError):
-            await EditorFileSystem(SessionId("ses_1"), dispatcher, 3).read_text_file("/no/such/file")
+            await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).read_text_file("/no/such/file")
 
 
 async def test_any_other_error_means_that_the_editor_cannot_help():
     async with connected_editor() as (editor, dispatcher):
         editor.disk.habits.error = RpcError(-32602, "Past the end of the file.")
         with anyio.fail_after(30), pytest.raises(EditorUnavailableError, match="Past the end"):
-            await EditorFileSystem(SessionId("ses_1"), dispatcher, 3).read_text_file("/a")
+            await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).read_text_file("/a")
 
 
 async def test_a_mute_editor_is_given_up_after_the_deadline_and_the_question_withdrawn():
     async with connected_editor() as (editor, dispatcher):
         editor.disk.habits.mute = True
         with anyio.fail_after(30), pytest.raises(EditorUnavailableError, match="did not answer"):
-            await EditorFileSystem(SessionId("ses_1"), dispatcher, 0.05).write_text_file("/a", "text")
+            await EditorFileSystem(SessionId("ses_1"), dispatcher, 0.5).write_text_file("/a", "text")
         with anyio.fail_after(30):
             while not any(b"$/cancel_request" in line for by_agent, line in editor.recording.both if by_agent):
                 await anyio.lowlevel.checkpoint()
@@ -38,6 +38,6 @@ async def test_the_whole_file_is_asked_for():
     async with connected_editor() as (editor, dispatcher):
         editor.files["/a"] = "one\ntwo\n"
         with anyio.fail_after(30):
-            file = await EditorFileSystem(SessionId("ses_1"), dispatcher, 3).read_text_file("/a")
+            file = await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).read_text_file("/a")
         assert (file.text, file.source) == ("one\ntwo\n", "editor")
         assert editor.requests == [("fs/read_text_file", {"sessionId": "ses_1", "path": "/a"})]

@@ -72,7 +72,7 @@ async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
         editor.terminals.run = end_with("built", 0)
         editor.terminals.mute_methods = {"terminal/output"}
         with anyio.fail_after(30):
-            async with terminal(dispatcher, tmp_path, deadline=0.05).start(REQUEST) as command:
+            async with terminal(dispatcher, tmp_path, deadline=1.0).start(REQUEST) as command:
                 assert await command.wait_for_exit() == ExitStatus(0)
                 with pytest.raises(EditorUnavailableError):
                     await command.output()

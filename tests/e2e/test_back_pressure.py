@@ -32,6 +32,9 @@ GROWTH_KB = 24 * 1024
 """What an agent may grow while nobody reads: its write queue and a message in the making."""
 
 
+PIPE_BYTES = 4096
+"""The least that a pipe holds."""
+
 IDLE_TICKS = 3
 """Hundredths of a second of work in half a second: less is idle."""
 
@@ -74,14 +77,23 @@ def resident_kb(process: subprocess.Popen[bytes]) -> int:
 
 
 def wait_until_settled(process: subprocess.Popen[bytes]) -> int:
-    """Wait until the process no longer does anything; its size in kB."""
+    """Wait until the process has written and no longer does anything; its size in kB."""
     before, now = -IDLE_TICKS, 0
-    while now >= before + IDLE_TICKS:
+    while now >= before + IDLE_TICKS or unread_bytes(process) < PIPE_BYTES:
         before = now
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         now = cpu_ticks(process)
     return resident_kb(process)
+
+
+def unread_bytes(process: subprocess.Popen[bytes]) -> int:
+    """What lies in the pipe that nobody reads."""
+    import fcntl
+    import termios
+
+    assert process.stdout is not None
+    return int.from_bytes(fcntl.ioctl(process.stdout, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def cpu_ticks(process: subprocess.Popen[bytes]) -> int:

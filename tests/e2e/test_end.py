@@ -110,7 +110,7 @@ async def test_a_second_signal_does_not_keep_the_process_from_ending_its_command
                 await command.wait_until_started()
             await insist(agent)
             assert await agent.wait() == 0
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await command.wait_until_gone()
 
 
@@ -141,7 +141,7 @@ async def test_a_running_command_dies_with_the_process_and_its_turn_is_recorded(
                 await command.wait_until_started()
             await leave(agent)
             assert await agent.wait() == 0
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await command.wait_until_gone()
             events += await read_events(agent.constellation, session)
 
@@ -194,7 +194,7 @@ async def test_background_commands_die_with_the_process_in_time_and_are_recorded
                 await command.wait_until_started()
             await leave(agent)
             assert await agent.wait() == 0
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await command.wait_until_gone()
             events = await read_events(agent.constellation, session)
     assert [event.outcome for event in events if isinstance(event, JobEnded)] == ["stopped"]

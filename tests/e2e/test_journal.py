@@ -15,7 +15,7 @@ from pattern_acp.testing.process import AgentProcess, Launch, agent_environment,
 
 pytestmark = pytest.mark.e2e
 
-SECONDS = 20
+SECONDS = 60
 
 FACT = {"label": "human", "operation": "append", "text": "Likes tests."}
 

@@ -106,13 +106,13 @@ async def test_nothing_that_was_not_allowed_runs_and_what_was_allowed_is_not_ask
     async with running_process(launch) as agent:
         agent.editor.terminals.run = really_run
         session = await agent.editor.open_session(str(project))
-        assert await agent.editor.prompt(session, "Try.", deadline=40) == {"stopReason": "end_turn"}
+        assert await agent.editor.prompt(session, "Try.", deadline=100) == {"stopReason": "end_turn"}
         asked = [params["toolCall"]["rawInput"]["command"] for params in agent.editor.asked]
         assert asked == [*ALLOWED, *TRIED]
 
         agent.editor.asked.clear()
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
-        assert await agent.editor.prompt(session, "Try again.", deadline=40) == {"stopReason": "end_turn"}
+        assert await agent.editor.prompt(session, "Try again.", deadline=100) == {"stopReason": "end_turn"}
         assert [params["toolCall"]["rawInput"]["command"] for params in agent.editor.asked] == list(AUTO)
     names = {path.name for path in files_below(tmp_path)}
     assert not {name for name in names if name.startswith("ran")}

@@ -74,7 +74,7 @@ async def test_each_is_mended_to_the_same_bytes_and_modes_and_its_test_passes(
 
 async def mend(agent: AgentProcess, repository: Repository, folder: Path) -> None:
     session = await agent.editor.open_session(str(folder))
-    answer = await agent.editor.prompt(session, "Make the test pass.", deadline=40)
+    answer = await agent.editor.prompt(session, "Make the test pass.", deadline=100)
     assert answer == {"stopReason": "end_turn"}, repository.name
     ended = [event for event in await read_events(agent.constellation, session) if isinstance(event, ToolCallFinished)]
     assert [event.status for event in ended] == ["completed"] * (len(repository.fix) + 2), (repository.name, ended)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 OPENROUTER = {"PATTERN_ACP_MODEL": "openrouter/test-model"}
 LAB = {"PATTERN_ACP_MODEL": "lab/test-model"}
-SECONDS = 40
+SECONDS = 100
 
 
 def at_openrouter(home: Path, server: Authorization, models: str) -> None:

@@ -165,7 +165,7 @@ async def test_a_process_that_slept_while_its_session_was_taken_over_is_told_and
             [{"text": "First. "}, {"tool": "write_file", "arguments": {"path": "first.txt", "content": "1\n"}}],
             [
                 {"text": "Second. "},
-                {"wait_ms": 700},
+                {"wait_ms": 20_000},
                 {"text": "Never recorded."},
                 {"tool": "write_file", "arguments": {"path": "never.txt", "content": "2\n"}},
             ],
@@ -196,7 +196,7 @@ async def test_a_process_that_slept_while_its_session_was_taken_over_is_told_and
                 first.process.send_signal(signal.SIGCONT)
                 with anyio.fail_after(30):
                     await ended.wait()
-                # Its next write meets the other window, or the look that it takes every second does.
+                # The look that it takes every second meets the other window, or else its next write does.
                 told = {
                     "end_turn": "open in another window now",
                     "cancelled": "Another window took this session over",

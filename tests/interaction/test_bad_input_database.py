@@ -52,7 +52,7 @@ async def locked(path: Path) -> AsyncGenerator[None, None]:
     def hold(tx: Transaction) -> None:
         del tx
         taken.set()
-        release.wait(20)
+        release.wait(100)
 
     async with open_database(path, clock=SystemClock()) as database, anyio.create_task_group() as tasks:
         tasks.start_soon(database.write, hold)
@@ -247,7 +247,7 @@ async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
             async def prompt() -> None:
                 answers.append(await agent.editor.prompt(session, "Go."))
 
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(prompt)
                     await anyio.lowlevel.checkpoint()

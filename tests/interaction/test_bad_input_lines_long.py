@@ -25,7 +25,7 @@ async def test_a_line_of_60_megabytes_is_read_answered_and_followed_by_the_next(
     async with StdioTransport(to_agent, of_agent) as transport, anyio.create_task_group() as tasks:
         tasks.start_soon(Agent(transport, LateServices(), to_rpc_error).run)
         tasks.start_soon(anyio.to_thread.run_sync, write)
-        with anyio.fail_after(20), os.fdopen(to_editor, "rb") as answers:
+        with anyio.fail_after(100), os.fdopen(to_editor, "rb") as answers:
             for number in (1, 2):
                 answer = await anyio.to_thread.run_sync(answers.readline)
                 assert answer == b'{"jsonrpc":"2.0","id":%d,"result":{}}\n' % number

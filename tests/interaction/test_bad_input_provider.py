@@ -26,7 +26,7 @@ async def test_a_bad_answer_is_a_visible_message_and_the_session_goes_on(fault: 
         home.configure(f'[providers.mine]\nwire = "{wire}"\nbase_url = "{server.url}"\nmodels = ["m"]\n')
         async with served(home, Flags(model="mine/m")) as agent:
             session = await agent.open(home)
-            assert (await agent.editor.prompt(session, "Hi", deadline=25))["stopReason"] == "end_turn"
+            assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
             said = agent.editor.said()
             assert "mine" in said
             assert "Traceback" not in said
@@ -45,7 +45,7 @@ async def test_a_provider_that_stalls_is_given_up_after_the_idle_limit():
         )
         async with served(home, Flags(model="mine/m")) as agent:
             session = await agent.open(home)
-            assert (await agent.editor.prompt(session, "Hi", deadline=25))["stopReason"] == "end_turn"
+            assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
             assert agent.editor.said().strip()
             server.replies[:] = [GOOD]
             agent.editor.updates.clear()
@@ -59,7 +59,7 @@ async def test_a_stream_that_is_cut_keeps_what_came_and_says_so():
         home.configure(f'[providers.mine]\nwire = "openai"\nbase_url = "{server.url}"\nmodels = ["m"]\n')
         async with served(home, Flags(model="mine/m")) as agent:
             session = await agent.open(home)
-            assert (await agent.editor.prompt(session, "Hi", deadline=25))["stopReason"] == "end_turn"
+            assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
             said = agent.editor.said()
             assert said.startswith("One ")
             assert "four." not in said
@@ -71,5 +71,5 @@ async def test_a_provider_that_is_not_there_is_named():
         home.configure('[providers.mine]\nwire = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["m"]\n')
         async with served(home, Flags(model="mine/m")) as agent:
             session = await agent.open(home)
-            assert (await agent.editor.prompt(session, "Hi", deadline=25))["stopReason"] == "end_turn"
+            assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
             assert "mine" in agent.editor.said()

@@ -23,7 +23,7 @@ def costs(micro_units: int, tokens: int = 10) -> Turn:
 
 
 def settings(**budget: str) -> Settings:
-    return Settings(editor_deadline_seconds=5, mode="auto", budget=BudgetSettings(**budget))
+    return Settings(editor_deadline_seconds=30, mode="auto", budget=BudgetSettings(**budget))
 
 
 def priced(agent: RunningAgent, name: str = "scripted", price: int = 1_000_000) -> None:

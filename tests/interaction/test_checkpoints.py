@@ -25,7 +25,7 @@ from pattern_acp.testing.scripts import calls, gate, says
 from pattern_acp.testing.turns import events_of, of_type, prompting
 from pattern_acp.turn.sink import Fact
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits of POSIX")
 

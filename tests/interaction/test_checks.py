@@ -23,7 +23,7 @@ TWO_EDITS: Turn = (
 
 
 def with_checks(*checks: CheckSettings) -> Settings:
-    return Settings(editor_deadline_seconds=5, mode="edit", checks=checks)
+    return Settings(editor_deadline_seconds=30, mode="edit", checks=checks)
 
 
 async def test_checks_run_once_a_batch_and_stand_behind_the_last_edit(tmp_path: Path):

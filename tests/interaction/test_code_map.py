@@ -9,7 +9,7 @@ from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.scripts import calls, says
 from pattern_acp.testing.turns import last_result
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 
 async def opened(agent: RunningAgent) -> str:

@@ -10,7 +10,7 @@ from pattern_acp.testing.scripts import calls, says, uses
 from pattern_acp.testing.turns import events_of, of_type
 from pattern_acp.workspace.git_status import GitStatus
 
-EDITS = Settings(editor_deadline_seconds=5, mode="auto")
+EDITS = Settings(editor_deadline_seconds=30, mode="auto")
 
 
 async def opened(agent: RunningAgent) -> str:

@@ -37,7 +37,7 @@ async def test_a_cut_answer_keeps_its_words_marked_as_incomplete_and_runs_no_cal
         running_agent(
             ScriptedProvider([]),
             others={"mine": line.provider},
-            settings=Settings(editor_deadline_seconds=5, mode="auto"),
+            settings=Settings(editor_deadline_seconds=30, mode="auto"),
         ) as agent,
     ):
         session = await at_model(agent)
@@ -66,7 +66,7 @@ async def test_a_call_whose_arguments_are_never_closed_is_answered_and_not_run(w
         running_agent(
             ScriptedProvider([]),
             others={"mine": line.provider},
-            settings=Settings(editor_deadline_seconds=5, mode="auto"),
+            settings=Settings(editor_deadline_seconds=30, mode="auto"),
         ) as agent,
     ):
         session = await at_model(agent)

@@ -13,7 +13,7 @@ from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import Turn, calls, says
 from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
 
-EDIT = Settings(editor_deadline_seconds=5, mode="edit")
+EDIT = Settings(editor_deadline_seconds=30, mode="edit")
 TRAP = '/memory trap The pool must be closed first. --paths "src/db/,*.sql" --severity high --reason "It hung in May."'
 
 
@@ -57,7 +57,7 @@ async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_agai
 
 async def test_nobody_is_asked_for_a_call_that_is_held():
     model = ScriptedProvider([write("a.sql"), write("a.sql"), says("Done.")])
-    async with running_agent(model, settings=Settings(editor_deadline_seconds=5, mode="ask")) as agent:
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="ask")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await said(agent, session, TRAP)
         await agent.editor.prompt(session, "Go.")
@@ -222,7 +222,7 @@ async def test_what_the_agent_decides_for_the_project_waits_for_the_person_who_r
     async def answer(_params: JsonDict) -> JsonDict:
         return {"outcome": "selected", "optionId": "allow_once" if accepts else "reject_once"}
 
-    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(review="project"))
+    settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(review="project"))
     plain = calls("memory_write", label="archive", operation="append", text="The port is 5433.")
     noted: dict[str, Json] = {
         "kind": "decision",
@@ -275,7 +275,7 @@ async def test_a_day_that_is_over_is_said_to_be_and_the_last_day_of_all_is_a_day
 
 
 async def test_a_review_is_not_avoided_by_naming_an_entry_by_its_text():
-    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(review="project"))
+    settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(review="project"))
     over = calls("memory_write", operation="resolve", old_text="Careful with it.", reason="I know better.")
     plain = calls("memory_write", label="archive", operation="replace", old_text="Careful with it.", text="Do it.")
     model = ScriptedProvider([over, plain, says("Done.")])
@@ -292,7 +292,7 @@ async def test_a_review_is_not_avoided_by_naming_an_entry_by_its_text():
 
 
 async def test_an_isolated_project_neither_resolves_nor_hears_what_the_persona_noted():
-    settings = Settings(editor_deadline_seconds=5, mode="auto", memory=MemorySettings(isolation="core-only"))
+    settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(isolation="core-only"))
     over = calls("memory_write", operation="resolve", old_text="Careful with it.", reason="I know better.")
     model = ScriptedProvider([over, write("a"), says("Done.")])
     async with running_agent(model, settings=settings) as agent:

@@ -12,7 +12,7 @@ from pattern_acp.testing.turns import events_of, last_result, of_type
 from pattern_acp.testing.window_model import WindowModel
 
 WINDOW = 14_000
-SETTINGS = Settings(editor_deadline_seconds=5, mode="auto")
+SETTINGS = Settings(editor_deadline_seconds=30, mode="auto")
 
 
 class Stubborn:

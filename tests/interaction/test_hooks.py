@@ -22,7 +22,7 @@ esac
 
 
 def hooked(*hooks: HookSettings) -> Settings:
-    return Settings(editor_deadline_seconds=5, hooks=hooks)
+    return Settings(editor_deadline_seconds=30, hooks=hooks)
 
 
 def texts(request: ProviderRequest) -> str:

@@ -21,7 +21,7 @@ from pattern_acp.testing.editor_terminals import FakeTerminalState, hang
 from pattern_acp.testing.scripts import calls, says
 from pattern_acp.testing.turns import events_of, last_result, of_type
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 TERMINALS: JsonDict = {"terminal": True}
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
@@ -94,7 +94,7 @@ async def test_an_end_between_turns_is_told_to_the_model_and_the_person_once():
         assert jobs is not None
         job = jobs.get("job1")
         await jobs.write(job, b"word\n")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while counts(agent) != [1, 0]:
                 await anyio.lowlevel.checkpoint()
         assert f"> Background job job1 (`{job.line}`) exited with code 3." in await answer(agent, session, "And now?")

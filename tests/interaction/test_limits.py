@@ -13,7 +13,7 @@ from pattern_acp.testing.turns import events_of, last_result, of_type, results_o
 
 
 def limited(*, max_model_requests: int = 100, max_wall_seconds: int = 3600) -> Settings:
-    return Settings(editor_deadline_seconds=5, turn=TurnSettings(max_model_requests, max_wall_seconds))
+    return Settings(editor_deadline_seconds=30, turn=TurnSettings(max_model_requests, max_wall_seconds))
 
 
 async def test_the_number_of_model_requests_is_limited():

@@ -126,7 +126,7 @@ async def official(transport: str) -> AsyncGenerator[JsonDict, None]:
         return
     async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport], stderr=None) as process:
         assert process.stdout is not None
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             port = int(await process.stdout.receive())
         path = "sse" if transport == "sse" else "mcp"
         header = {"name": "X-Test", "value": "1"}

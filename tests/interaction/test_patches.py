@@ -27,7 +27,7 @@ PATCH = """*** Begin Patch
 *** End Patch"""
 
 APPLY: Turn = calls("apply_patch", input=PATCH)
-EDIT = Settings(editor_deadline_seconds=5, mode="edit")
+EDIT = Settings(editor_deadline_seconds=30, mode="edit")
 
 
 def make_files(root: Path) -> None:

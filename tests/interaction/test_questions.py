@@ -22,7 +22,7 @@ from pattern_acp.testing.turns import (
     unpaired_calls,
 )
 
-SETTINGS = Settings(editor_deadline_seconds=5)
+SETTINGS = Settings(editor_deadline_seconds=30)
 TWO: Turn = calls("read_file", path="/etc/hostname") + calls("read_file", path="/etc/hosts")
 """Both read outside of the folder, side by side, and are asked about."""
 

@@ -20,7 +20,7 @@ from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import Turn, calls, gate, says
 from pattern_acp.testing.turns import events_of, of_type, prompting
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits of POSIX")
 

@@ -11,7 +11,7 @@ from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.heard import conversation
 from pattern_acp.testing.scripts import Turn, calls, says
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 
 def opening(agent: RunningAgent, session: str, **more: object) -> JsonDict:

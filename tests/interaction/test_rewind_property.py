@@ -23,7 +23,7 @@ from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.scripts import Turn, calls, says
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits of POSIX")
 

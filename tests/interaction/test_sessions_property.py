@@ -22,7 +22,7 @@ from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.requests import begin_prompt
 from pattern_acp.testing.scripts import says
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
 WAIT = "and wait"
 

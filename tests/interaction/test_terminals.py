@@ -14,7 +14,7 @@ from pattern_acp.testing.editor_terminals import FakeTerminalState, end_with, ha
 from pattern_acp.testing.scripts import calls, says
 from pattern_acp.testing.turns import events_of, last_result, of_type, statuses
 
-AUTO = Settings(editor_deadline_seconds=5, mode="auto")
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 TERMINALS: JsonDict = {"terminal": True}
 FOLLOWS_OURS: JsonDict = {"_meta": {"terminal_output": True}}
 

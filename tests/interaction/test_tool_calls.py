@@ -17,7 +17,7 @@ from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.scripts import Turn, calls, calls_raw, says
 from pattern_acp.testing.turns import events_of, last_result, of_type, prompting, results_of, statuses, unpaired_calls
 
-EDIT_MODE = Settings(editor_deadline_seconds=5, mode="edit")
+EDIT_MODE = Settings(editor_deadline_seconds=30, mode="edit")
 
 
 def several(*turns: Turn) -> Turn:
@@ -201,8 +201,8 @@ async def test_the_plan_is_shown_whole_every_time():
 
 
 async def test_a_long_result_is_cut_for_the_model():
-    settings = Settings(editor_deadline_seconds=5)
-    small = Settings(editor_deadline_seconds=5, turn=type(settings.turn)(tool_result_chars=2_000))
+    settings = Settings(editor_deadline_seconds=30)
+    small = Settings(editor_deadline_seconds=30, turn=type(settings.turn)(tool_result_chars=2_000))
     model = ScriptedProvider([calls("read_file", path="long.txt"), says("Done.")])
     async with running_agent(model, settings=small) as agent:
         (agent.folder / "long.txt").write_text("line of text\n" * 5_000, encoding="utf-8")
@@ -332,7 +332,7 @@ FAILING: dict[str, tuple[Turn, Literal["ask", "edit", "plan"]]] = {
 @pytest.mark.parametrize("code", FAILING)
 async def test_a_call_that_failed_is_recorded_with_the_code_of_its_failure(code: str):
     turn, mode = FAILING[code]
-    means = Settings(editor_deadline_seconds=5, mode=mode)
+    means = Settings(editor_deadline_seconds=30, mode=mode)
     async with running_agent(ScriptedProvider([turn, says("Well.")]), settings=means) as agent:
         (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
         session = await agent.editor.open_session(str(agent.folder))

@@ -113,7 +113,7 @@ async def end_of(agent: RunningAgent, session: str, prompt: str) -> None:
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_turn_has_one_failure_with_its_code_exactly_when_it_failed(name: str):
     way = WAYS[name]
-    means = Settings(editor_deadline_seconds=5, mode="auto", budget=way.budget, turn=way.turn)
+    means = Settings(editor_deadline_seconds=30, mode="auto", budget=way.budget, turn=way.turn)
     async with running_agent(ScriptedProvider([*way.model, says("Here again.")]), settings=means) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await end_of(agent, session, way.prompt)
@@ -254,7 +254,7 @@ ORDINARY = [name for name, way in WAYS.items() if way == Way(way.code, way.model
 async def test_turns_that_follow_each_other_have_each_their_own(names: list[str]):
     ways = [WAYS[name] for name in names]
     model = ScriptedProvider([turn for way in ways for turn in way.model])
-    async with running_agent(model, settings=Settings(editor_deadline_seconds=5, mode="auto")) as agent:
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         for way in ways:
             await end_of(agent, session, way.prompt)

@@ -57,7 +57,7 @@ class Person:
 async def agent_of(place: Place, person: Person, session: str | None = None) -> AsyncGenerator[Client, None]:
     agent = cast("Client", Agent(place.command(), place.work, None, person.permit, session))
     try:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             yield agent
     finally:
         with anyio.CancelScope(shield=True):

@@ -75,7 +75,7 @@ async def test_a_cancelled_turn_ends_its_command_and_the_next_prompt_works(acpx:
     async with watched_command(place.work) as command:
         await anyio.to_thread.run_sync(acpx.run, place, "sessions", "new", "--name", "one")
         process = acpx.start(place, "--approve-all", "prompt", "-s", "one", f"run {command.line}")
-        with process, anyio.fail_after(20):
+        with process, anyio.fail_after(60):
             await command.wait_until_started()
             cancelled = await anyio.to_thread.run_sync(acpx.run, place, "cancel", "-s", "one")
             await command.wait_until_gone()

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 CLIENT_ID = "pattern-tests"
 SCOPE = "openid offline_access"
 LAB = {"PATTERN_ACP_MODEL": "lab/test-model"}
-START_SECONDS = 30
+START_SECONDS = 60
 
 
 @dataclass(frozen=True)

@@ -392,7 +392,8 @@ async def test_an_answer_that_does_not_fit_is_its_own_error():
 async def test_a_request_past_its_deadline_is_withdrawn_and_its_late_answer_dropped():
     async with serving() as peer:
         with pytest.raises(TimeoutError):
-            await peer.dispatcher.request("m", {}, Echo, deadline=0.01)
+            # Long enough for the request to go out, which takes microseconds.
+            await peer.dispatcher.request("m", {}, Echo, deadline=0.5)
         sent, withdrawn = await peer.receive(), await peer.receive()
         assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": sent["id"]}}
         await peer.send(id=sent["id"], result={})
@@ -451,7 +452,7 @@ async def test_the_peer_leaving_fails_who_waits_and_ends_what_runs():
 
 
 async def test_what_was_asked_before_the_end_of_input_is_still_answered():
-    async with serving(eof_grace=4) as peer:
+    async with serving(eof_grace=30) as peer:
         for number in range(20):
             await peer.send(id=number, method="echo")
         peer.transport.close_sending()
@@ -465,7 +466,7 @@ async def test_the_end_of_input_asks_a_handler_to_end_in_its_own_way():
         await over.wait()
         return {"stopReason": "cancelled"}
 
-    async with serving({"m": handler}, eof_grace=4) as peer:
+    async with serving({"m": handler}, eof_grace=30) as peer:
         await peer.send(id=1, method="m")
         await peer.ask(2, "echo")
         peer.transport.close_sending()

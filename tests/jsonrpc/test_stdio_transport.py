@@ -106,7 +106,7 @@ async def test_a_peer_that_does_not_read_makes_senders_wait_and_loses_nothing():
     async with pipes() as ends:
         waits = False
         while not waits:
-            with anyio.move_on_after(0.5) as scope:
+            with anyio.move_on_after(1.0) as scope:
                 await ends.transport.send(line)
                 sent += 1
             waits = scope.cancelled_caught

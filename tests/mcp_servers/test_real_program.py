@@ -73,7 +73,7 @@ async def test_noise_on_stdout_and_deafness_to_signals_are_survived():
     async with hosted(script("rude")) as session:
         await session.wait_settled(30)
         assert session.ready
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             session.close()
             await session.wait_closed()
 
@@ -107,7 +107,10 @@ async def test_what_a_program_started_dies_with_the_session(tmp_path: Path):
         await session.wait_settled(30)
         child = int(note.read_text(encoding="utf-8"))
         os.kill(child, 0)
-    assert not is_running(child)
+    with anyio.fail_after(30):
+        # A signal takes its time.
+        while is_running(child):
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_program_that_ends_at_once_is_reported():

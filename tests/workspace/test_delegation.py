@@ -312,7 +312,7 @@ async def test_a_write_that_the_editor_does_not_serve_happens_once_on_the_disk(t
 
 
 async def test_a_write_that_the_editor_did_without_saying_so_is_not_repeated(tmp_path: Path):
-    bench = Bench(tmp_path, EditorHabits(mute_after_writing=True, formatter=str.upper), deadline=1.0)
+    bench = Bench(tmp_path, EditorHabits(mute_after_writing=True, formatter=str.upper))
     path = bench.put("a.txt", "old\n")
     assert await write(bench, path, "new\n") == ("NEW\n", "disk")
     assert bench.on_disk("a.txt") == "NEW\n"

@@ -87,7 +87,8 @@ async def test_a_command_that_ignores_the_polite_signal_ends_all_the_same(tmp_pa
 
 async def test_a_command_may_clean_up_when_it_is_killed(tmp_path: Path):
     with anyio.fail_after(30):
-        line = "trap 'echo bye; exit 7' TERM; echo ready; while true; do sleep 0.01; done"
+        # A shell that waits needs nobody to take its signal; it has a second.
+        line = "trap 'echo bye; exit 7' TERM; echo ready; sleep 60 & wait"
         async with TERMINAL.start(CommandRequest(line, str(tmp_path))) as command:
             await command.next_output()
             await command.kill()
@@ -178,7 +179,8 @@ async def test_no_descriptor_is_left_open(tmp_path: Path):
         await run("echo x", tmp_path)
     with pytest.raises(CommandFailedToStartError):
         await run("a\0b", tmp_path)
-    assert await open_descriptors() == before
+    # Fewer when something of an earlier test is closed meanwhile.
+    assert await open_descriptors() <= before
 
 
 async def open_descriptors() -> int:

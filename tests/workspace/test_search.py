@@ -189,15 +189,15 @@ async def test_an_expression_that_never_ends_is_stopped(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"needle\n")
     (tmp_path / "b").write_bytes(b"a" * 60 + b"!\n")
     began = time.perf_counter()
-    matches = await search_text(str(tmp_path), "needle|^(a+)+$", use_ripgrep=False, time_limit=3.0)
+    matches = await search_text(str(tmp_path), "needle|^(a+)+$", use_ripgrep=False, time_limit=6.0)
     assert (shown(matches), matches.stopped) == (["a:1:needle"], "time")
-    assert time.perf_counter() - began < 20
+    assert time.perf_counter() - began < 60
 
 
 @engines
 async def test_cancelling_a_search_is_quick(tmp_path: Path, *, use_ripgrep: bool):
     (tmp_path / "b").write_bytes(b"a" * 60 + b"!\n")
-    with anyio.fail_after(15), anyio.move_on_after(0.2):
+    with anyio.fail_after(30), anyio.move_on_after(0.2):
         await search_text(str(tmp_path), "^(a+)+$", use_ripgrep=use_ripgrep)
 
 

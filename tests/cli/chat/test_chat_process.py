@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 
 POSIX = os.name == "posix"
 
-END_SECONDS = 10.0
+END_SECONDS = 30.0
 """What a busy machine may need to end the processes that were told to."""
 
 
@@ -366,7 +366,7 @@ class Terminal:
     def wait_for(self, text: str) -> None:
         """Wait for `text` behind what was waited for before."""
         while (found := self.seen.find(text, self._position)) < 0:
-            assert select.select([self._master], [], [], 20)[0], self.seen
+            assert select.select([self._master], [], [], 50)[0], self.seen
             self._read()
         self._position = found + len(text)
 
@@ -379,7 +379,7 @@ class Terminal:
     def end(self) -> int:
         while self._read():
             pass
-        code = self._process.wait(20)
+        code = self._process.wait(50)
         os.close(self._master)
         return code
 
