@@ -29,7 +29,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NAMED = late_pattern(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
 _NEXT_NAMED = late_pattern(rf"\s+({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
-_FRAME = late_pattern(rf"<<(-?)(['\"]?)({_NAME})\2(?=\s|$)")
+_FRAME = late_pattern(r"<<(-?)(['\"]?)([^\W\d]\w*)\2(?=\s|$)")
 _SINGLE = late_pattern(r"'([^']*)'(?=\s|$)")
 _PLAIN = late_pattern(r"[A-Za-z_./][A-Za-z0-9_./@:+-]*")
 _WORDS_OF_JSON = frozenset({"true", "false", "null", "NaN", "Infinity"})

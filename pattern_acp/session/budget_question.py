@@ -62,6 +62,10 @@ class BudgetQuestion:
         if reached.limit.is_zero:
             # Zero means zero: no question can make it more.
             return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}", failure=USED_UP)
+        stopped, limit = session.state.budgets.stopped, (self.turn_id, reached.scope, str(reached.limit))
+        end = TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
+        if limit in stopped:
+            return end
         other = cheaper_model(session, info, reached.expected.tokens) if may_switch else None
         answer = await self._answer(info, other)
         if answer is Answer.ALLOW_ALWAYS and other is not None:
@@ -69,7 +73,8 @@ class BudgetQuestion:
             await session.view.show_options(options)
             session.state.budgets.switched = True
         if not answer.allows:
-            return TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
+            stopped.add(limit)
+            return end
         if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
             await self._extend()
         return TurnEnd(StopReason.END_TURN) if session.state.budgets.switched else None

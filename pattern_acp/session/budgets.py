@@ -62,6 +62,8 @@ class BudgetState:
     """Of which limits the person was told that most is used."""
     told_unpriced: set[str] = field(default_factory=set[str])
     """Models of which the person was told that no budget of money can count them."""
+    stopped: set[tuple[TurnId, Scope, str]] = field(default_factory=set[tuple[TurnId, "Scope", str]])
+    """At which limits the person stopped which turn; what still runs of it does not ask again."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Subagents reach a limit together; the person is asked once."""
     running: set[str] = field(default_factory=set[str])

@@ -53,6 +53,7 @@ def read(verb: ToolVerb, text: str) -> JsonObject:
         ),
         (WRITE, "/write_file path=a content=<<-END\nx\nEND", {"path": "a", "content": "x"}),
         (WRITE, "/write_file path=a content=<<END\nEND", {"path": "a", "content": ""}),
+        (WRITE, "/write_file path=a content=<<ENDE_ÄÖ\nx\nENDE_ÄÖ", {"path": "a", "content": "x\n"}),
         (
             CHANGE,
             "/edit_file path=a edits.1.old_text=<<A edits.1.new_text=<<B edits.2.old_text=\"x\" edits.2.new_text=''"

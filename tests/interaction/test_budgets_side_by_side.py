@@ -11,7 +11,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import choose
 from pattern_acp.testing.requests import begin_prompt
-from pattern_acp.testing.scripts import Turn, calls, gate, says, thinks
+from pattern_acp.testing.scripts import Turn, calls, gate, says, thinks, uses
 from pattern_acp.testing.turns import CANCEL_SECONDS, events_of, of_type, prompting
 
 
@@ -64,6 +64,26 @@ async def test_subagents_that_fit_one_after_the_other_wait_and_nobody_is_asked()
         inner = [event.event for event in of_type(events, SubagentRecorded)]
         assert len(of_type(inner, ModelRequested)) == 2
         assert agent.editor.said().endswith("Done.")
+
+
+async def test_a_turn_that_the_person_stopped_at_a_budget_does_not_ask_for_its_other_requests_again():
+    both = calls("delegate", kind="explorer", name="one", task="Look.") + calls(
+        "delegate", kind="explorer", name="two", task="Look."
+    )
+    model = ScriptedProvider(
+        [says("One."), both + uses(10**6, 1), calls("list_directory", path=".") + uses(10**6, 1)],
+        subagents={"one": [says("I looked.")], "two": [says("I looked as well.")]},
+    )
+    async with running_agent(model, settings=Settings(mode="auto"), permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "First")
+        await agent.editor.prompt(session, f"/budget turn {int(await estimate_of(agent, session) * 1.5)} tokens")
+        await agent.editor.prompt(session, "Find it.")
+        assert len(of_type(await events_of(agent, session), PermissionAsked)) == 1
+        assert "Stopped: This turn has used 1,000,001 of" in agent.editor.said()
+        # Another turn is another question.
+        await agent.editor.prompt(session, "List it.")
+        assert len(of_type(await events_of(agent, session), PermissionAsked)) == 2
 
 
 async def reported_after_cancel(turn: Turn) -> UsageReported:
