@@ -62,7 +62,8 @@ class BudgetQuestion:
         if reached.limit.is_zero:
             # Zero means zero: no question can make it more.
             return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}", failure=USED_UP)
-        stopped, limit = session.state.budgets.stopped, (self.turn_id, reached.scope, str(reached.limit))
+        stopped = session.state.budgets.stopped
+        limit = (self.turn_id, reached.scope, str(reached.limit))
         end = TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
         if limit in stopped:
             return end
