@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
-from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_FILE_BYTES = 5_000_000
@@ -29,9 +29,18 @@ _SHORTEST_SECRET = 8
 """Masking shorter texts would garble the log, and they protect nothing."""
 
 _MASK = "••••"
-_KEY_FORMS = late_pattern(
-    r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|hf|AIza)[-_][A-Za-z0-9_-]{16,}"
-    r"|(?i:(?<=bearer )|(?<=x-api-key: )|(?<=api_key=))[^\s\"',;]{8,}"
+_KEY_KINDS = ("sk", "pk", "rk", "xai", "gsk", "ghp", "gho", "github_pat", "hf", "aiza")
+_KEY_FORMS = AnchoredPattern(
+    late_pattern(
+        r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|hf|AIza)[-_][A-Za-z0-9_-]{16,}"
+        r"|(?i:(?<=bearer )|(?<=x-api-key: )|(?<=api_key=))[^\s\"',;]{8,}"
+    ),
+    [
+        *((kind + "-", 0) for kind in _KEY_KINDS),
+        *((kind + "_", 0) for kind in _KEY_KINDS),
+        *((each, len(each)) for each in ("bearer ", "x-api-key: ", "api_key=")),
+    ],
+    ignore_case=True,
 )
 """Forms of keys that are masked although no setting holds them."""
 
@@ -59,7 +68,8 @@ class Redactor:
 
     def mask(self, text: str) -> str:
         """`text` with every secret replaced."""
-        if self._known is not None:
+        # What a text does not hold is found faster than where it could be.
+        if self._known is not None and any(secret in text for secret in self._secrets):
             text = self._known.sub(_MASK, text)
         return _KEY_FORMS.sub(_MASK, text)
 

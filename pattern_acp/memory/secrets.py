@@ -6,12 +6,13 @@ sections 1.3 and 6.4): a key must not get there. A hint where a key is kept is w
 """
 
 import math
+import operator
 import re
 import string
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
+from pattern_acp.domain.late_pattern import AnchoredPattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -23,57 +24,74 @@ class Secret:
     excerpt: str
 
 
-_SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("a private key", re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")),
-    ("an AWS key", re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b")),
-    ("a GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b")),
-    ("a GitLab token", re.compile(r"\bgl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_-]{20,}\b")),
-    ("a Slack token", re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}\b|hooks\.slack\.com/services/[A-Za-z0-9/]{30,}")),
-    ("a model provider's key", re.compile(r"\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}")),
-    ("a Google key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b|\bGOCSPX-[A-Za-z0-9_-]{20,}")),
-    ("a Stripe key", re.compile(r"\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{20,}\b")),
-    ("a package registry's token", re.compile(r"\bnpm_[A-Za-z0-9]{30,}\b|\bpypi-[A-Za-z0-9_-]{50,}")),
-    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
-    ("a SendGrid key", re.compile(r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}")),
-    ("a bot's token", re.compile(r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}")),
-    ("a web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,1000}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}")),
-    ("an age or PGP secret key", re.compile(r"\bAGE-SECRET-KEY-1[A-Z0-9]{40,}")),
+def _shape(expression: str, *beginnings: str) -> AnchoredPattern:
+    return AnchoredPattern(re.compile(expression), [(each, 0) for each in beginnings])
+
+
+_SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
+    ("a private key", _shape(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----", "-----BEGIN ")),
+    ("an AWS key", _shape(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b", "AKIA", "ASIA", "ABIA", "ACCA")),
+    (
+        "a GitHub token",
+        _shape(
+            r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})\b",
+            *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        ),
+    ),
+    (
+        "a GitLab token",
+        _shape(r"\bgl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_-]{20,}\b", "glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
+    ),
+    (
+        "a Slack token",
+        _shape(
+            r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}\b|hooks\.slack\.com/services/[A-Za-z0-9/]{30,}",
+            *("xox", "hooks.slack.com/"),
+        ),
+    ),
+    ("a model provider's key", _shape(r"\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}", "sk-")),
+    ("a Google key", _shape(r"\bAIza[A-Za-z0-9_-]{35}\b|\bGOCSPX-[A-Za-z0-9_-]{20,}", "AIza", "GOCSPX-")),
+    ("a Stripe key", _shape(r"\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{20,}\b", "sk_", "rk_", "whsec_")),
+    ("a package registry's token", _shape(r"\bnpm_[A-Za-z0-9]{30,}\b|\bpypi-[A-Za-z0-9_-]{50,}", "npm_", "pypi-")),
+    ("a Hugging Face token", _shape(r"\bhf_[A-Za-z0-9]{30,}\b", "hf_")),
+    ("a SendGrid key", _shape(r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}", "SG.")),
+    (
+        "a bot's token",
+        AnchoredPattern(re.compile(r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}"), [(":AA", -digits) for digits in (10, 9, 8)]),
+    ),
+    ("a web token", _shape(r"\beyJ[A-Za-z0-9_-]{8,1000}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}", "eyJ")),
+    ("an age or PGP secret key", _shape(r"\bAGE-SECRET-KEY-1[A-Z0-9]{40,}", "AGE-SECRET-KEY-1")),
 )
 """Token shapes that their issuers document; each is told by its beginning."""
 
-_BEGINNINGS = {
-    "a private key": ("PRIVATE KEY",),
-    "an AWS key": ("AKIA", "ASIA", "ABIA", "ACCA"),
-    "a GitHub token": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-    "a GitLab token": ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
-    "a Slack token": ("xox", "hooks.slack.com"),
-    "a model provider's key": ("sk-",),
-    "a Google key": ("AIza", "GOCSPX-"),
-    "a Stripe key": ("sk_", "rk_", "whsec_"),
-    "a package registry's token": ("npm_", "pypi-"),
-    "a Hugging Face token": ("hf_",),
-    "a SendGrid key": ("SG.",),
-    "a bot's token": (":AA",),
-    "a web token": ("eyJ",),
-    "an age or PGP secret key": ("AGE-SECRET-KEY-1",),
-    "a password in an address": ("://",),
-}
-"""What a text has to hold for a shape to be looked for: a text of many megabytes is searched for it in no time."""
+_ADDRESS_END = re.compile(r"://[^\s/:@]*+:[^\s/@]{3,}+@")
+"""What an address with a password goes on with; far quicker to look for than how one begins."""
 
-_NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
+_NAMED: tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...] = (
     ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://[^\s/:@]*+:([^\s/@]{3,}+)@", re.IGNORECASE)),
     (
         "an authorization header",
-        re.compile(r"\bAuthorization:\s*(?:Bearer|Basic|Token)\s+([^\s\"'`]{8,})", re.IGNORECASE),
+        AnchoredPattern(
+            re.compile(r"\bAuthorization:\s*(?:Bearer|Basic|Token)\s+([^\s\"'`]{8,})", re.IGNORECASE),
+            [("authorization:", 0)],
+            ignore_case=True,
+        ),
     ),
 )
 """Places that say themselves that a secret stands there."""
 
-_ASSIGNED = re.compile(
-    r"(?<![A-Za-z])((?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|auth[_-]?key|credentials?|pwd)(?:[_-][A-Za-z0-9]{1,60}+){0,8}+)[\"'`]?\s*+(?::=|=>|[:=]|\bis\b)\s*"
-    r"(?:Bearer\s+)?([\"'`]?)([^\s\"'`,;]{6,})\2",
-    re.IGNORECASE,
+_ASSIGNED = AnchoredPattern(
+    re.compile(
+        r"(?<![A-Za-z])((?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key"
+        r"|private[_-]?key|auth[_-]?key|credentials?|pwd)(?:[_-][A-Za-z0-9]{1,60}+){0,8}+)[\"'`]?\s*+(?::=|=>|[:=]|\bis\b)\s*"
+        r"(?:Bearer\s+)?([\"'`]?)([^\s\"'`,;]{6,})\2",
+        re.IGNORECASE,
+    ),
+    [
+        *((each, 0) for each in ("password", "passwd", "passphrase", "secret", "token", "credential", "pwd")),
+        *((kind + sign + "key", 0) for kind in ("api", "access", "private", "auth") for sign in ("", "_", "-")),
+    ],
+    ignore_case=True,
 )
 """What is before the telling word of a name (`DB_` of `DB_PASSWORD`) is looked at only once the rest fits, and every
 repetition has an end or gives nothing back: a page of hex digits is one word, and each of its characters would be a
@@ -96,6 +114,9 @@ _RUN = re.compile(r"[A-Za-z0-9+_=-]{24,}")
 _HASHLIKE = re.compile(r"[0-9a-f-]+|[0-9A-F-]+|sha\d+-.*")
 _ENTROPY_BITS = 4.0
 """Bits a character above which a long run of letters and digits is no word of any language or program."""
+_CLASSES = str.maketrans(
+    string.ascii_lowercase + string.ascii_uppercase + string.digits + "+_=-", "a" * 26 + "A" * 26 + "0" * 10 + "+" * 4
+)
 _SWITCHES = 0.45
 """Share of neighbouring characters of different classes; identifiers in camel case have up to 0.4, random runs 0.6."""
 
@@ -114,19 +135,16 @@ _KEY_BLOCK = re.compile(
 def mask_secrets(text: str, mark: str = "[secret]") -> str:
     """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
     text = _KEY_BLOCK.sub(mark, text)
-    for what, shape in _SHAPES:
-        text = shape.sub(mark, text) if _may_hold(text, what) else text
-    for what, shape in _NAMED:
-        if not _may_hold(text, what):
-            continue
+    for _, shape in _SHAPES:
+        text = shape.sub(mark, text)
+    for _, shape in _named(text):
         text = shape.sub(lambda match: _with_mark(match, 1, mark), text)
     text = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], text)
     return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], text)
 
 
-def _may_hold(text: str, what: str) -> bool:
-    beginnings = _BEGINNINGS.get(what)
-    return beginnings is None or any(beginning in text for beginning in beginnings)
+def _named(text: str) -> tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...]:
+    return _NAMED if _ADDRESS_END.search(text) else _NAMED[1:]
 
 
 def _with_mark(match: re.Match[str], group: int, mark: str) -> str:
@@ -152,7 +170,7 @@ def _assigned_name(match: re.Match[str]) -> str:
 def _secrets(text: str) -> Iterator[Secret]:
     for what, shape in _SHAPES:
         yield from (Secret(what, _masked(match[0])) for match in shape.finditer(text))
-    for what, shape in _NAMED:
+    for what, shape in _named(text):
         given = (match[1] for match in shape.finditer(text))
         yield from (Secret(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
     for match in _ASSIGNED.finditer(text):
@@ -190,8 +208,8 @@ def _entropy(run: str) -> float:
 
 
 def _switches(run: str) -> float:
-    classes = [_character_class(character) for character in run]
-    return sum(one != other for one, other in pairwise(classes)) / max(1, len(run) - 1)
+    classes = run.translate(_CLASSES)
+    return sum(map(operator.ne, classes, classes[1:])) / max(1, len(run) - 1)
 
 
 def _character_class(character: str) -> str:

@@ -34,6 +34,7 @@ LEFT_OUT = {
     "secrets": "what looks like a secret",
     "content": "everything that was said, read and written",
 }
+_LONG_TEXT = 10_000
 
 
 async def export_session(database: Database, arguments: Journal, secrets: Iterable[str]) -> int:
@@ -80,7 +81,17 @@ def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
     if level == "content":
         return without_content
     known = Redactor(secrets)
-    return lambda payload: mask_texts(payload, lambda text: mask_secrets(known.mask(text)))
+    done: dict[str, str] = {}
+
+    def once(text: str) -> str:
+        # Events and pages show the same texts, and the long ones take the time.
+        if len(text) < _LONG_TEXT:
+            return mask_secrets(known.mask(text))
+        if text not in done:
+            done[text] = mask_secrets(known.mask(text))
+        return done[text]
+
+    return lambda payload: mask_texts(payload, once)
 
 
 def masked(entry: Recorded, mask: Mask | None) -> Recorded:
