@@ -15,7 +15,7 @@ from pattern_acp.cli.output import OutputClosed, write_failure, write_line, writ
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import Figure, ModelInfo
-from pattern_acp.providers.model_figures import CONFIGURED_PRICES, Source, assumed, source_of
+from pattern_acp.providers.model_figures import CONFIGURED_PRICES, Source, assumed, is_assumed_free, source_of
 
 
 def run_models(arguments: ModelsWanted, process: Process) -> int:
@@ -79,7 +79,7 @@ def _cells(info: ModelInfo) -> tuple[str, ...]:
         info.qualified,
         f"{info.context_window:,}{_mark(info, Figure.WINDOW)}",
         f"{info.max_output_tokens:,}{_mark(info, Figure.OUTPUT)}",
-        *(_price(info, price) or "?" for price in (info.input_price, info.cache_read_price, info.output_price)),
+        *(_price_cell(info, price) for price in (info.input_price, info.cache_read_price, info.output_price)),
         "yes" if info.sees_images else "no",
         ", ".join(info.thought_levels) or "no",
         info.prices or _no_price_from(info),
@@ -89,7 +89,14 @@ def _cells(info: ModelInfo) -> tuple[str, ...]:
 def _no_price_from(info: ModelInfo) -> str:
     if not info.is_free:
         return "not known"
+    if is_assumed_free(info):
+        return "this machine, assumed"
     return CONFIGURED_PRICES if source_of(info, Figure.PRICES) == Source.CONFIG else "this machine"
+
+
+def _price_cell(info: ModelInfo, price: int) -> str:
+    known = _price(info, price)
+    return f"{known}{_mark(info, Figure.PRICES)}" if known else "?"
 
 
 def _mark(info: ModelInfo, figure: Figure) -> str:

@@ -218,7 +218,11 @@ def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None
     facts = describe(settings.name, model, listed, is_openai=is_openai(settings))
     if facts.info.prices or not _is_on_this_machine(settings) or _runs_at_its_vendor(model):
         return facts
-    return replace(facts, info=replace(facts.info, is_free=True))
+    free = replace(facts.info, is_free=True)
+    # Whether a server runs the model or passes requests on, nobody says.
+    return replace(
+        facts, info=free if settings.wire == "offline" else with_sources(free, Source.ASSUMED, Figure.PRICES)
+    )
 
 
 def _runs_at_its_vendor(model: str) -> bool:

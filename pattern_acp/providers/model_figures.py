@@ -40,6 +40,11 @@ def source_of(info: ModelInfo, figure: Figure) -> str:
     return Source.ASSUMED
 
 
+def is_assumed_free(info: ModelInfo) -> bool:
+    """Whether a model counts as free only because its server is on this machine, which may be a gateway to others."""
+    return info.is_free and source_of(info, Figure.PRICES) == Source.ASSUMED
+
+
 def assumed(info: ModelInfo) -> str:
     """What of a model nobody says, in words; empty when all that matters is known."""
     words: Mapping[Figure, str] = {
@@ -48,6 +53,7 @@ def assumed(info: ModelInfo) -> str:
         Figure.IMAGES: "images" if info.sees_images else "no images",
         Figure.THINKING: "thinking" if info.thought_levels else "no thinking levels",
         Figure.TOOLS: "tool calls" if info.calls_tools else "no tool calls",
+        Figure.PRICES: "no cost, since its server is on this machine",
     }
     taken = [text for figure, text in words.items() if source_of(info, figure) == Source.ASSUMED]
     if source_of(info, Figure.PRICES) == "not known":

@@ -29,6 +29,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.usage import Spent, SpentSoFar, spent_so_far
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
+from pattern_acp.providers.model_figures import is_assumed_free
 from pattern_acp.session.expected_use import Expected, expected_use
 from pattern_acp.session.usage_report import day_began_ms
 from pattern_acp.turn.budget import Waits
@@ -61,7 +62,7 @@ class BudgetState:
     told: set[tuple[Scope, str, str]] = field(default_factory=set[tuple["Scope", str, str]])
     """Of which limits the person was told that most is used."""
     told_unpriced: set[str] = field(default_factory=set[str])
-    """Models of which the person was told that no budget of money can count them."""
+    """Models of which the person was told that no budget of money can count them, or counts them as free."""
     stopped: set[tuple[TurnId, Scope, str]] = field(default_factory=set[tuple[TurnId, "Scope", str]])
     """At which limits the person stopped which turn; what still runs of it does not ask again."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
@@ -287,6 +288,17 @@ class BudgetGate:
             if is_blind and info is not None and info.qualified not in self._state.told_unpriced:
                 self._state.told_unpriced.add(info.qualified)
                 await self._say(f"No price of {info.qualified} is known, so budgets of money do not count it.")
+            if limit.micro_units is not None and info is not None and is_assumed_free(info):
+                await self._tell_assumed(info.qualified)
+
+    async def _tell_assumed(self, model: str) -> None:
+        if model in self._state.told_unpriced:
+            return
+        self._state.told_unpriced.add(model)
+        await self._say(
+            f"{model} counts as free in budgets of money, which is assumed, since its server is on this machine; "
+            f'`[models."{model}"]` in config.toml gives its prices where that is a gateway to others.'
+        )
 
     async def _say(self, sentence: str) -> None:
         session = self._session

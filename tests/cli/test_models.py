@@ -23,7 +23,16 @@ def test_models_of_providers_that_are_set_up_are_listed(tmp_path: Path, capsys: 
     assert run_models(ModelsWanted(json=True), process) == 0
     lab, offline = json.loads(capsys.readouterr().out)
     assert (lab["model"], lab["is_free"], lab["usd_per_million"]["input"]) == ("lab/llama", True, "0")
+    assert lab["sources"]["prices"] == "assumed"
     assert offline["model"] == "offline/offline"
+    assert offline["sources"]["prices"] == "it runs on this machine"
+    assert run_models(ModelsWanted(), process) == 0
+    _, shown, at_home = capsys.readouterr().out.splitlines()
+    assert shown.split()[3:6] == ["0?", "0?", "0?"]
+    assert shown.endswith("this machine, assumed")
+    assert at_home.split()[3:6] == ["0", "0", "0"]
+    assert run_models(ModelsWanted(model="lab/llama"), process) == 0
+    assert "no cost, since its server is on this machine" in capsys.readouterr().out
 
 
 def test_what_is_not_known_is_a_question_mark(capsys: pytest.CaptureFixture[str]):

@@ -9,7 +9,8 @@ from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
-from pattern_acp.providers.base import UsageKnown, UsageUntold
+from pattern_acp.providers.base import Figure, UsageKnown, UsageUntold
+from pattern_acp.providers.model_figures import Source, with_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.budgets import BudgetGate, limit_of
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -100,6 +101,20 @@ async def test_a_price_that_is_not_known_is_told_once_and_tokens_still_count():
         assert agent.editor.said().count("No price of scripted/test is known") == 1
         assert await requests_of(agent, session) == 2
         assert "1,000,010 of 500,000 tokens" in agent.editor.said()
+
+
+async def test_a_model_that_is_taken_for_free_is_told_once_where_money_is_limited():
+    nothing = (UsageKnown(Usage(10, 2), Cost(0)),)
+    model = ScriptedProvider([says("One.") + nothing, says("Two.") + nothing])
+    async with running_agent(model, settings=settings(session="1 USD")) as agent:
+        info = replace(agent.models.infos["scripted"], is_free=True)
+        agent.models.infos["scripted"] = with_sources(info, Source.ASSUMED, Figure.PRICES)
+        session = await agent.editor.open_session(str(agent.folder))
+        for prompt in ("One?", "Two?", "/usage"):
+            await agent.editor.prompt(session, prompt)
+        said = agent.editor.said()
+        assert said.count("scripted/test counts as free in budgets of money, which is assumed") == 1
+        assert said.count("scripted/test counts as free, which is assumed") == 1
 
 
 async def test_the_day_is_shared_by_sessions():
