@@ -100,7 +100,8 @@ async def diagnose(
     return Diagnosis(tuple(findings))
 
 
-_DEFAULT = " from default"
+FROM_DEFAULT = " from default"
+"""How the detail of a finding about a setting ends that nobody set."""
 
 
 async def report(process: Process, shared: Constellation) -> str:
@@ -108,13 +109,14 @@ async def report(process: Process, shared: Constellation) -> str:
     diagnosis = await diagnose(process, shared.database, shared.indexer)
     marks = {Health.OK: "✓", Health.NOTE: "•", Health.BROKEN: "✗"}
     lines = ["| | | |", "| --- | --- | --- |"]
-    untouched = [one for one in diagnosis.findings if one.name.startswith("Setting ") and one.detail.endswith(_DEFAULT)]
+    settings = (one for one in diagnosis.findings if one.name.startswith("Setting "))
+    untouched = [one for one in settings if one.detail.endswith(FROM_DEFAULT)]
     for finding in diagnosis.findings:
         if finding in untouched:
             continue
         detail = f"{finding.detail} **{finding.remedy}**" if finding.remedy else finding.detail
         lines.append(f"| {marks[finding.health]} | {finding.name} | {detail.replace('|', chr(92) + '|')} |")
-    others = f"{len(untouched)} settings are as they come; `pattern-acp doctor` in a terminal lists them."
+    others = f"{len(untouched)} settings are as they come; `pattern-acp doctor --all` in a terminal lists them."
     return "\n".join((*lines, "", others))
 
 

@@ -79,6 +79,8 @@ class Doctor:
     """Check the whole constellation too."""
     repair: bool = False
     """Carry out the repairs that lose nothing."""
+    all: bool = False
+    """Show what is well row by row too, and settings that nobody set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
         except _MISUSE as error:
             raise _UsageError(str(error)) from error
     if command == "doctor":
-        wanted = {name: bool(found.get(name)) for name in ("json", "verify", "repair")}
+        wanted = {name: bool(found.get(name)) for name in ("json", "verify", "repair", "all")}
         return Doctor(flags, **wanted)
     return Serve(flags)
 

@@ -78,6 +78,7 @@ def _add_doctor(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--verify", action="store_true", help="check all that is stored, in a temporary copy")
     parser.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
+    parser.add_argument("--all", action="store_true", help="show each check that found nothing, and every setting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +170,8 @@ COMMANDS = (
     Command(
         "doctor",
         "report what works and what does not",
-        "Report versions, files, providers and every setting with its source. Exits 1 when something that is needed is "
-        "broken.",
+        "Report what is broken or worth a remark first, then files, providers, and settings with their source. Exits 1 "
+        "when something that is needed is broken.",
         _add_doctor,
     ),
 )

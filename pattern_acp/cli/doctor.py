@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, diagnose
+from pattern_acp.bootstrap.diagnosis import FROM_DEFAULT, Diagnosis, diagnose
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery_checks import repair
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 SETTING = "Setting "
 """How the names of findings about settings that are in use begin; they have a table of their own."""
+
+ALWAYS_SHOWN = (
+    "pattern-acp",
+    "Constellation file",
+    "Configuration",
+    "Log",
+    "Provider ",
+    "Model",
+    "Room taken",
+    "Verified ",
+)
+"""How the names of findings begin that tell something also where all is well: what is used, and where it lies."""
 
 STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
@@ -51,9 +63,9 @@ def run_doctor(arguments: Doctor, process: Process) -> int:
         if sys.stdout.isatty():
             from rich.console import Console
 
-            print_table(diagnosis, Console())
+            print_table(diagnosis, Console(), whole=arguments.all)
         else:
-            print_lines(diagnosis)
+            print_lines(diagnosis, whole=arguments.all)
     except OutputClosed:
         pass  # `head` has seen enough; the exit code still tells
     return EXIT_OK if diagnosis.is_usable else EXIT_ERROR
@@ -85,11 +97,34 @@ def _as_json(wanted: Repair) -> dict[str, str | bool]:
     return {"action": wanted.action, "target": wanted.target, "safe": wanted.safe}
 
 
-def print_lines(diagnosis: Diagnosis) -> None:
-    """One line a finding, however long, for a pipe."""
+def rows_of(findings: Sequence[Finding], *, whole: bool) -> list[Finding]:
+    """What is broken, then remarks, then what is well: that whole, or what tells something and a count of the rest."""
+    attention = [one for health in (Health.BROKEN, Health.NOTE) for one in findings if one.health is health]
+    well = [one for one in findings if one.health is Health.OK]
+    checks, settings = [one for one in well if not is_setting(one)], [one for one in well if is_setting(one)]
+    if whole:
+        return [*attention, *checks, *settings]
+    rows = [*attention, *(one for one in checks if not _is_counted(one))]
+    if counted := [one.name for one in checks if _is_counted(one)]:
+        rows.append(Finding(f"{len(counted)} more", Health.OK, f"{', '.join(counted)} (--all tells more)"))
+    rows += [one for one in settings if not _is_counted(one)]
+    if untouched := sum(map(_is_counted, settings)):
+        rows.append(Finding(f"{SETTING}{untouched} more", Health.OK, "as they are when nobody sets them (--all)"))
+    return rows
+
+
+def _is_counted(finding: Finding) -> bool:
+    """Whether a finding that all is well says nothing that a person looks for."""
+    if is_setting(finding):
+        return finding.detail.endswith(FROM_DEFAULT)
+    return not finding.name.startswith(ALWAYS_SHOWN)
+
+
+def print_lines(diagnosis: Diagnosis, *, whole: bool) -> None:
+    """One line a finding, however long, for a pipe; `whole` as for `rows_of`."""
     rows = [
         (one.health.value, one.name, f"{told(one)} Remedy: {one.remedy}" if one.remedy else told(one))
-        for one in diagnosis.findings
+        for one in rows_of(diagnosis.findings, whole=whole)
     ]
     write_line(format_table(("STATE", "WHAT", "DETAIL"), rows))
     write_line(summary(diagnosis))
@@ -100,13 +135,14 @@ def told(finding: Finding) -> str:
     return f"{finding.detail} [{finding.code}]" if finding.code else finding.detail
 
 
-def print_table(diagnosis: Diagnosis, console: "Console") -> None:
-    """Two tables, findings and settings, and a last line that sums up."""
+def print_table(diagnosis: Diagnosis, console: "Console", *, whole: bool) -> None:
+    """Two tables, findings and settings, and a last line that sums up; `whole` as for `rows_of`."""
     from rich.text import Text
 
     marks = marks_for(console.encoding)
-    settings = [one for one in diagnosis.findings if is_setting(one)]
-    console.print(_table([one for one in diagnosis.findings if not is_setting(one)], marks))
+    rows = rows_of(diagnosis.findings, whole=whole)
+    settings = [one for one in rows if is_setting(one)]
+    console.print(_table([one for one in rows if not is_setting(one)], marks))
     if settings:
         console.print(Text("\nSettings", style="bold"))
         console.print(_table(settings, marks))

@@ -46,6 +46,7 @@ from pattern_acp.config.settings import Flags
         ("sessions delete s1 --constellation w", Sessions(Flags(constellation="w"), "delete", "s1")),
         ("doctor", Doctor()),
         ("doctor --json", Doctor(json=True)),
+        ("doctor --all", Doctor(all=True)),
         ("--version", ShowText(f"pattern-acp {__version__}")),
         ("-V", ShowText(f"pattern-acp {__version__}")),
         ("acp --version", ShowText(f"pattern-acp {__version__}")),

@@ -30,18 +30,20 @@ class Utf8Text(io.StringIO):
     encoding = "utf-8"
 
 
-def table(*findings: Finding, width: int = 60) -> str:
+def table(*findings: Finding, width: int = 60, whole: bool = True) -> str:
     out = Utf8Text()
-    print_table(Diagnosis(findings), Console(file=out, width=width, color_system=None, legacy_windows=False))
+    print_table(
+        Diagnosis(findings), Console(file=out, width=width, color_system=None, legacy_windows=False), whole=whole
+    )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def test_findings_and_settings_have_a_table_each():
     assert table(OK, SETTING, NOTE) == snapshot("""\
-✓  Python       3.11.7
 •  Text search  ripgrep is not installed; our own search is
                 used.
                 → Install ripgrep.
+✓  Python       3.11.7
 
 Settings
 ✓  mode  ask from default
@@ -50,8 +52,8 @@ Everything that is needed works; 1 remark above.\
 """)
 
 
-def test_what_is_broken_comes_last_in_one_sentence():
-    assert table(BROKEN, OK) == snapshot("""\
+def test_what_is_broken_comes_first_and_in_the_last_sentence():
+    assert table(OK, BROKEN) == snapshot("""\
 ✗  Database  The file is damaged.
              → Restore a backup.
 ✓  Python    3.11.7
@@ -67,12 +69,29 @@ def test_no_line_is_wider_than_the_screen(width: int):
 
 
 def test_a_pipe_gets_one_line_a_finding(capsys: pytest.CaptureFixture[str]):
-    print_lines(Diagnosis((OK, NOTE)))
+    print_lines(Diagnosis((OK, NOTE)), whole=True)
     assert capsys.readouterr().out == snapshot("""\
 STATE  WHAT         DETAIL
-ok     Python       3.11.7
 note   Text search  ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
+ok     Python       3.11.7
 Everything that is needed works; 1 remark above.
+""")
+
+
+def test_what_is_well_is_counted_where_its_place_or_value_tells_nothing(capsys: pytest.CaptureFixture[str]):
+    chosen = Finding("Setting persona", Health.OK, "mallory from $PATTERN_ACP_PERSONA")
+    log, cache = Finding("Log", Health.OK, "/state/log"), Finding("Cache", Health.OK, "/cache")
+    system = Finding("System", Health.OK, "Linux")
+    print_lines(Diagnosis((OK, log, SETTING, chosen, cache, system, NOTE, BROKEN)), whole=False)
+    assert capsys.readouterr().out == snapshot("""\
+STATE   WHAT             DETAIL
+broken  Database         The file is damaged. Remedy: Restore a backup.
+note    Text search      ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
+ok      Log              /state/log
+ok      3 more           Python, Cache, System (--all tells more)
+ok      Setting persona  mallory from $PATTERN_ACP_PERSONA
+ok      Setting 1 more   as they are when nobody sets them (--all)
+Broken: Database.
 """)
 
 
