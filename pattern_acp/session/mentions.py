@@ -19,7 +19,12 @@ _MENTION = late_pattern(
     r"""
     (?<![\w@/.+`\\-])@            # not the middle of an address, a scope such as npm's, or code
     (?: "(?P<quoted>[^"\n]{1,500})" (?P<quoted_lines>(?::\d+(?:-\d+)?)?)
-      | (?P<plain> (?: \\[ ] | [^\s"'`<>(){}\[\],;|@] ){1,500} )
+      | (?= (?P<wide> (?: \\[ ] | [^\s"'`<>(){}\[\],;|@] | [,;'] (?=[\w.]) | (?<=/) @ (?=\w)
+            | \[ \[? [^\s"'`<>(){}\[\]]{1,100} \]? \]
+            | \( [^\s"'`<>(){}\[\]]{1,100} \)
+            | \{ [^\s"'`<>(){}\[\]]{1,100} \}
+          ){1,500} ) )
+        (?P<plain> (?: \\[ ] | [^\s"'`<>(){}\[\],;|@] ){0,500} )
     )
     """,
     re.VERBOSE,
@@ -41,8 +46,9 @@ class Mention:
 def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
     """What may be mentions, in order and each once: for each the ways to read it, the likeliest first.
 
-    `@src/x.py:3.` may end in a full stop or not, and `:3` be a line or part of the name: the first way whose path
-    exists is meant. Code is left out, since decorators look the same.
+    `@src/x.py:3.` may end in a full stop or not, `:3` be a line or part of the name, and brackets belong to the path
+    (`@app/[id]/(group)/page.tsx`) or to the sentence: the first way whose path exists is meant. Code is left out,
+    since decorators look the same.
     """
     if "@" not in text:
         return ()
@@ -51,9 +57,7 @@ def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
         if match["quoted"]:
             ways = _ways(match["quoted"] + match["quoted_lines"])
         else:
-            written = match["plain"].replace("\\ ", " ")
-            bare = written.rstrip(".:!?*_")
-            ways = _ways(written) + (_ways(bare) if bare != written else ())
+            ways = _unquoted(match["wide"], match["plain"])
         if ways:
             found[ways] = None
         if len(found) == MENTIONS:
@@ -84,6 +88,13 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
             searched = _CODE.sub(" ", line)
             # What is called without a fence around it is a decorator.
             yield from (m for m in _MENTION.finditer(searched) if searched[m.end() : m.end() + 1] != "(" or "/" in m[0])
+
+
+def _unquoted(wide: str, plain: str) -> tuple[Mention, ...]:
+    # Of `@app/[id]/page.tsx`, the folder in front of the bracket is not meant when there is no such file.
+    readings = (wide,) if plain in ("", wide) or plain.endswith("/") else (wide, plain)
+    written = [one.replace("\\ ", " ") for one in readings]
+    return tuple(dict.fromkeys(way for one in written for text in (one, one.rstrip(".:!?*_")) for way in _ways(text)))
 
 
 def _ways(written: str) -> tuple[Mention, ...]:

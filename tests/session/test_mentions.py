@@ -22,6 +22,17 @@ from pattern_acp.session.mentions import LOOKED_AT, MENTIONS, Mention, looks_lik
         ("@my\\ file.txt", "my file.txt", ""),
         ("@/abs/päth.py", "/abs/päth.py", ""),
         ("@~/notes.md", "~/notes.md", ""),
+        ("see @app/[slug]/page.tsx.", "app/[slug]/page.tsx", ""),
+        ("(see @app/[[...slug]]/page.tsx:3-4)", "app/[[...slug]]/page.tsx", "3-4"),
+        ("@src/routes/(group)/+page.svelte, please", "src/routes/(group)/+page.svelte", ""),
+        ("@app/@modal/page.tsx", "app/@modal/page.tsx", ""),
+        ("@[id].ts", "[id].ts", ""),
+        ("@src/{name}.ts", "src/{name}.ts", ""),
+        ("@it's.txt", "it's.txt", ""),
+        ("@a,b.txt", "a,b.txt", ""),
+        ("@src/x.py's end", "src/x.py", ""),
+        ("@src/x.py,src/y.py", "src/x.py", ""),
+        ("[@src/x.py](there)", "src/x.py", ""),
     ],
 )
 def test_a_path_behind_an_at_is_a_mention(text: str, path: str, lines: str):
@@ -52,7 +63,9 @@ def test_a_mention_behind_code_counts():
     assert mentions_in("```\n@a\n```\n`@b` @c") == ((Mention("c"),),)
 
 
-@pytest.mark.parametrize("text", ["@a", "a:1", "``", '@"a', "```\n", "@a\\ ", "@a#L1", "~~~`\n", "@.:!"])
+@pytest.mark.parametrize(
+    "text", ["@a", "a:1", "``", '@"a', "```\n", "@a\\ ", "@a/", "@[a", "@(a)", "@[[a]]", "@a#L1", "~~~`\n", "@.:!"]
+)
 def test_a_long_paste_is_looked_through_at_once(text: str):
     """Were it looked through more than once for each place, the limit of the test run would end it."""
     pasted = text * 100_000
@@ -75,4 +88,10 @@ def test_names_packages_and_decorators_do_not_look_like_one(written: str):
 
 
 def test_what_is_called_is_a_decorator():
-    assert mentions_in('@app.get("/users")\n@src/x.py(there)') == mentions_in("@src/x.py")
+    (ways,) = mentions_in('@app.get("/users")\n@app.get(users)\n@src/x.py(there)')
+    assert Mention("src/x.py") in ways
+
+
+def test_the_folder_in_front_of_a_bracket_is_not_meant():
+    (ways,) = mentions_in("@app/[slug]/page.tsx")
+    assert ways == (Mention("app/[slug]/page.tsx"),)
