@@ -3,7 +3,8 @@
 Owns: what they answer. Must not know: how a request is built from what is left.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,6 +144,19 @@ def _file_section(file: ChangedFile, display: Callable[[str], str], room: int) -
     return f"**{shown}** ({file.words(display)})\n{fenced(cut_middle(text, room).text, 'diff')}"
 
 
+def _not_known(paths: Sequence[str], known: Set[str]) -> list[str]:
+    """Those that are not known. Git names an untracked folder as one: its files count then."""
+    return [
+        path
+        for path in paths
+        if path not in known
+        and not (
+            any(one.startswith(f"{path}{os.sep}") for one in known)
+            and all(str(one) in known for one in Path(path).rglob("*") if not one.is_dir())
+        )
+    ]
+
+
 async def _other_files(session: "Session", known: set[str]) -> str:
     """Files that git says differ from the last commit and that no edit of the session changed."""
     ask = session.constellation.git_status
@@ -150,7 +164,7 @@ async def _other_files(session: "Session", known: set[str]) -> str:
     if status is None:
         return ""
     resolved = {await anyio.to_thread.run_sync(resolve_path, path) for path in known}
-    others = [path for path in status.paths if path not in resolved]
+    others = await anyio.to_thread.run_sync(_not_known, status.paths, resolved)
     if not others:
         return ""
     cwd = await anyio.to_thread.run_sync(resolve_path, session.state.cwd)

@@ -1,5 +1,7 @@
 """/clear, /export and /diff: about the conversation as a whole."""
 
+from pathlib import Path
+
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -110,12 +112,15 @@ async def test_diff_shows_what_the_session_changed_and_what_git_names_besides():
 
         async def git(cwd: str, seconds: float) -> GitStatus:
             del seconds
-            return GitStatus("main", changed=2, paths=(f"{cwd}/new.txt", f"{cwd}/built.js"))
+            folders.append(Path(cwd))
+            return GitStatus("main", changed=3, paths=(f"{cwd}/new.txt", f"{cwd}/built.js", f"{cwd}/sub"))
 
+        folders: list[Path] = []
         agent.sessions.constellation.git_status = git
-        assert "Git also names `built.js`: changed by commands, by you, or before" in await answer(
-            agent, session, "/diff"
-        )
+        named = "Git also names `built.js`{}: changed by commands, by you, or before"
+        assert named.format("") in await answer(agent, session, "/diff")
+        (folders[0] / "sub" / "made.o").write_text("x")
+        assert named.format(", `sub`") in await answer(agent, session, "/diff")
 
 
 async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_the_prefix():
