@@ -25,6 +25,7 @@ from pattern_acp.journal.sessions import every_session
 from pattern_acp.memory.reindexing import count_blocks, index_memory
 from pattern_acp.session.row_state import mend_rows
 from pattern_acp.session.stored import index_all
+from pattern_acp.tools.memory_counting import count_again
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 """Called with what is being done, how much of it is done, and of how much."""
@@ -102,6 +103,7 @@ def _finish(tx: Transaction, progress: Progress) -> None:
     # Where the end is missing, rows may be ahead of their events (rule R1).
     mend_rows(tx, partial(progress, "comparing sessions"))
     index_memory(tx)
+    count_again(tx)
     index_all(tx, partial(progress, "indexing sessions"))
 
 

@@ -42,7 +42,7 @@ hold; of the others only forgetting deletes any, and that begins the segments an
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
 """Tables of state that segments do not hold: the search index is made from the texts, vectors in the background, and
-how often a passage was recalled begins anew."""
+how often a passage was recalled, and which repeats were told, is counted anew from the events."""
 
 
 async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]) -> None:

@@ -93,6 +93,7 @@ _KINDS: dict[type[Event], tuple[str, int]] = {
     events.EventsRedacted: ("events_redacted", 1),
     events.BudgetChanged: ("budget_changed", 1),
     events.HandoffLeft: ("handoff_left", 1),
+    events.MemoryRecalled: ("memory_recalled", 1),
 }
 """Never rename or reuse a kind: old journals keep it."""
 

@@ -24,6 +24,7 @@ from pattern_acp.journal.memory_events import (
     EntryArchived,
     EntryStatusChanged,
     EntryVerified,
+    MemoryRecalled,
 )
 from pattern_acp.journal.redaction_events import EventsRedacted
 from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
@@ -330,4 +331,5 @@ Event: TypeAlias = (
     | EventsRedacted
     | BudgetChanged
     | HandoffLeft
+    | MemoryRecalled
 )

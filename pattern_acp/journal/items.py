@@ -48,6 +48,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             | events.ErrorReported()
             | events.HistoryCleared()
             | events.ContextCompacted()
+            | events.MemoryRecalled()
         ):
             return event.turn_id or ""
         case (

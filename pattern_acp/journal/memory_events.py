@@ -33,6 +33,46 @@ class BlockCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedPassage:
+    """A passage by what it stands in, a block or archival entry, and the beginning of the SHA-256 of its text.
+
+    The ids of the search index are others when that is made again.
+    """
+
+    source_id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountedPassage:
+    """A passage that a turn recalled, and how often."""
+
+    passage: NamedPassage
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToldRepeat:
+    """Two passages that say nearly the same; `likeness` is their cosine in thousandths."""
+
+    one: NamedPassage
+    other: NamedPassage
+    likeness: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecalled:
+    """What of memory a turn recalled, and of which repeats the model was told in it.
+
+    Forgetting takes passages out of it.
+    """
+
+    turn_id: TurnId | None
+    recalled: tuple[CountedPassage, ...]
+    told: tuple[ToldRepeat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BlockDeleted:
     """A memory block was deleted; it can be restored. `text_hash` is the SHA-256 of its text."""
 

@@ -48,6 +48,14 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND item = :item
 ORDER BY session_seq;
 
+-- name: read_everywhere
+-- The events of one kind in all streams, in order, with their blobs.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE kind = :kind
+ORDER BY events.seq;
+
 -- name: last_turn_end
 -- The place of the newest end of a turn in a stream.
 SELECT session_seq FROM events WHERE stream = :stream AND kind = 'turn_ended' ORDER BY session_seq DESC LIMIT 1;

@@ -91,6 +91,16 @@ def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
     return _recorded(tx, QUERIES["read_item"], {"stream": stream, "item": item})
 
 
+def read_everywhere(tx: Transaction, kind: type[Event]) -> list[Recorded]:
+    """The events of one kind in all streams, in order. Goes through every event.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    return _recorded(tx, QUERIES["read_everywhere"], {"kind": kinds_of((kind,))[0]})
+
+
 def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
     """The events of `stream` about background commands, in order.
 

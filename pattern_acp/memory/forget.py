@@ -197,7 +197,7 @@ def forget_message(tx: Transaction, session_id: str, message_id: str, text: str,
 
 def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:
     """Delete the archival entries that hold a copy of the words, and say how many."""
-    found = _archived_with(tx, words)
+    found = archived_with(tx, words)
     for entry_id in found:
         forget_entry(tx, entry_id, seq=seq)
     return len(found)
@@ -205,10 +205,11 @@ def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:
 
 def holds_archived(tx: Transaction, words: Forgotten) -> bool:
     """Whether an archival entry holds a copy of the words."""
-    return bool(_archived_with(tx, words))
+    return bool(archived_with(tx, words))
 
 
-def _archived_with(tx: Transaction, words: Forgotten) -> list[str]:
+def archived_with(tx: Transaction, words: Forgotten) -> list[str]:
+    """The ids of the archival entries that hold a copy of the words."""
     rows = tx.all(_QUERIES["read_archival_texts"])
     return [columns.text(row[0]) for row in rows if words.mask(columns.text(row[1])) != row[1]]
 

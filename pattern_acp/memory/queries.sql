@@ -109,6 +109,21 @@ WHERE id = :entry AND kind IN ('block', 'archival', 'superseded')
 ON CONFLICT (entry) DO UPDATE SET
     times = times + excluded.times, last_ms = excluded.last_ms, last_seq = excluded.last_seq;
 
+-- name: facts_of_entries
+-- The facts among a JSON list of entry ids.
+SELECT e.id, e.source, e.text
+FROM json_each(:entries) AS wanted
+JOIN search_entries AS e ON e.id = wanted.value
+WHERE e.kind IN ('block', 'archival', 'superseded');
+
+-- name: facts_of_sources
+-- The passages of blocks and archival entries, which are a JSON list of ids.
+SELECT e.id, e.source, e.text
+FROM json_each(:sources) AS wanted
+JOIN search_entries AS e ON e.source = wanted.value
+WHERE e.kind IN ('block', 'archival', 'superseded')
+ORDER BY e.id;
+
 -- name: recalls_of
 -- How often passages of some blocks or archival entries were recalled; the sources are a JSON list of ids.
 SELECT e.source, sum(r.times)
@@ -801,6 +816,10 @@ WHERE r.told = 0
     AND e.kind IN ('block', 'archival') AND o.kind IN ('block', 'archival')
 ORDER BY r.likeness DESC, r.entry
 LIMIT :limit;
+
+-- name: restore_told_repeat
+-- A pair that the model was told of before the index was made again.
+INSERT OR REPLACE INTO repeats (entry, other, likeness, told, last_seq) VALUES (:entry, :other, :likeness, 1, :seq);
 
 -- name: mark_repeat_told
 -- The model was told of a pair.

@@ -87,6 +87,13 @@ def mark_told(tx: Transaction, pairs: Sequence[Pair], *, seq: int) -> None:
         tx.execute(_QUERIES["mark_repeat_told"], {"entry": pair.entry, "other": pair.other, "seq": seq})
 
 
+def restore_told(tx: Transaction, pair: Pair, *, seq: int) -> None:
+    """The model was told of this pair in the turn that the event `seq` is of, before the index was made again."""
+    first, second = sorted((pair.entry, pair.other))
+    asked: dict[str, SqlValue] = {"entry": second, "other": first, "likeness": pair.likeness, "seq": seq}
+    tx.execute(_QUERIES["restore_told_repeat"], asked)
+
+
 def _place(part: Sequence[SqlValue]) -> str:
     kind, source, label, text = (columns.text(value) for value in part)
     line = " ".join(text.split())

@@ -115,7 +115,7 @@ class SessionProjections:
 
     def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, TurnEnded) and self._memory is not None:
-            self._memory.store_recalls(tx, at_ms=now, seq=seq)
+            self._memory.store_recalls(tx, at_ms=now)
         if not self._persona:
             return
         if isinstance(event, TurnEnded):

@@ -17,7 +17,6 @@ from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.recalls import count_recalls
 from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
@@ -127,11 +126,15 @@ class ConstellationMemory:
         """See `MemoryAccess.recalled`."""
         self._recalled.update(entry for entry in entries if entry)
 
-    def store_recalls(self, tx: Transaction, *, at_ms: int, seq: int) -> None:
-        """Count what was recalled and note what was told since the last time, with the event that ends the turn."""
-        self.repeats.store(tx, seq=seq)
+    def store_recalls(self, tx: Transaction, *, at_ms: int) -> None:
+        """Count what was recalled and note what was told since the last time, behind the event that ends the turn."""
         counted, self._recalled = self._recalled, Counter()
-        count_recalls(tx, counted, at_ms=at_ms, seq=seq)
+        told = self.repeats.taken()
+        if counted or told:
+            # Late: most turns recall nothing.
+            from pattern_acp.tools.memory_counting import Counting, count
+
+            count(tx, Counting(counted, told), stream=self._owner.session_id, turn_id=self.turn_id, at_ms=at_ms)
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`.

@@ -40,6 +40,7 @@ from pattern_acp.memory.bound import mask_bound
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
+    archived_with,
     clean_indexes,
     find_forgettable,
     forget_archived,
@@ -58,8 +59,10 @@ from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block, mask_passages
 from pattern_acp.memory.listed import mask_tasks
 from pattern_acp.memory.recall import remove_source
+from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
+from pattern_acp.tools.memory_counting import plan_uncounting
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
@@ -189,9 +192,11 @@ class MemoryForgetting:
         block = find_forgettable(tx, search.key)
         forgetting = self._propose(tx, search, passage)
         planned = _plan(tx, search, block.id)
+        uncounted = _uncounted(tx, block.id, words, passage, in_block=forgetting is not None)
         kept = contents_with(tx, lambda text: words.mask(text) != text)
         if forgetting is None and not (planned or kept or holds_archived(tx, words)):
             raise UnusableEditError(search.key.label, "the words to forget are neither in it nor recorded anywhere.")
+        planned = (*planned, *uncounted)
         after = block.text if forgetting is None else forgetting.change.text
         shown_reason = words.mask(reason)
         event = BlockForgotten(
@@ -274,6 +279,19 @@ def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedac
     planned = [one for one in planned if one.seq not in partial]
     planned += plan_redaction(tx, tuple(partial), _without_text)
     return with_requests(tx, planned, search.words.mask_json)
+
+
+def _uncounted(
+    tx: Transaction, block_id: str, words: Forgotten, passage: str | None, *, in_block: bool
+) -> tuple[PlannedRedaction, ...]:
+    """What becomes of counts of recalls: those of passages that go, and of passages that the block once had."""
+    archived = archived_with(tx, words)
+    stay = frozenset[Name]() if passage is None else names_without(tx, block_id, words)
+
+    def is_forgotten(name: Name) -> bool:
+        return name[0] in archived or (in_block and name[0] == block_id and name not in stay)
+
+    return plan_uncounting(tx, is_forgotten)
 
 
 def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.repeats import Pair, mark_told, untold_repeats
+from pattern_acp.memory.repeats import Pair, untold_repeats
 from pattern_acp.memory.sharing import visible_rows
 from pattern_acp.tools.memory_scope import MemoryOwner
 
@@ -33,7 +33,7 @@ class SessionRepeats:
         self._told = tuple(pair for pair, _ in found)
         return tuple(sentence for _, sentence in found)
 
-    def store(self, tx: Transaction, *, seq: int) -> None:
-        """Note what was told, with the event `seq` that ends the turn."""
+    def taken(self) -> tuple[Pair, ...]:
+        """The pairs that were told since this was asked last."""
         told, self._told = self._told, ()
-        mark_told(tx, told, seq=seq)
+        return told

@@ -78,6 +78,7 @@ STAYS = {
     "history_cleared",
     "events_redacted",
     "budget_changed",
+    "memory_recalled",
 }
 
 

@@ -39,7 +39,7 @@ async def write(memory: ConstellationMemory, operation: str, text: str, old: str
 async def recall(constellation: Constellation, memory: ConstellationMemory, query: str, times: int = 1) -> None:
     for _ in range(times):
         memory.recalled([hit.entry for hit in await memory.search(query, 1)])
-    await constellation.database.write(lambda tx: memory.store_recalls(tx, at_ms=constellation.clock.now_ms(), seq=1))
+    await constellation.database.write(lambda tx: memory.store_recalls(tx, at_ms=constellation.clock.now_ms()))
 
 
 async def seldom(constellation: Constellation, memory: ConstellationMemory) -> list[tuple[str, int]]:
