@@ -77,7 +77,7 @@ ORDER BY session_seq LIMIT :limit;
 
 -- name: read_payloads
 -- The payloads of some events of all streams, oldest first.
-SELECT payload, blobs.encoding, blobs.content, seq
+SELECT payload, blobs.encoding, blobs.content, seq, stream
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE seq > :after
 ORDER BY seq LIMIT :limit;

@@ -22,7 +22,7 @@ from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import redaction_digest, stored_payload
-from pattern_acp.journal.writer import store_payload
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, store_payload
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -57,6 +57,20 @@ def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0
         DatabaseError: the file cannot be read.
     """
     return tuple(columns.integer(row[3]) for row in _payloads(tx, after) if holds(_text(row)))
+
+
+def sessions_with(tx: Transaction, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """The sessions that have an event of their own whose payload, as canonical JSON, `holds` says yes to.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    found: dict[str, None] = {}
+    for row in _payloads(tx, 0):
+        stream = columns.text(row[4])
+        if stream not in found and stream != CONSTELLATION_STREAM and holds(_text(row)):
+            found[stream] = None
+    return tuple(found)
 
 
 def plan_redaction(

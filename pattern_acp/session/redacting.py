@@ -24,6 +24,7 @@ from pattern_acp.journal.redact import (
     partial_events,
     plan_redaction,
     redact,
+    sessions_with,
     with_requests,
 )
 from pattern_acp.journal.writer import append
@@ -78,6 +79,19 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
         raise RedactionError("There is nothing left to redact there; nothing was changed.")
     names = {entry.seq: type(entry.event).__name__ for entry in recorded}
     return RedactionPlan(planned, tuple(sorted({names.get(one.seq, "") for one in planned})), files)
+
+
+def held_elsewhere(tx: Transaction, wanted: RedactionWanted) -> tuple[str, ...]:
+    """Other sessions that recorded the text; none when an event was to go as a whole.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    if not wanted.match:
+        return ()
+    words = forget_passage(wanted.match)
+    found = sessions_with(tx, lambda text: words.is_in(text) and words.mask(text) != text)
+    return tuple(session for session in found if session != wanted.session_id)
 
 
 async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: int) -> tuple[RedactionPlan, bool]:

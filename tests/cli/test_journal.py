@@ -263,6 +263,17 @@ def test_words_are_redacted_everywhere_and_the_chain_still_fits(
     assert " redacted, the anchor fits" in capsys.readouterr().out
 
 
+def test_a_redaction_names_other_sessions_that_recorded_the_words(
+    home: Process, session: str, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = anyio.run(record, database, tmp_path)
+    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True), home) == 0
+    assert f"{other} recorded the words too; `pattern-acp journal redact {other}`" in capsys.readouterr().out
+    again = Journal(action="redact", target=other, match=SECRET, assume_yes=True, json=True)
+    assert run_journal(again, home) == 0
+    assert json.loads(capsys.readouterr().out)["sessions"] == []
+
+
 def test_a_redacted_session_is_exported_and_its_bundle_is_checked(
     home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -11,7 +11,7 @@ from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.session.redacting import RedactionPlan, RedactionWanted, plan, redact_session
+from pattern_acp.session.redacting import RedactionPlan, RedactionWanted, held_elsewhere, plan, redact_session
 from pattern_acp.tools.text_limits import plural
 
 
@@ -33,9 +33,16 @@ async def redact(database: Database, arguments: Journal) -> int:
         if (found.events or found.files) and not _confirmed(found):
             return EXIT_ERROR
     done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
+    elsewhere = await database.read(lambda tx: held_elsewhere(tx, wanted))
     backups = [str(path) for path in copies_of(database.path)]
     if arguments.json:
-        facts = {"events": len(done.events), "files": len(done.files), "clean": clean, "backups": backups}
+        facts = {
+            "events": len(done.events),
+            "files": len(done.files),
+            "clean": clean,
+            "sessions": list(elsewhere),
+            "backups": backups,
+        }
         write_json(facts)
         return EXIT_OK
     if done.events or done.files:
@@ -46,6 +53,8 @@ async def redact(database: Database, arguments: Journal) -> int:
         write_line("The file was written anew, in case an earlier redaction was cut off.")
     if not clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
+    for session in elsewhere:
+        write_line(f"{session} recorded the words too; `pattern-acp journal redact {session}` takes them out there.")
     for path in backups:
         write_line(f"{path} was made before and may hold the words.")
     return EXIT_OK
