@@ -23,6 +23,7 @@ from pattern_acp.session.added_context import Addition
 from pattern_acp.session.given import with_files
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust
+from pattern_acp.tools.run_command import printed_by
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.sink import Fact
@@ -139,4 +140,4 @@ async def _output(session: "Session", turn_id: TurnId, runner: ToolRunner, line:
     call_id = ToolCallId(session.constellation.ids.new("call"))
     arguments = json.dumps({"command": line, "description": "Part of a slash command"})
     (result,) = await runner.run(turn_id, [ToolCallPart(call_id, "run_command", arguments)])
-    return result.text
+    return printed_by(result.text)

@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
@@ -73,6 +74,8 @@ LAST_PROMPT_LOOK_SECONDS = 30.0
 """The longest time between two such looks: each brings the whole output over the wire."""
 
 NO_OUTPUT = "(no output)"
+
+_SUCCEEDED = late_pattern(r"\AExit code 0 after [\d.]+ s\.\n")
 
 STATUS_ROOM = 300
 """Characters of the result kept free for exit code and duration."""
@@ -319,6 +322,12 @@ def _status_sentence(run: _Run, status: ExitStatus, seconds: float) -> str:
         return f"Ended by {status.signal} after {seconds:.1f} s."
     code = "unknown" if status.exit_code is None else status.exit_code
     return f"Exit code {code} after {seconds:.1f} s."
+
+
+def printed_by(result: str) -> str:
+    """What a command printed, of a result that says that it succeeded; any other result is told whole."""
+    output = _SUCCEEDED.sub("", result, count=1)
+    return "" if output == NO_OUTPUT != result else output
 
 
 def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int) -> ToolOutcome:

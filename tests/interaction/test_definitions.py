@@ -99,6 +99,17 @@ async def test_a_projects_command_asks_for_trust_when_it_is_used_and_not_before(
         assert "!`echo ahoy`" not in texts(model.requests[1])
 
 
+async def test_a_line_of_a_command_becomes_what_it_prints_and_a_failure_is_told_whole(tmp_path: Path):
+    write_own(tmp_path, "commands/ship.md", "On !`echo main`, with !`true`nothing. !`echo bad; exit 3`")
+    model = ScriptedProvider([says("One.")])
+    async with agent_with(model, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/ship")
+        sent = texts(model.requests[0])
+        assert "On main, with nothing. Exit code 3 after " in sent
+        assert "bad" in sent
+
+
 async def test_a_commands_tools_narrow_its_turn_and_no_other(tmp_path: Path):
     write_own(tmp_path, "commands/look.md", "---\nallowed-tools: Read, Bash(git:*)\n---\nLook.")
     write(tmp_path, "a.txt", "x\n")
