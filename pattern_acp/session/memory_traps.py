@@ -22,6 +22,7 @@ from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_terms import GivenTerms
 from pattern_acp.tools.memory_warnings import entries_about, relative_names
+from pattern_acp.workspace.globs import split_patterns
 from pattern_acp.workspace.paths import absolute_path, resolve_path
 
 HINT = "TEXT --paths GLOB[,GLOB] [--severity high|medium|low] [--until DAY] [--check COMMAND] [--reason TEXT]"
@@ -32,8 +33,6 @@ _OPTION = re.compile(
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"(?=\s+--|\s*$)', re.DOTALL)
 """A text in quotes, in which nothing is an option."""
 _ESCAPE = re.compile(r'\\(["\\])')
-_SEPARATOR = re.compile(r",(?![^{]*\})")
-"""Between two patterns; a comma in braces belongs to its pattern."""
 
 Verb = Callable[[SetupPlace, str], Awaitable[str]]
 
@@ -53,7 +52,7 @@ def note_as(kind: BoundKind) -> Verb:
             raise CommandMisusedError(f"A severity is one of {', '.join(Severity)}.")
         if scope not in {"", Scope.PERSONA, Scope.PROJECT}:
             raise CommandMisusedError("A scope is persona or project.")
-        paths = tuple(path.strip() for path in _SEPARATOR.split(given.get("paths", "")) if path.strip())
+        paths = tuple(path.strip() for path in split_patterns(given.get("paths", "")) if path.strip())
         edit = MemoryEdit(
             ARCHIVE,
             "append",

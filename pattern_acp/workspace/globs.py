@@ -80,7 +80,7 @@ def _alternatives(text: str) -> list[str]:
             done.append(one)
         else:
             start, end = span
-            pending.extend(one[:start] + choice + one[end + 1 :] for choice in _choices(one[start + 1 : end]))
+            pending.extend(one[:start] + choice + one[end + 1 :] for choice in split_patterns(one[start + 1 : end]))
         if len(done) + len(pending) > MAX_ALTERNATIVES:
             raise PatternUnusableError(f"The braces stand for more than {MAX_ALTERNATIVES} patterns; use fewer.")
     return done
@@ -98,14 +98,22 @@ def _first_braces(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _choices(inside: str) -> Iterator[str]:
+def split_patterns(text: str) -> Iterator[str]:
+    """What stands between the commas of `text` that are in no braces; braces that do not pair up are plain text."""
+    opened: list[int] = []
+    changes: dict[int, int] = {}
+    for index, character in enumerate(text):
+        if character == "{":
+            opened.append(index)
+        elif character == "}" and opened:
+            changes[opened.pop()], changes[index] = 1, -1
     depth = start = 0
-    for index, character in enumerate(inside):
-        depth += {"{": 1, "}": -1}.get(character, 0)
+    for index, character in enumerate(text):
+        depth += changes.get(index, 0)
         if character == "," and depth == 0:
-            yield inside[start:index]
+            yield text[start:index]
             start = index + 1
-    yield inside[start:]
+    yield text[start:]
 
 
 def glob_expression(text: str) -> str:

@@ -251,6 +251,9 @@ async def test_a_pattern_with_braces_and_a_folder_at_any_depth_mean_what_they_sa
         for path in ("src/a.ts", "src/b.tsx", "lib/a.c", "app/lib/a.c"):
             assert "Careful." in await said(agent, session, f"/memory traps {path}")
         assert "No trap" in await said(agent, session, "/memory traps app/src/a.ts")
+        nested = await said(agent, session, "/memory trap Slow. --paths {api,{db,web}}/*.sql,tools/")
+        assert "a trap for {api,{db,web}}/*.sql, tools/." in nested
+        assert "Slow." in await said(agent, session, "/memory traps db/a.sql")
 
 
 async def test_words_in_quotes_are_the_text_even_when_they_look_like_options():

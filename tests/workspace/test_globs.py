@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
-from pattern_acp.workspace.globs import compile_glob
+from pattern_acp.workspace.globs import compile_glob, split_patterns
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -72,6 +72,22 @@ def test_a_pattern_selects_a_name(pattern: str, name: str):
 )
 def test_a_pattern_leaves_a_name_out(pattern: str, name: str):
     assert not matches(pattern, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "patterns"),
+    [
+        ("", [""]),
+        ("a,b", ["a", "b"]),
+        ("{a,{b,c}}/*.py,lib/", ["{a,{b,c}}/*.py", "lib/"]),
+        ("{a,{b,c},d},{e,f}", ["{a,{b,c},d}", "{e,f}"]),
+        ("a{b,c", ["a{b", "c"]),
+        ("a}b,c", ["a}b", "c"]),
+        ("{a,{b,c}", ["{a", "{b,c}"]),
+    ],
+)
+def test_a_comma_in_braces_belongs_to_its_pattern(text: str, patterns: list[str]):
+    assert list(split_patterns(text)) == patterns
 
 
 def test_windows_patterns_may_use_backslashes():
