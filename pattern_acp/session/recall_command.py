@@ -10,6 +10,7 @@ from pattern_acp.domain.clock import local_minute
 from pattern_acp.memory.filters import ALL_KINDS
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit, MemoryNarrowing
+from pattern_acp.tools.memory_search import repeats, without_repeats
 from pattern_acp.tools.narrowing import SCOPES, first_ms, narrowing_of
 from pattern_acp.tools.text_limits import one_line
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 RECALL_LIMIT = 8
 """Results that are shown."""
+
+RECALLED_FROM = 40
+"""Results that are looked at, since the same thing may have been said many times."""
 
 USE = "/recall [--kind KIND] [--scope SCOPE] [--since DAY] [--until DAY] QUERY"
 
@@ -28,13 +32,14 @@ async def run_recall(session: "Session", argument: str) -> str:
     if not query:
         raise CommandMisusedError(f"Say what to look for: {USE}.")
     # Isolation keeps the persona's memory from the agent of a project, never from the person.
-    hits = await session.person_memory.search(query, RECALL_LIMIT, narrowing)
+    found = await session.person_memory.search(query, RECALLED_FROM, narrowing)
+    hits = without_repeats(found)[:RECALL_LIMIT]
     session.memory.recalled([hit.entry for hit in hits])
     if not hits:
         narrowed = " with these limits" if narrowing != MemoryNarrowing() else ""
         return f"Nothing in memory or past sessions matches “{query}”{narrowed}."
-    found = "\n".join(_hit_line(hit) for hit in hits)
-    return f"{NO_GOOD_MATCH}\n\n{found}" if any(hit.is_guess for hit in hits) else found
+    lines = "\n".join(_hit_line(hit) for hit in hits)
+    return f"{NO_GOOD_MATCH}\n\n{lines}" if any(hit.is_guess for hit in hits) else lines
 
 
 def read_recall(argument: str) -> tuple[str, MemoryNarrowing]:
@@ -82,4 +87,4 @@ _CHECKS = {"--kind": _one_of(ALL_KINDS), "--scope": _one_of(SCOPES), "--since": 
 
 def _hit_line(hit: MemoryHit) -> str:
     why = f" *({hit.why})*" if hit.why else ""
-    return f"- **{hit.place or hit.source}** ({local_minute(hit.at_ms)}): {one_line(hit.text)}{why}"
+    return f"- **{hit.place or hit.source}**{repeats(hit)} ({local_minute(hit.at_ms)}): {one_line(hit.text)}{why}"

@@ -317,6 +317,8 @@ class MemoryHit:
     """What `MemoryAccess.recalled` counts it by; 0 where nothing is counted."""
     is_guess: bool = False
     """Nothing that was found has much in common with the query; this is the nearest there is."""
+    others: int = 0
+    """Older ones with the same text that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Owns: which entries a session sees, and the words in which a hit says where it i
 know: how passages are found or ranked.
 """
 
-from collections.abc import Callable, Set
+import re
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 
 from pattern_acp.db.connection import Database, Transaction
@@ -19,6 +20,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, is_guess, search
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
+from pattern_acp.tools.text_limits import plural
 
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
@@ -30,6 +32,9 @@ SHOWN = 200
 
 MOST_SEEN = 40
 """Most results that are looked at in addition, since they may be what the model sees anyway."""
+
+
+_SESSION = re.compile(r" session ses_\w+$")
 
 
 class SessionSearch:
@@ -108,6 +113,20 @@ class SessionSearch:
             since_ms=usual.since_ms if narrowing.since_ms is None else narrowing.since_ms,
             until_ms=usual.until_ms if narrowing.until_ms is None else narrowing.until_ms,
         )
+
+
+def without_repeats(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """The newest of all that say the same, in the place of the best of them; entries with ids of their own stay."""
+    alike: dict[tuple[str, str], list[MemoryHit]] = {}
+    for hit in hits:
+        # Who said it counts, and not in which session.
+        alike.setdefault((_SESSION.sub("", hit.source), hit.text), []).append(hit)
+    return [replace(max(same, key=lambda hit: hit.at_ms), others=len(same) - 1) for same in alike.values()]
+
+
+def repeats(hit: MemoryHit) -> str:
+    """How many older ones a hit stands for, in words behind its place; empty for none."""
+    return f" and {plural(hit.others, 'time')} before" if hit.others else ""
 
 
 def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:

@@ -29,6 +29,7 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
+from pattern_acp.tools.memory_search import repeats, without_repeats
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
@@ -184,7 +185,8 @@ def _block_text(block: MemoryBlockView) -> str:
 async def _search(
     asked: MemorySearchArguments, narrowing: MemoryNarrowing, context: ToolContext, _progress: Progress
 ) -> ToolOutcome:
-    found = await context.memory.search(asked.query, MOST_LOOKED_AT, narrowing)
+    looked_at = await context.memory.search(asked.query, MOST_LOOKED_AT, narrowing)
+    found = without_repeats(looked_at)
     hits = found[: asked.limit]
     context.memory.recalled([hit.entry for hit in hits])
     text = "\n\n".join(_hit_text(hit) for hit in hits) or "Nothing was found; try other words."
@@ -192,7 +194,7 @@ async def _search(
     text = f"{NO_GOOD_MATCH}\n\n{text}" if guessed else text
     # What is near in meaning alone is always there, however far it is.
     further = 0 if guessed else sum(1 for hit in found[asked.limit :] if hit.words)
-    in_all = f"{len(hits) + further}{' or more' if len(found) == MOST_LOOKED_AT else ''}"
+    in_all = f"{len(hits) + further}{' or more' if len(looked_at) == MOST_LOOKED_AT else ''}"
     if further:
         text += (
             f"\n\n({len(hits)} of {in_all} that have words of the query; a higher limit or narrower words show others.)"
@@ -207,4 +209,4 @@ async def _search(
 def _hit_text(hit: MemoryHit) -> str:
     day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).date().isoformat()
     why = f"; {hit.why}" if hit.why else ""
-    return f"[{hit.source}, {day}{why}]\n{hit.text}"
+    return f"[{hit.source}{repeats(hit)}, {day}{why}]\n{hit.text}"
