@@ -111,8 +111,11 @@ def _show_moments(raw: msgspec.Raw, arguments: Sessions) -> None:
     elif not found.points:
         write_line("There is no moment to go back to; after a rewind, `undo` takes it back.")
     else:
-        rows = [(one.key, one.kind, one.text, _when(one.at), str(one.files)) for one in found.points]
-        write_table(("TO", "MOMENT", "TEXT", "WHEN", "FILES SINCE"), rows)
+        # Late, with all of going back behind it, which only the agent needs otherwise.
+        from pattern_acp.session.rewind_text import POINT_HEADINGS, point_cells
+
+        rows = [point_cells(one.key, one.kind, one.text, _when(one.at), one.files) for one in found.points]
+        write_table([heading.upper() for heading in POINT_HEADINGS], rows)
 
 
 def _show_preview(raw: msgspec.Raw, preview: wire.PreviewResponse, arguments: Sessions) -> None:

@@ -15,6 +15,16 @@ MOST_LISTED = 50
 """Most moments, and most files, that are listed; the newest moments."""
 
 
+POINT_HEADINGS = ("Go to", "Moment", "When", "Files changed from there")
+"""Of the moments, in a chat and in a terminal."""
+
+
+def point_cells(key: str, kind: str, text: str, when: str, files: int) -> tuple[str, ...]:
+    """One moment under `POINT_HEADINGS`; `key` is what to type, `when` its time in words."""
+    what = f"before “{text}”" if kind == "turn" else f"checkpoint: {text}"
+    return key, what, when, f"{files or ''}"
+
+
 def points_table(points: Sequence[Point]) -> str:
     """The moments to which a session can go back, newest last."""
     if not points:
@@ -22,10 +32,11 @@ def points_table(points: Sequence[Point]) -> str:
             "There is nothing to go back to: every prompt becomes a point, and `/checkpoint NAME` makes one. After a "
             "rewind, `/rewind undo` takes it back."
         )
-    rows = ["| Go to | Moment | When | Files changed from there |", "| --- | --- | --- | --- |"]
+    rows = [f"| {' | '.join(POINT_HEADINGS)} |", "| --- | --- | --- | --- |"]
     for point in points[-MOST_LISTED:]:
-        what = f"before “{point.text}”" if point.kind == "turn" else f"checkpoint: {point.text}"
-        rows.append(f"| `/rewind {point.key}` | {_cell(what)} | {local_minute(point.at_ms)} | {point.files or ''} |")
+        when = local_minute(point.at_ms)
+        cells = point_cells(f"`/rewind {point.key}`", point.kind, _cell(point.text), when, point.files)
+        rows.append(f"| {' | '.join(cells)} |")
     more = f"\n\n{len(points) - MOST_LISTED} older ones are not shown." if len(points) > MOST_LISTED else ""
     return (
         "\n".join(rows) + f"{more}\n\nAdd `files`, `conversation` or `memory` to go back with only these; "

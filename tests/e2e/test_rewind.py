@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -147,6 +148,10 @@ def sessions(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def cells(line: str) -> list[str]:
+    return [cell for cell in re.split(r" *\| *| {2,}", line) if cell]
+
+
 async def test_a_terminal_shows_the_moments_previews_goes_back_and_takes_it_back(tmp_path: Path):
     folder = folder_in(tmp_path)
     async with running_process(launch(tmp_path, capabilities={})) as agent:
@@ -154,10 +159,17 @@ async def test_a_terminal_shows_the_moments_previews_goes_back_and_takes_it_back
         held = sessions(tmp_path / "home", session, "2", "--yes")
         assert held.returncode == 1
         assert f"Session {session} is open in another window; close it there, or type /rewind in it." in held.stderr
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "/rewind")
+        typed = [cells(line.strip("| ")) for line in agent.editor.said().splitlines() if re.match(r"\| [^-]", line)]
         await agent.close_input()
         await agent.wait()
     home = tmp_path / "home"
-    assert "The second." in sessions(home, session).stdout
+    listed = [cells(line) for line in sessions(home, session).stdout.splitlines()]
+    assert listed[0] == [heading.upper() for heading in typed[0]]
+    assert [row[1:] for row in listed[1:]] == [row[1:] for row in typed[1:]]
+    assert [f"`/rewind {row[0]}`" for row in listed[1:]] == [row[0] for row in typed[1:]]
+    assert "before “The second.”" in listed[2]
     shown = sessions(home, session, "--to", "2", "--preview", "--files")
     assert (shown.returncode, "a.txt" in shown.stdout, "loses" in shown.stdout) == (0, True, False)
     refused = sessions(home, session, "2")
