@@ -162,7 +162,7 @@ def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusCha
     if status is Status.ACTIVE and until_ms is not None and until_ms <= change.at_ms:
         raise EntryRefusedError(
             f"The archival entry {entry_id!r} expired after {last_day(until_ms)}; replace it by one with a "
-            "later `until`."
+            "later `until`, or with `never`."
         )
     if bound.stored_status is status:
         raise EntryRefusedError(f"The archival entry {entry_id!r} is {status} already.")

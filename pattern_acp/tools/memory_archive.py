@@ -35,7 +35,7 @@ from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
 from pattern_acp.tools.memory_scope import Writing
-from pattern_acp.tools.memory_terms import NO_TERMS, terms_of
+from pattern_acp.tools.memory_terms import NO_TERMS, is_never, terms_of
 from pattern_acp.tools.text_limits import one_line
 
 
@@ -185,6 +185,7 @@ def _given(edit: MemoryEdit) -> str:
     terms = edit.terms
     severity = f", {terms.severity} severity" if terms.severity else ""
     until = f", until {one_line(terms.until, 40)}" if terms.until else ""
+    until = ", without a last day" if is_never(terms.until) else until
     return (f" for {one_line(', '.join(terms.paths))}" if terms.paths else "") + severity + until
 
 

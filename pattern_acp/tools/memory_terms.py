@@ -15,7 +15,10 @@ _LABEL = "archive"
 
 @dataclass(frozen=True, slots=True)
 class GivenTerms:
-    """What a writer gives; empty is not given. `until` is a day like 2026-12-31, the last on which it holds."""
+    """What a writer gives; empty is not given.
+
+    `until` is a day like 2026-12-31, the last on which it holds, or `NEVER` for one that has no last day.
+    """
 
     kind: str = ""
     paths: tuple[str, ...] = ()
@@ -24,6 +27,9 @@ class GivenTerms:
 
 
 NO_TERMS = GivenTerms()
+
+NEVER = "never"
+"""Takes the last day away that a corrected entry has."""
 
 
 def terms_of(given: GivenTerms, old: Terms | None = None) -> Terms | None:
@@ -72,8 +78,17 @@ def _meaningless(pattern: str) -> str:
     return "For all files of the project, give '**'." if pattern == "." else ""
 
 
-def _until(text: str) -> int:
+def is_never(until: str) -> bool:
+    """Whether what is given means that there is no last day."""
+    return until.strip().lower() == NEVER
+
+
+def _until(text: str) -> int | None:
+    if is_never(text):
+        return None
     try:
         return end_of_day(text)
     except ValueError:
-        raise UnusableEditError(_LABEL, f"`until` is no day: {text[:40]!r}; write it like 2026-12-31.") from None
+        raise UnusableEditError(
+            _LABEL, f"`until` is no day: {text[:40]!r}; write it like 2026-12-31, or {NEVER}."
+        ) from None

@@ -119,7 +119,7 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kind: EntryKind | None = None
     paths: Annotated[tuple[str, ...], Meta(description="Files like src/db/**: told before they are edited.")] = ()
     severity: EntrySeverity | None = None
-    until: Annotated[str, Meta(description="Last day of a kind.")] = ""
+    until: Annotated[str, Meta(description="Last day of a kind, or never.")] = ""
     version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
     reason: str = ""
     edits: Annotated[

@@ -277,6 +277,19 @@ async def test_a_day_that_is_over_is_said_to_be_and_the_last_day_of_all_is_a_day
         assert "until 9999-12-31" in await said(agent, session, "/memory traps a")
 
 
+async def test_a_correction_can_take_the_last_day_away():
+    endless = calls(
+        "memory_write", label="archive", operation="replace", old_text="Careful.", text="Slow.", until="never"
+    )
+    async with running_agent(ScriptedProvider([endless, says("Done.")]), settings=Settings(mode="auto")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, "/memory trap Careful. --paths a --until 2099-01-31")
+        await agent.editor.prompt(session, "It holds for ever.")
+        listed = await said(agent, session, "/memory traps a")
+        assert "Slow." in listed
+        assert "2099" not in listed
+
+
 async def test_a_review_is_not_avoided_by_naming_an_entry_by_its_text():
     settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(review="project"))
     over = calls("memory_write", operation="resolve", old_text="Careful with it.", reason="I know better.")
