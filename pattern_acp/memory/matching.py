@@ -19,7 +19,7 @@ from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.vectors import EXACT_ENTRIES
-from pattern_acp.memory.words import match_expression
+from pattern_acp.memory.words import match_any_of, match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
 _MARKED = late_pattern("\x02([^\x03]*)\x03")
@@ -45,9 +45,9 @@ class Effort:
 
 USUAL = Effort()
 
-LOOKED_AT = 400
-"""Best passages of the whole index whose visibility is looked up, when many are visible. Where these hold too few
-visible ones all the same, and when few are visible at all, that of every match is looked up."""
+LOOKED_AT = (240, 600)
+"""Best passages of the whole index whose visibility is looked up when many are visible: at first, and where those hold
+too few visible ones. Where all of them do, and when few are visible at all, that of every match is looked up."""
 
 _LOOK_UP = 2_000
 """Occurrences that are gone through in the time that asking for one passage by its number takes, which opens the index
@@ -110,12 +110,14 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
         rare, common = words.split(effort.chosen)
     # Others too as far as going through them is cheap.
     scoring, _ = words.split(effort.scanned)
-    found = _by_entry(_with_rare(tx, rare, scoring, visible, count)) if rare else {}
+    match = match_any_of(tuple(rare), tuple(scoring[len(rare) :]))
+    times = 2 if len(scoring) > len(rare) else 1
+    found = _by_entry(_matches(tx, match, visible, count, times=times)) if rare else {}
     for match in _ever_wider(common):
         if len(found) >= count:
             break
         after = 0 if visible.few else _before_newest(tx, match, effort.newest)
-        found = _by_entry(_matches(tx, match, visible, count, after)) | found
+        found = _by_entry(_matches(tx, match, visible, count, after=after)) | found
     return sorted(found.values(), key=_score_of, reverse=True)[:count]
 
 
@@ -133,12 +135,6 @@ def _marked(*texts: str) -> tuple[str, ...]:
     # A text may hold the marks itself; then a word is told too much, which harms nobody.
     found = (word.lower() for text in texts for word in _MARKED.findall(text))
     return tuple(dict.fromkeys(found))
-
-
-def _with_rare(tx: Transaction, rare: Sequence[str], scoring: Sequence[str], visible: Visible, count: int) -> list[Row]:
-    chosen, scored = match_expression(tuple(rare)), match_expression(tuple(scoring))
-    asked: dict[str, SqlValue] = {**visible.filters.params(), "rare": chosen, "match": scored, "candidates": count}
-    return tx.all(_QUERIES["search_rare"], asked)
 
 
 def _ever_wider(common: Sequence[str]) -> Iterator[str]:
@@ -165,10 +161,12 @@ def _before_newest(tx: Transaction, match: str, number: int) -> int:
     return columns.integer(row[0]) if row else 0
 
 
-def _matches(tx: Transaction, match: str, visible: Visible, count: int, after: int = 0) -> list[Row]:
-    asked: dict[str, SqlValue] = {**visible.filters.params(), "match": match, "candidates": count}
+def _matches(tx: Transaction, match: str, visible: Visible, count: int, *, after: int = 0, times: int = 1) -> list[Row]:
+    """The best visible passages that match; `times` is how often each word is in the query."""
+    asked: dict[str, SqlValue] = {**visible.filters.params(), "match": match, "candidates": count, "times": times}
     if not visible.few:
-        rows = tx.all(_QUERIES["search"], {**asked, "looked_at": LOOKED_AT, "after": after})
-        if len(rows) == count or (rows and columns.integer(rows[0][6]) < LOOKED_AT):
-            return rows
+        for looked_at in LOOKED_AT:
+            rows = tx.all(_QUERIES["search"], {**asked, "looked_at": looked_at, "after": after})
+            if len(rows) == count or (rows and columns.integer(rows[0][6]) < looked_at):
+                return rows
     return tx.all(_QUERIES["search_visible"], asked)

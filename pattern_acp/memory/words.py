@@ -73,6 +73,17 @@ def match_expression(terms: tuple[str, ...]) -> str:
     return " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
 
 
+def match_any_of(needed: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """The FTS5 query for texts that hold any of `needed`, whose scores those of `others` count in that they hold too.
+
+    BM25 adds up over the terms as they are written, so each is there twice, and scores are twice what they would be.
+    FTS5 goes through the others only as far as passages with one of `needed` are, without giving each to SQL.
+    """
+    if not others:
+        return match_expression(needed)
+    return f"({match_expression(needed)}) AND ({match_expression((*needed, *others, *others))})"
+
+
 def _identifier_parts(identifier: str) -> list[str]:
     # Letters by str methods, since no regular expression of the standard library knows the case of `Ä`.
     spaced: list[str] = []

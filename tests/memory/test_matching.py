@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
@@ -16,6 +16,7 @@ from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_by_words, matched_words, occurring
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.vectors import EXACT_ENTRIES
+from pattern_acp.memory.words import match_any_of, match_expression
 from pattern_acp.testing.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
@@ -148,6 +149,36 @@ async def test_with_effort_enough_nothing_changes_and_with_little_only_matching_
     assert set(whole) == set(exact) == having
     assert set(narrowed) <= having
     assert len(narrowed) == min(3, len(having)) or len(texts) > SMALL.newest
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8), min_size=1, max_size=40),
+    words=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5, unique=True),
+    needed=st.integers(1, 5),
+)
+async def test_passages_chosen_by_some_words_have_the_scores_that_all_words_give(
+    texts: list[list[str]], words: list[str], needed: int
+):
+    asked = tuple(word * 2 for word in words)
+    scored = "SELECT rowid, bm25(search_fts, 1.0, 0.6) FROM search_fts WHERE search_fts MATCH ?"
+
+    def run(tx: Transaction) -> tuple[list[Row], list[Row]]:
+        Told(tx).say(*(" ".join(word * 2 for word in text) for text in texts))
+        chosen = match_any_of(asked[:needed], asked[needed:])
+        return tx.all(scored, (match_expression(asked),)), tx.all(scored, (chosen,))
+
+    async with temporary_constellation() as opened:
+        whole, chosen = await opened.database.write(run)
+    times = 2 if asked[needed:] else 1
+    having = {number for number, text in enumerate(texts, start=1) if set(text) & set(words[:needed])}
+    scores = {row[0]: score_of(row) for row in chosen}
+    assert scores == pytest.approx({row[0]: score_of(row) * times for row in whole if row[0] in having})
+
+
+def score_of(row: Row) -> float:
+    assert isinstance(row[1], float)
+    return row[1]
 
 
 async def test_where_words_are_in_too_many_passages_the_rarest_choose_and_the_page_is_full(
