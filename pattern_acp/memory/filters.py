@@ -39,6 +39,11 @@ class Filters:
     since_ms: int = 0
     until_ms: int = _LAST_MS
 
+    @property
+    def narrows(self) -> bool:
+        """Whether a time or a single session is asked for."""
+        return bool(self.session) or self.since_ms > 0 or self.until_ms < _LAST_MS
+
     def params(self) -> Mapping[str, SqlValue]:
         """The parameters of a statement with the visible entries' conditions."""
         return {

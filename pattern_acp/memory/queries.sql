@@ -620,6 +620,14 @@ SELECT count(*) FROM (
     LIMIT :at_most
 );
 
+-- name: reaches_visible
+-- Whether at least so many passages are visible for sure, where no time and no single session is asked for: the index is
+-- enough for that, and of the session that is left out no more than all its passages can be missing.
+SELECT 1
+FROM search_entries AS e
+WHERE e.owner IN (SELECT value FROM json_each(:owners)) AND e.kind IN (SELECT value FROM json_each(:kinds))
+LIMIT 1 OFFSET :at_most - 1 + (SELECT count(*) FROM search_entries WHERE source = :excluded);
+
 -- name: nearest_of_all
 -- The visible passages nearest to a vector, by comparing every one. One without a direction is like nothing.
 SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance

@@ -183,7 +183,10 @@ def drop_stale_codes(tx: Transaction) -> int:
 
 def count_visible(tx: Transaction, filters: Filters, at_most: int) -> int:
     """How many entries are visible; counts no further than `at_most`."""
-    row = tx.one(_QUERIES["count_visible"], {**filters.params(), "at_most": at_most})
+    asked: dict[str, SqlValue] = {**filters.params(), "at_most": at_most}
+    if not filters.narrows and tx.one(_QUERIES["reaches_visible"], asked) is not None:
+        return at_most
+    row = tx.one(_QUERIES["count_visible"], asked)
     return columns.integer(row[0]) if row else 0
 
 

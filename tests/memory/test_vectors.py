@@ -47,6 +47,18 @@ MEANS = ["codes", "functions", "python"]
 
 EVERYTHING = Filters(("me",))
 
+SEVERAL = [
+    EVERYTHING,
+    Filters(("other",)),
+    Filters(("me", "other")),
+    Filters(("me",), exclude_session="s0"),
+    Filters(("me",), session="s0"),
+    Filters(("me",), kinds=("user",)),
+    Filters(("me",), since_ms=NOW + 5, until_ms=NOW + 8),
+    Filters(()),
+    Filters(("nobody",)),
+]
+
 STORED: dict[str, SqlValue] = {"size": HASHED_NGRAMS.dimensions, "name": HASHED_NGRAMS.name}
 
 
@@ -184,20 +196,20 @@ async def test_only_what_is_visible_is_near(constellation: Constellation, means:
         table = table_for(tx, constellation, means)
         embed_all(tx, table, lambda _: unit([1.0] * 8))
         query = QueryVector(table, SMALL, unit([1.0] * 8))
-        filters = [
-            EVERYTHING,
-            Filters(("other",)),
-            Filters(("me", "other")),
-            Filters(("me",), exclude_session="s0"),
-            Filters(("me",), session="s0"),
-            Filters(("me",), kinds=("user",)),
-            Filters(("me",), since_ms=NOW + 5, until_ms=NOW + 8),
-            Filters(()),
-            Filters(("nobody",)),
-        ]
-        return [len(near(tx, query, one, count=50)) for one in filters]
+        return [len(near(tx, query, one, count=50)) for one in SEVERAL]
 
     assert await constellation.database.write(run) == [8, 4, 12, 4, 4, 4, 3, 0, 0]
+
+
+async def test_what_is_visible_is_counted_up_to_a_number_whatever_is_asked_for(constellation: Constellation):
+    def run(tx: Transaction) -> list[list[int]]:
+        for number in range(12):
+            say(tx, "the same", number, owner="me" if number % 3 else "other", session=f"s{number % 2}")
+        return [[count_visible(tx, one, at_most) for at_most in range(1, 14)] for one in SEVERAL]
+
+    counts = await constellation.database.write(run)
+    for number, counted in zip([8, 4, 12, 4, 4, 4, 3, 0, 0], counts, strict=True):
+        assert counted == [min(number, at_most) for at_most in range(1, 14)]
 
 
 @pytest.mark.parametrize("means", MEANS)
