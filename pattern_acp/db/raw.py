@@ -16,6 +16,9 @@ SqlValue: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[SqlValue, ...]
 """One result row, columns in the order of the statement."""
 
+Token: TypeAlias = tuple[int, int, str]
+"""A word as the full-text index has it, behind where it begins and ends in the text's UTF-8."""
+
 _COPY_TIMEOUT_MS = 5_000
 """Longest wait for a lock before a copy begins."""
 
@@ -28,6 +31,14 @@ class RawCursor(Protocol):
 
     def fetchall(self) -> list[Row]:
         """Run to the end and give every row."""
+        ...
+
+
+class RawTokenizer(Protocol):
+    """A tokenizer of FTS5."""
+
+    def __call__(self, utf8: bytes, flags: int, locale: str | None, *, include_colocated: bool) -> list[Token]:
+        """The tokens of a text, in order; of several in one place the first, unless `include_colocated`."""
         ...
 
 
@@ -57,6 +68,10 @@ class RawConnection(Protocol):
 
     def last_insert_rowid(self) -> int:
         """Rowid of the newest INSERT."""
+        ...
+
+    def fts5_tokenizer(self, name: str, args: list[str]) -> RawTokenizer:
+        """A tokenizer with its settings."""
         ...
 
     def set_busy_timeout(self, milliseconds: int) -> None:

@@ -4,7 +4,7 @@ Owns: running statements on the connection's own thread, and that they stop work
 transaction begins or ends (`db/connection.py`), or what any table means.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import LiteralString
@@ -12,7 +12,7 @@ from typing import LiteralString
 import apsw
 
 from pattern_acp.db.errors import translate
-from pattern_acp.db.raw import Params, RawConnection, Row, SqlValue
+from pattern_acp.db.raw import Params, RawConnection, Row, SqlValue, Token
 from pattern_acp.domain.lazy_dataclass import dataclass
 
 
@@ -91,6 +91,22 @@ class Transaction:
             DatabaseError: see `execute`.
         """
         return self._rows(sql, params)
+
+    def tokenizer(self, name: str, *settings: str) -> Callable[[str], list[Token]]:
+        """What makes words of texts for a full-text index that is declared with `tokenize = 'name settings'`.
+
+        Raises:
+            DatabaseError: there is no such tokenizer.
+        """
+        try:
+            split = self._live().fts5_tokenizer(name, list(settings))
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+
+        def tokens(text: str) -> list[Token]:
+            return split(text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)
+
+        return tokens
 
     def overwrite_deleted(self) -> None:
         """Let whatever this connection deletes from here on be overwritten with zeros (sqlite.org/pragma.html).

@@ -15,14 +15,12 @@ from collections.abc import Iterator, Sequence
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.vectors import EXACT_ENTRIES
 from pattern_acp.memory.words import match_any_of, match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
-_MARKED = late_pattern("\x02([^\x03]*)\x03")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,6 @@ USUAL = Effort()
 LOOKED_AT = (240, 600)
 """Best passages of the whole index whose visibility is looked up when many are visible: at first, and where those hold
 too few visible ones. Where all of them do, and when few are visible at all, that of every match is looked up."""
-
-_LOOK_UP = 2_000
-"""Occurrences that are gone through in the time that asking for one passage by its number takes, which opens the index
-anew for each."""
 
 MOST_COMMON = 8
 """Words of a query for passages with any of several common ones: each costs 3 ms in 100,000 passages."""
@@ -119,22 +113,6 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
         after = 0 if visible.few else _before_newest(tx, match, effort.newest)
         found = _by_entry(_matches(tx, match, visible, count, after=after)) | found
     return sorted(found.values(), key=_score_of, reverse=True)[:count]
-
-
-def matched_words(
-    tx: Transaction, terms: tuple[str, ...], words: Occurring, entries: Sequence[int]
-) -> dict[int, tuple[str, ...]]:
-    """Words of each of `entries` that the query has too, in some form, lower case."""
-    scan = words.passages <= _LOOK_UP * len(entries)
-    statement = _QUERIES["matched_words_by_scan"] if scan else _QUERIES["matched_words"]
-    rows = tx.all(statement, {"match": match_expression(terms), "entries": json.dumps(list(entries))})
-    return {columns.integer(row[0]): _marked(columns.text(row[1]), columns.text(row[2])) for row in rows}
-
-
-def _marked(*texts: str) -> tuple[str, ...]:
-    # A text may hold the marks itself; then a word is told too much, which harms nobody.
-    found = (word.lower() for text in texts for word in _MARKED.findall(text))
-    return tuple(dict.fromkeys(found))
 
 
 def _ever_wider(common: Sequence[str]) -> Iterator[str]:

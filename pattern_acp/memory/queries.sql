@@ -457,23 +457,11 @@ WHERE {visible};
 
 -- name: read_found
 -- The text of the passages that will be shown, with the label of their block and how often they were recalled.
-SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, ''), coalesce(r.times, 0), e.last_seq
+SELECT e.id, e.kind, e.source, e.item, e.text, e.at_ms, coalesce(b.label, ''), coalesce(r.times, 0), e.last_seq, e.words
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value
 LEFT JOIN blocks AS b ON b.id = e.source
 LEFT JOIN recalls AS r ON r.entry = e.id;
-
--- name: matched_words
--- The passages with the words that a query matched between marks.
-SELECT rowid, highlight(search_fts, 0, char(2), char(3)), highlight(search_fts, 1, char(2), char(3))
-FROM search_fts
-WHERE search_fts MATCH :match AND rowid IN (SELECT value FROM json_each(:entries));
-
--- name: matched_words_by_scan
--- The same, by going through everything that matches: for when that is little (`+` keeps each id from being asked for).
-SELECT rowid, highlight(search_fts, 0, char(2), char(3)), highlight(search_fts, 1, char(2), char(3))
-FROM search_fts
-WHERE search_fts MATCH :match AND +rowid IN (SELECT value FROM json_each(:entries));
 
 -- name: find_model
 -- The number of a model.
@@ -523,6 +511,10 @@ LIMIT :limit;
 -- name: count_waiting
 -- How many passages a model has not embedded yet, up to a number.
 SELECT count(*) FROM (SELECT 1 FROM embedding_queue WHERE model = :model LIMIT :at_most);
+
+-- name: read_words
+-- The text of a passage and the parts of its identifiers.
+SELECT text, words FROM search_entries WHERE id = :id;
 
 -- name: read_entry
 -- The text of a passage and its event.

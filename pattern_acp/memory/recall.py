@@ -15,7 +15,8 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
-from pattern_acp.memory.matching import matched_words, occurring
+from pattern_acp.memory.marking import Marker
+from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
 from pattern_acp.memory.vectors import QueryVector
@@ -152,15 +153,14 @@ def search(
     candidates = gather(tx, words, filters, vector)
     for others in attached:
         candidates += gather(tx, words, others, vector)
+    marker = Marker(tx, terms)
     leader = _best_by_words(candidates) if vector is not None else None
-    matched = {} if leader is None else matched_words(tx, terms, words, (leader,))
-    facts = _facts(query, terms, () if leader is None else matched.get(leader, ()), vector)
+    facts = _facts(query, terms, () if leader is None else _words_of(tx, marker, leader), vector)
     best = _best_of_each_item(candidates, rank(candidates, now_ms=now_ms, query=facts))[:limit]
     entries = [one.entry for one in best]
     found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
     rows = {columns.integer(row[0]): row for row in found}
-    matched |= matched_words(tx, terms, words, [entry for entry in entries if entry not in matched])
-    return tuple(_found(rows[one.entry], one, matched.get(one.entry, ()), terms) for one in best)
+    return tuple(_found(rows[one.entry], one, marker, terms) for one in best)
 
 
 def is_guess(found: Sequence[Found], query: str, vector: QueryVector | None) -> bool:
@@ -183,6 +183,11 @@ def _best_by_words(candidates: Sequence[Candidate]) -> int | None:
     return None if best is None or best.text_score <= 0.0 else best.entry
 
 
+def _words_of(tx: Transaction, marker: Marker, entry: int) -> tuple[str, ...]:
+    row = tx.one(_QUERIES["read_words"], {"id": entry})
+    return marker.words(columns.text(row[0]), columns.text(row[1])) if row else ()
+
+
 def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: QueryVector | None) -> QueryFacts:
     """What is known of the query, whose best passage by words has those of `matched`."""
     if vector is None:
@@ -198,7 +203,8 @@ def _best_of_each_item(candidates: Sequence[Candidate], ranked: Sequence[Ranked]
     return list(best.values())
 
 
-def _found(row: Row, ranked: Ranked, words: tuple[str, ...], terms: tuple[str, ...]) -> Found:
+def _found(row: Row, ranked: Ranked, marker: Marker, terms: tuple[str, ...]) -> Found:
+    words = marker.words(columns.text(row[4]), columns.text(row[9]))
     return Found(
         kind=columns.text(row[1]),
         source=columns.text(row[2]),

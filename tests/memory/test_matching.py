@@ -13,7 +13,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_by_words, matched_words, occurring
+from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.vectors import EXACT_ENTRIES
 from pattern_acp.memory.words import match_any_of, match_expression
@@ -117,15 +117,6 @@ async def test_others_passages_never_take_the_place_of_visible_ones(constellatio
     for found in await constellation.database.write(run):
         assert found[0] == "3"
         assert set(found) <= {"1", "2", "3"}
-
-
-@pytest.mark.parametrize("counted", [1, USUAL.counted + 1])
-async def test_the_words_of_a_passage_are_told_in_both_ways_of_looking(constellation: Constellation, counted: int):
-    def run(tx: Transaction) -> dict[int, tuple[str, ...]]:
-        Told(tx).say("Tests of readPort", "the ports", "nothing")
-        return matched_words(tx, ("port", "test"), Occurring((("port", counted),)), (1, 3))
-
-    assert await constellation.database.write(run) == {1: ("tests", "port")}
 
 
 @settings(max_examples=25, deadline=None)
