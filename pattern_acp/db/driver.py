@@ -176,7 +176,7 @@ class ApswConnection:
         self.raw.execute("BEGIN")
         try:
             # A deferred transaction has no snapshot, and can still be refused, until its first read.
-            self.raw.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            self._require_version()
         except BaseException:
             self._roll_back()
             raise
@@ -189,8 +189,8 @@ class ApswConnection:
         is_read: bool = False,
     ) -> T:
         try:
-            found = self.raw.pragma("user_version")
-            self.opened.require_version(found if isinstance(found, int) else 0)
+            if not is_read:
+                self._require_version()
             with open_transaction(self.raw, self.path) as transaction:
                 result = function(transaction)
             if before_commit is not None:
@@ -209,6 +209,12 @@ class ApswConnection:
             self._roll_back()
             raise
         return result
+
+    def _require_version(self) -> None:
+        # Run as a statement, which is prepared once; `pragma` prepares its own each time.
+        rows = self.raw.execute("PRAGMA user_version").fetchall()
+        found = rows[0][0] if rows else 0
+        self.opened.require_version(found if isinstance(found, int) else 0)
 
     def _roll_back(self) -> None:
         # A full disk or a failed read has already rolled back inside SQLite.

@@ -537,6 +537,10 @@ DELETE FROM embedding_queue WHERE model = :model AND entry = :entry;
 SELECT 1 WHERE EXISTS (SELECT 1 FROM vectors WHERE model = :model AND indexed = 0)
     OR EXISTS (SELECT 1 FROM index_leftovers WHERE model = :model);
 
+-- name: newest_entry
+-- The highest number of a passage; 0 without one.
+SELECT coalesce(max(id), 0) FROM search_entries;
+
 -- name: not_indexed
 -- Entries whose vectors the codes do not have yet.
 SELECT entry FROM vectors WHERE model = :model AND indexed = 0 LIMIT :limit;

@@ -34,6 +34,10 @@ _QUERIES = load_queries("pattern_acp.memory")
 EXACT_ENTRIES = 4_000
 """Up to this many visible entries every vector is compared, which takes 4 ms; above it codes choose which."""
 
+CODED_ENTRIES = EXACT_ENTRIES // 2
+"""Entries from which codes are kept: making those of a turn takes 1 ms of each turn, and fewer entries never need them.
+Half, so that all are there by the time that the first search goes by them."""
+
 COMPARED = 300
 """Vectors that codes choose to be compared at first: of the ten nearest of 10,000 hashed ones they hold 86 of 100
 (docs/recall.md, "Speed"). Where too few of them are visible, ever more are."""
@@ -57,6 +61,7 @@ class VectorTable:
     has_extension: bool
     """Whether sqlite-vec is loaded."""
     exact_entries: int = EXACT_ENTRIES
+    coded_entries: int = CODED_ENTRIES
     codes: CodeCache = field(default_factory=CodeCache)
     """What this process keeps of the model's codes."""
 
@@ -147,7 +152,7 @@ def can_code(dimensions: int) -> bool:
 
 def needs_mending(tx: Transaction, table: VectorTable) -> bool:
     """Whether `mend_codes` has something to do."""
-    if not table.has_extension or not can_code(_dimensions(tx, table)):
+    if not _keeps_codes(tx, table) or not can_code(_dimensions(tx, table)):
         return False
     return tx.one(_QUERIES["is_behind"], {"model": table.model}) is not None
 
@@ -155,10 +160,11 @@ def needs_mending(tx: Transaction, table: VectorTable) -> bool:
 def mend_codes(tx: Transaction, table: VectorTable, limit: int) -> None:
     """Bring the codes up to the vectors: the portions of at most `limit` entries that changed.
 
-    What processes without sqlite-vec stored and deleted is made up for here, and so are codes that were dropped.
+    What processes without sqlite-vec stored and deleted is made up for here, and so are codes that were dropped, and
+    those of entries that were too few to need any (`CODED_ENTRIES`).
     """
     dimensions = _dimensions(tx, table)
-    if not table.has_extension or not can_code(dimensions):
+    if not _keeps_codes(tx, table) or not can_code(dimensions):
         return
     gone = tx.all(_QUERIES["leftovers"], {"model": table.model, "limit": limit})
     new = tx.all(_QUERIES["not_indexed"], {"model": table.model, "limit": limit - len(gone)})
@@ -167,6 +173,14 @@ def mend_codes(tx: Transaction, table: VectorTable, limit: int) -> None:
         write_portion(tx, table.model, portion, dimensions)
     if portions:
         note_change(tx, table.model)
+
+
+def _keeps_codes(tx: Transaction, table: VectorTable) -> bool:
+    if not table.has_extension:
+        return False
+    # Entries are numbered from 1, so there are never more of them than this.
+    row = tx.one(_QUERIES["newest_entry"])
+    return columns.integer(row[0]) > table.coded_entries if row else False
 
 
 def drop_stale_codes(tx: Transaction) -> int:

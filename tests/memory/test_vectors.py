@@ -93,7 +93,7 @@ def table_for(tx: Transaction, constellation: Constellation, means: str, model: 
     if means != "python" and not has_extension(constellation):
         pytest.skip("sqlite-vec is not installed")
     table = open_model(tx, model, has_extension=means != "python", now_ms=NOW)
-    return replace(table, exact_entries=0 if means == "codes" else 1_000)
+    return replace(table, exact_entries=0 if means == "codes" else 1_000, coded_entries=0)
 
 
 def embed_all(tx: Transaction, table: VectorTable, embed: Callable[[str], Vector] = hashed_vector) -> None:
@@ -121,7 +121,7 @@ def test_every_means_gives_the_same_order(made: list[list[int]], asked: list[int
         texts = [*made, *made[:7]]
         for number in range(len(texts)):
             say(tx, f"text {number}", number, owner="me" if number % 5 else "other", session=f"s{number % 9}")
-        table = open_model(tx, SMALL, has_extension=True, now_ms=NOW)
+        table = replace(open_model(tx, SMALL, has_extension=True, now_ms=NOW), coded_entries=0)
         embed_all(tx, table, lambda text: unit(texts[int(text.split()[1])]))
         remove_source(tx, "s7")
         embed_all(tx, table)
@@ -306,6 +306,23 @@ async def test_codes_that_were_dropped_are_made_again_from_the_vectors(constella
     assert before == without == after
 
 
+async def test_few_entries_have_no_codes_and_get_them_all_once_there_are_more(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[int], list[int]]:
+        table = replace(table_for(tx, constellation, "codes"), coded_entries=20)
+        for number in range(20):
+            say(tx, f"text {number}", number)
+        embed_all(tx, table)
+        mend_codes(tx, table, 100)
+        few = coded(tx)
+        say(tx, "one more", 20)
+        embed_all(tx, table)
+        return few, coded(tx)
+
+    few, more = await constellation.database.write(run)
+    assert few == []
+    assert len(more) == 21
+
+
 async def test_vectors_of_a_process_without_sqlite_vec_get_their_codes_later(constellation: Constellation):
     def run(tx: Transaction) -> tuple[bool, int, int]:
         say(tx, "one", 1)
@@ -440,7 +457,7 @@ async def test_the_vectors_of_a_file_of_version_16_are_found_and_coded_after_its
         extension = new.facts.vector_version is not None
 
         def look(tx: Transaction) -> tuple[list[int], list[int]]:
-            table = open_model(tx, HASHED_NGRAMS, has_extension=extension, now_ms=NOW)
+            table = replace(open_model(tx, HASHED_NGRAMS, has_extension=extension, now_ms=NOW), coded_entries=0)
             assert waiting(tx, table, 100) == ()
             query = QueryVector(table, HASHED_NGRAMS, hashed_vector("zebras"))
             before = near(tx, query, count=5)
