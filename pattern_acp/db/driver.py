@@ -176,7 +176,7 @@ class ApswConnection:
         self.raw.execute("BEGIN")
         try:
             # A deferred transaction has no snapshot, and can still be refused, until its first read.
-            self._require_version()
+            self.opened.require_version(_stored_version(self.raw))
         except BaseException:
             self._roll_back()
             raise
@@ -190,7 +190,7 @@ class ApswConnection:
     ) -> T:
         try:
             if not is_read:
-                self._require_version()
+                self.opened.require_version(_stored_version(self.raw))
             with open_transaction(self.raw, self.path) as transaction:
                 result = function(transaction)
             if before_commit is not None:
@@ -209,12 +209,6 @@ class ApswConnection:
             self._roll_back()
             raise
         return result
-
-    def _require_version(self) -> None:
-        # Run as a statement, which is prepared once; `pragma` prepares its own each time.
-        rows = self.raw.execute("PRAGMA user_version").fetchall()
-        found = rows[0][0] if rows else 0
-        self.opened.require_version(found if isinstance(found, int) else 0)
 
     def _roll_back(self) -> None:
         # A full disk or a failed read has already rolled back inside SQLite.
@@ -261,6 +255,13 @@ class ApswConnection:
         self._is_stopped = True
         if self._raw is not None:
             self._raw.interrupt()
+
+
+def _stored_version(raw: RawConnection) -> int:
+    # As a statement, which is prepared once; `pragma` prepares its own each time.
+    rows = raw.execute("PRAGMA user_version").fetchall()
+    found = rows[0][0] if rows else 0
+    return found if isinstance(found, int) else 0
 
 
 def rewrite_file(connection: ApswConnection) -> bool:
