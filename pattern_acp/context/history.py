@@ -40,7 +40,7 @@ def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[
                 prompts[event.turn_id] = message.message_id
             case MemoryShown():
                 # It is recorded after the prompt of its turn, and stands before it.
-                messages.insert(max(0, len(messages) - 1), state_message(event))
+                add_context(messages, state_message(event))
             case ContextAdded():
                 add_context(messages, event.message)
             case PromptRefused():

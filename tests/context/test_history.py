@@ -1,6 +1,6 @@
 """The conversation as a provider accepts it: one result for every call, also after a crash."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.context.history import NO_RESULT, history_of
@@ -122,6 +122,7 @@ def event_of(kind: int, turn: int, number: int) -> Event:  # noqa: PLR0911  one 
 TURNS = st.lists(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), max_size=6), max_size=4)
 
 
+@example([[], [(0, 0)], [(5, 0), (4, 0)]], 2)  # memory told although the prompt is gone, behind a call without a result
 @given(TURNS, st.integers(0, 4))
 def test_a_conversation_read_on_behind_a_turn_is_the_one_read_at_once(turns: list[list[tuple[int, int]]], read: int):
     events: list[list[Event]] = []
