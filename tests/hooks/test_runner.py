@@ -14,7 +14,7 @@ PATH = process_environment()["PATH"]
 RUNNER = HookRunner({"PATH": PATH}, partial(shell_command, environment={"PATH": PATH}))
 
 
-async def ran(command: str, *, seconds: int = 10):
+async def ran(command: str, *, seconds: int = 60):
     return await RUNNER.run(HookSettings("UserPromptSubmit", command, timeout_seconds=seconds), {"a": 1}, "/")
 
 

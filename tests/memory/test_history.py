@@ -380,21 +380,21 @@ def refuse(history: StoredHistory) -> None:
 async def test_a_long_history_is_read_in_another_process(constellation: Constellation):
     short = await constellation.database.read(lambda tx: load_block(tx, KEY))
     long = await long_block(constellation)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         assert await run_on_history(constellation.database, short, process_of) == os.getpid()
         assert await run_on_history(constellation.database, long, process_of) != os.getpid()
 
 
 async def test_an_error_of_the_other_process_is_the_error_here(constellation: Constellation):
     long = await long_block(constellation)
-    with anyio.fail_after(20), pytest.raises(VersionError, match="only a test") as caught:
+    with anyio.fail_after(60), pytest.raises(VersionError, match="only a test") as caught:
         await run_on_history(constellation.database, long, refuse)
     assert caught.value.label == "notes"
 
 
 async def test_a_long_history_is_shown_blamed_and_undone(constellation: Constellation):
     await long_block(constellation)
-    with anyio.fail_after(25):
+    with anyio.fail_after(60):
         assert (await history(constellation).show("notes", 1)).text == "one"
         blamed = await history(constellation).blame("notes")
         assert [line.number for line in blamed.lines] == [1, 2]
