@@ -80,7 +80,8 @@ class EncodedHistory:
         used = set(self._used)
         paired = pair_calls(first, used)
         last = encode(pair_calls(rest, set(used)))
-        if not is_enough(last):
+        # An answer that a wire leaves out, as one of blanks, does not part what is before it from what is behind it.
+        if not is_enough(last) or not encode(pair_calls(rest[:1], set(used))):
             return None
         self._settled += [msgspec.Raw(to_bytes(item)) for item in encode(paired)]
         self._used = used

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.messages import Message, ThinkingPart
@@ -71,7 +71,11 @@ STEPS: tuple[tuple[Message, ...], ...] = (
 )
 
 
+BLANK_AMONG_PROMPTS = (STEPS[0], (assistant(" "),), STEPS[0], STEPS[3], STEPS[3])
+
+
 @every_wire
+@example(steps=[(added, "", "goes on") for added in BLANK_AMONG_PROMPTS])
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(STEPS), st.sampled_from(["", "now"]), st.sampled_from(["goes on", "again", "cut"])),

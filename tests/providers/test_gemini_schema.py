@@ -1,7 +1,7 @@
 """JSON Schema in the subset that Gemini takes."""
 
 from google.genai import types as google
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -96,6 +96,7 @@ _SCHEMAS = st.recursive(
 )
 
 
+@example({"required": [[]], "properties": {"type": None}})
 @given(st.dictionaries(_KEYS, _SCHEMAS, max_size=5))
 def test_no_schema_of_a_server_breaks_the_conversion(schema: dict[str, Json]):
     assert isinstance(convert_schema({"type": "object", "properties": {"x": schema}}), dict)

@@ -67,7 +67,7 @@ def _convert(node: Json, root: JsonObject, seen: _Seen, depth: int) -> dict[str,
         converted["properties"] = {
             name: _convert(properties[name], root, seen, depth + 1) for name in sorted(properties)
         }
-        required = [name for name in _list(node.get("required")) if name in properties]
+        required = [name for name in _list(node.get("required")) if isinstance(name, str) and name in properties]
         converted |= {"required": required} if required else {}
     return converted or {"type": "object"}
 
