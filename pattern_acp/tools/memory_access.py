@@ -28,7 +28,7 @@ from pattern_acp.tools.base import (
     MemoryNarrowing,
     MemoryProposal,
 )
-from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults
+from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults, known_after
 from pattern_acp.tools.memory_repeats import SessionRepeats
 from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.tools.memory_search import SessionSearch
@@ -77,7 +77,7 @@ class ConstellationMemory:
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
         self._seen: dict[str, str] = {}
-        """The texts that were given out last, by label: what a rewrite by the agent was worked out from."""
+        """By label, the text given out last, with the agent's own changes: what it works a rewrite out from."""
         self.repeats = SessionRepeats(owner, self._rules.isolation)
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
@@ -188,7 +188,9 @@ class ConstellationMemory:
         writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
         based = self._based(edits)
         applied = await self._database.write(lambda tx: apply_edits(tx, based, writing))
-        self._seen |= {one.change.label: one.change.after for one in applied}
+        for edit, change in zip(edits, (one.change for one in applied), strict=True):
+            seen = self._seen.get(change.label, change.before)
+            self._seen[change.label] = known_after(seen, edit, change, at_ms=writing.at_ms)
         if self.after_commit is not None:
             await self.after_commit()
         return tuple(one.change for one in applied)
@@ -202,20 +204,18 @@ class ConstellationMemory:
         return await self.searching.search(query, limit, narrowing)
 
     def _based(self, edits: Sequence[MemoryEdit]) -> tuple[MemoryEdit, ...]:
-        """The edits, the agent's first rewrite of a block with the text that the agent saw last.
+        """The edits, the agent's rewrites of whole blocks with the text that the agent saw last.
 
         The person's rewrites stand as they are: they are typed into an answer of this moment.
         """
-        based: list[MemoryEdit] = []
-        changed: set[str] = set()
-        for edit in edits:
-            rewrites = edit.operation == "rewrite" and not edit.field and edit.base is None
-            if rewrites and edit.label not in changed and self._writer.actor is Actor.PERSONA:
-                based.append(replace(edit, base=self._seen.get(edit.label)))
-            else:
-                based.append(edit)
-            changed.add(edit.label)
-        return tuple(based)
+        if self._writer.actor is not Actor.PERSONA:
+            return tuple(edits)
+        return tuple(
+            replace(edit, base=self._seen.get(edit.label))
+            if edit.operation == "rewrite" and not edit.field and edit.base is None
+            else edit
+            for edit in edits
+        )
 
     def _writing(
         self,

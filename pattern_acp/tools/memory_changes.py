@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.data_frames import as_stored
+from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.memory.blocks import BlockSpec, Scope
-from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.blocks import MOST_LIMIT, BlockSpec, Scope
+from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats, check_secret, check_words, with_oldest
 from pattern_acp.memory.indexing import index_block
@@ -42,6 +43,9 @@ from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
 from pattern_acp.tools.memory_scope import PROGRAM, Writer, Writing
 from pattern_acp.tools.memory_views import conflict_note
 
+_OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
+"""Operations whose outcome can be told from a text alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -59,7 +63,39 @@ def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: Writing) 
         BlockError: one of them cannot be done, and why; the transaction is to be rolled back.
     """
     create_defaults(tx, writing)
-    return tuple(_apply(tx, edit, writing) for edit in edits)
+    applied: list[Applied] = []
+    for edit in edits:
+        applied.append(_apply(tx, _based_on(edit, edits, applied, writing.at_ms), writing))
+    return tuple(applied)
+
+
+def known_after(seen: str, edit: MemoryEdit, change: MemoryChange, *, at_ms: int) -> str:
+    """What a writer who saw `seen` knows of a block after an edit of their own: nothing that others wrote meanwhile.
+
+    Where that cannot be told it is `seen`, so that a rewrite keeps too much rather than too little.
+    """
+    if seen == change.before:
+        return change.after
+    if edit.operation == Operation.REWRITE and not edit.field:
+        return edit.text
+    if edit.operation not in _OF_ANY_TEXT or edit.field:
+        return seen
+    content = as_block_edit(edit, now_ms=at_ms)
+    if not isinstance(content, Append | Replace):
+        return seen
+    try:
+        return plan_edit(content, seen, label=edit.label, limit=MOST_LIMIT).text
+    except BlockError:
+        return seen
+
+
+def _based_on(edit: MemoryEdit, before: Sequence[MemoryEdit], applied: Sequence[Applied], at_ms: int) -> MemoryEdit:
+    """The edit, based on what the writer knows after those that were done before it."""
+    base = edit.base
+    for other, one in zip(before, applied, strict=False):
+        if base is not None and one.change.label == edit.label:
+            base = known_after(base, other, one.change, at_ms=at_ms)
+    return edit if base == edit.base else replace(edit, base=base)
 
 
 def create_defaults(tx: Transaction, writing: Writing) -> None:

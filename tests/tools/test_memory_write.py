@@ -147,6 +147,31 @@ async def test_a_rewrite_of_what_was_read_before_keeps_what_came_since_and_marks
     assert (await view(memory, "project")).notes == ()
 
 
+async def test_a_rewrite_keeps_what_others_wrote_before_another_edit_of_the_same_answer(constellation: Constellation):
+    memory, other = memory_in(constellation), memory_in(constellation)
+    await memory.commit(MemoryEdit("project", "rewrite", "one\ntwo"), CALL_ID)
+    assert (await view(memory, "project")).text == "one\ntwo"
+    await other.commit(MemoryEdit("project", "append", "three"), CALL_ID)
+    await memory.commit(MemoryEdit("project", "replace", "ONE", old_text="one"), CALL_ID)
+    change = await memory.commit(MemoryEdit("project", "rewrite", "ONE\nTWO"), CALL_ID)
+    assert change.after == "ONE\nTWO\nthree"
+    again = await memory.commit(MemoryEdit("project", "rewrite", "ONE"), CALL_ID)
+    assert again.after == "ONE\nthree"
+
+
+async def test_a_rewrite_keeps_what_others_wrote_behind_another_edit_of_the_same_call(constellation: Constellation):
+    memory, other = memory_in(constellation), memory_in(constellation)
+    await memory.commit(MemoryEdit("project", "rewrite", "one\ntwo"), CALL_ID)
+    await other.commit(MemoryEdit("project", "append", "three"), CALL_ID)
+    edits = (
+        MemoryEdit("project", "replace", "ONE", old_text="one"),
+        MemoryEdit("project", "rewrite", "ONE\nTWO"),
+        MemoryEdit("project", "rewrite", "ONE\nTWO\nlast"),
+    )
+    changes = await memory.commit_all(edits, CALL_ID)
+    assert [change.after for change in changes] == ["ONE\ntwo\nthree", "ONE\nTWO\nthree", "ONE\nTWO\nthree\nlast"]
+
+
 # Batches.
 
 
