@@ -16,7 +16,8 @@ import anyio.to_thread
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.policy.access import Access, WritePath
+from pattern_acp.policy.access import Access, RunCommand, WritePath
+from pattern_acp.policy.paths import is_windows_path
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
@@ -42,7 +43,7 @@ class EditWarnings:
 
         Memory that cannot be read holds nothing back.
         """
-        paths = [access.path for access in accesses if isinstance(access, WritePath)]
+        paths = [path for access in accesses for path in _changed(access)]
         if not paths:
             return ""
         # Late: what only edits need, which the first turn need not wait for.
@@ -86,6 +87,20 @@ class EditWarnings:
                 if isinstance(part, ToolResultPart):
                     left -= {one for one in left if one in part.text}
         return frozenset(ids) - left
+
+
+def _changed(access: Access) -> tuple[str, ...]:
+    """The files that a call with this access is known to change, as absolute paths."""
+    if isinstance(access, WritePath):
+        return (access.path,)
+    if not isinstance(access, RunCommand):
+        return ()
+    # Late: most first turns run no command.
+    from pattern_acp.policy.changed_files import changed_files
+    from pattern_acp.policy.commands import read_command_line
+
+    line = read_command_line(access.line, windows=is_windows_path(access.cwd))
+    return changed_files(line, access.cwd)
 
 
 def project_root(cwd: str) -> str:

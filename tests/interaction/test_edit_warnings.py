@@ -55,6 +55,30 @@ async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_agai
         assert "The pool must be closed first." in str(shown[-1]["content"])
 
 
+async def test_a_trap_is_told_once_before_a_command_that_changes_its_file():
+    over, reads = "echo new > src/db/pool.py", "cat src/db/pool.py"
+    turns: list[Turn] = [
+        calls("run_command", command=reads),
+        calls("run_command", command=over),
+        calls("run_command", command=over),
+        write("src/db/pool.py"),
+        says("Done."),
+    ]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
+        (agent.folder / "src/db").mkdir(parents=True)
+        (agent.folder / "src/db/pool.py").write_text("old\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, TRAP)
+        await agent.editor.prompt(session, "Go.")
+        read, held, done, edited = (last_result(request) for request in model.requests[1:])
+        assert "old" in read.text
+        assert held.is_error
+        assert "because of src/db/pool.py]" in held.text
+        assert not done.is_error
+        assert "Memory has" not in edited.text
+
+
 async def test_nobody_is_asked_for_a_call_that_is_held():
     model = ScriptedProvider([write("a.sql"), write("a.sql"), says("Done.")])
     async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="ask")) as agent:
