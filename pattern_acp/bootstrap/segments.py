@@ -7,6 +7,7 @@ journal/segment_export.py).
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.from_thread
@@ -65,9 +66,9 @@ async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]
             tried = newest
 
 
-async def export_last(database: Database) -> None:
-    """Bring the segments up to date once, before the constellation is closed; cancelling it leaves them behind."""
-    _, problem = await _export(SegmentExporter(database.path, TABLES))
+async def export_last(path: Path) -> None:
+    """Bring the segments of the constellation at `path` up to date once; cancelling it leaves them behind."""
+    _, problem = await _export(SegmentExporter(path, TABLES))
     if problem:
         logger.warning("The last segments of the constellation could not be written: %s", problem)
 

@@ -130,7 +130,7 @@ async def open_sessions(
                         from pattern_acp.bootstrap.segments import export_last
 
                         with anyio.move_on_after(LAST_SEGMENT_SECONDS):
-                            await export_last(shared.database)
+                            await export_last(shared.database.path)
                 tasks.cancel_scope.cancel()
 
 

@@ -5,11 +5,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
+
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore
 from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
+from pattern_acp.cli.opening import write_segments
 from pattern_acp.cli.output import (
     OutputClosed,
     format_table,
@@ -83,6 +86,9 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     if not arguments.dry_run:
         try:
             smaller = sweep(path, found, policy)
+            if settings.backup.segments and any(not one.path for one in found):
+                # They hold what was taken out of the file, until they are written anew.
+                anyio.run(write_segments, path)
         except OSError as error:
             raise DatabaseError(f"{error.filename} cannot be deleted ({error.strerror}).") from error
     total = sum(one.size for one in found)

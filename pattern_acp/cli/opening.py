@@ -60,7 +60,12 @@ async def open_for_command(process: Process) -> AsyncGenerator[Database, None]:
         finally:
             # A session would write them at some later time, and the disk may be lost before.
             if process.loaded.settings.backup.segments and await database.read(newest_event) != before:
-                from pattern_acp.bootstrap.segments import export_last
+                await write_segments(path)
 
-                with anyio.move_on_after(SEGMENT_SECONDS):
-                    await export_last(database)
+
+async def write_segments(path: Path) -> None:
+    """Have what a command recorded in segments before it ends."""
+    from pattern_acp.bootstrap.segments import export_last
+
+    with anyio.move_on_after(SEGMENT_SECONDS):
+        await export_last(path)

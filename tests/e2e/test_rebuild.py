@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.db.connection import change_file
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.process import AgentProcess, Launch, run_command_line, running_process, write_script
 
@@ -153,6 +154,25 @@ async def test_what_commands_of_the_terminal_wrote_is_in_segments_when_they_end(
     assert fork not in before[0]
     assert "notes" in before[1]
     assert "ducks" not in before[2]
+
+
+async def test_words_that_gc_took_do_not_come_back_with_a_rebuild(tmp_path: Path):
+    folder, home = tmp_path / "project", tmp_path / "home"
+    folder.mkdir()
+    session, fork = await work(tmp_path, folder)
+    path = home / CONSTELLATION
+    for deleted in (fork, session):
+        assert run_command_line(home, "sessions", "delete", deleted).returncode == 0
+    change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = 5 WHERE deleted = 1"))
+    swept = run_command_line(home, "gc")
+    assert (swept.returncode, swept.stderr) == (0, "")
+    before = run_command_line(home, "journal", "verify").stdout
+    assert f"{session}  sound" in before
+    assert " redacted" in before
+    lose(path)
+
+    assert run_command_line(home, "journal", "rebuild", "--replace").returncode == 0
+    assert run_command_line(home, "journal", "verify").stdout == before
 
 
 async def test_commands_say_when_the_constellation_is_gone_and_can_be_had_back(tmp_path: Path):
