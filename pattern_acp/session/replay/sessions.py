@@ -63,7 +63,8 @@ async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Mea
         DatabaseError: the temporary constellation cannot be used.
     """
     every = list(recorded_turns(recorded))
-    turns = [one for one in every if turn in {0, one.number}]
+    asked = [one for one in every if turn in {0, one.number}]
+    turns = [one for one in asked if not _is_swept(one)]
     own = {tool.spec.name: tool for tool in means.tools}
     extra = extra_tools(every, own)
     difference: TurnDifference | None = None
@@ -80,7 +81,9 @@ async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Mea
                 if difference is not None:
                     break
     requests, calls = sum(len(one.requests) for one in done), sum(len(one.calls) for one in done)
-    return TurnsReport(len(done), requests, calls, difference, tuple(_not_compared(done)))
+    return TurnsReport(
+        len(done), requests, calls, difference, tuple(_not_compared(done, swept=len(asked) - len(turns)))
+    )
 
 
 def has_turn(recorded: Sequence[Recorded], number: int) -> bool:
@@ -123,7 +126,12 @@ def _told(turn: RecordedTurn) -> Iterator[re.Match[str]]:
     yield from filter(None, map(_TOLD_TOOLS.match, results))
 
 
-def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:
+def _is_swept(turn: RecordedTurn) -> bool:
+    """Whether all words of a turn are gone, since its session was deleted long ago (`journal.retention`)."""
+    return any(request.event.parts is not None and not request.event.parts.system for request in turn.requests)
+
+
+def _not_compared(turns: Sequence[RecordedTurn], *, swept: int) -> Iterator[str]:
     """Sentences on what the record does not have, or what is not done again."""
     counted = Counter(word for turn in turns for request in turn.requests for word in _gaps(request))
     events = [event for turn in turns for event in turn.events]
@@ -133,6 +141,7 @@ def _not_compared(turns: Sequence[RecordedTurn]) -> Iterator[str]:
             counted["before"]
         ),
         "requests with words that were redacted or forgotten since, whose digests are gone": counted["redacted"],
+        "turns of which `gc` took the words, since the session was deleted": swept,
         "turns that the end of their process cut, compared up to their last request": sum(turn.died for turn in turns),
         "subagents, which are not run again": len(
             {event.thread_id for event in events if isinstance(event, SubagentRecorded)}
