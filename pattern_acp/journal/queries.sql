@@ -656,6 +656,15 @@ SELECT count(*) FROM events WHERE seq <= :upto;
 -- All sessions, oldest first, with their folders, and whether they were deleted.
 SELECT id, cwd, deleted FROM sessions ORDER BY created_ms, id;
 
+-- name: redacted_among
+-- The events among a JSON list of numbers that lost words.
+SELECT event_seq FROM redactions WHERE event_seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: session_folders
+-- The folders of all sessions, each once.
+SELECT cwd FROM sessions
+UNION SELECT f.value FROM sessions, json_each(sessions.additional_directories) AS f;
+
 -- name: session_state
 -- What of a session's row follows from its events alone.
 SELECT title, mode, model, thought_level, cwd, deleted, archived, prompt_count FROM sessions WHERE id = :id;

@@ -135,6 +135,11 @@ def redacted_events(tx: Transaction, stream: str) -> frozenset[int]:
     return frozenset(_numbers(tx.all(QUERIES["redacted_events"], {"stream": stream})))
 
 
+def redacted_among(tx: Transaction, seqs: Sequence[int]) -> frozenset[int]:
+    """Those of the events of these numbers that lost words."""
+    return frozenset(_numbers(tx.all(QUERIES["redacted_among"], {"seqs": json.dumps(list(seqs))})))
+
+
 def newest_event(tx: Transaction) -> int:
     """The number of the newest event of all streams, 0 without one."""
     row = tx.one(QUERIES["newest_event"])

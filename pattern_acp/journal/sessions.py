@@ -328,3 +328,8 @@ def every_session(tx: Transaction) -> tuple[tuple[SessionId, str, bool], ...]:
     """All sessions, oldest first, with their folders, and whether they were deleted."""
     rows = tx.all(QUERIES["every_session"])
     return tuple((SessionId(text(row[0])), text(row[1]), row[2] == 1) for row in rows)
+
+
+def session_folders(tx: Transaction) -> tuple[str, ...]:
+    """The folders of all sessions, also of those that were deleted, each once."""
+    return tuple(text(row[0]) for row in tx.all(QUERIES["session_folders"]))

@@ -8,6 +8,7 @@ where a text was cut. Tools show lines with numbers or marks in front, so a long
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -15,6 +16,12 @@ from pattern_acp.domain.naming_keys import GIVEN, is_kind
 
 MARK = "[forgotten]"
 """What stands where the words were."""
+
+REDACTED = "[redacted]"
+"""What stands in the place of every text of an event that was redacted as a whole."""
+
+MARKS = (MARK, REDACTED)
+"""Both; `lost_words` looks for them."""
 
 _SEED = 16
 """Characters that make a part of longer words recognisable: few ordinary phrases share that many by chance."""
@@ -29,6 +36,12 @@ _SHORTEST_CUT = 8
 """Characters at the end of a text that was cut (`…`) which count as the beginning of the words."""
 
 _CUT = "…"
+
+_JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
+"""Keys of payloads whose texts are JSON: what a model gave a tool, and what tools say of themselves."""
+
+_FLOAT = "$float"
+"""The only key of a stored number with a fraction (journal/values.py)."""
 
 _NAMES = frozenset(
     {
@@ -60,6 +73,10 @@ class Forgotten:
     sources: tuple[str, ...]
     seeds: tuple[str, ...]
     """Parts of the sources as they read inside payloads; a copy holds at least one."""
+    folders: tuple[str, ...] = ()
+    """Folders of sessions, which stay recorded: below them a path loses the words, and not in front."""
+    parameters: frozenset[str] = frozenset()
+    """Keys that tools of ours have, which stay in what a model gave them: they are nobody's words."""
 
     def is_in(self, text: str) -> bool:
         """Whether `text`, which may be JSON, holds a copy."""
@@ -82,17 +99,53 @@ class Forgotten:
             if key == GIVEN
             else item
             if _names(key) or is_kind(key, item, value)
-            else self._mask_value(item)
+            else self._mask_named(key, item)
             for key, item in value.items()
         }
 
+    def _mask_named(self, key: str, value: Json) -> Json:
+        if isinstance(value, str) and key in _JSON_TEXTS:
+            return self._mask_json_text(value)
+        return self._mask_path(value) if isinstance(value, str) and key == "path" else self._mask_value(value)
+
+    def _mask_path(self, path: str) -> str:
+        """A path with every copy masked, but not in the folder of a session that holds the words by itself."""
+        fitting = [
+            folder for folder in self.folders if path == folder or path.startswith((f"{folder}/", f"{folder}\\"))
+        ]
+        folder = max(fitting, key=len, default="")
+        if self.mask(folder) == folder:
+            return self.mask(path)
+        return folder + self.mask(path.removeprefix(folder))
+
+    def _mask_json_text(self, text: str) -> str:
+        """A text that is JSON as what it says is masked elsewhere; any other text as a text."""
+        try:
+            value = cast("Json", json.loads(text, object_pairs_hook=_each_once))
+        except (ValueError, RecursionError):
+            return self.mask(text)
+        masked = self._mask_all(value)
+        return text if masked == value else json.dumps(masked, ensure_ascii=False)
+
     def _mask_all(self, value: Json) -> Json:
-        """A value with every copy masked in its texts, whatever they are called."""
+        """A value with every copy masked in its texts, numbers and keys, but for keys that tools of ours have."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, Mapping):
-            return {key: self._mask_all(item) for key, item in value.items()}
-        return [self._mask_all(item) for item in value] if isinstance(value, Sequence) else value
+            if set(value) == {_FLOAT}:
+                return self._mask_number(value, str(value[_FLOAT]))
+            return {self._mask_key(key): self._mask_all(item) for key, item in value.items()}
+        if isinstance(value, Sequence):
+            return [self._mask_all(item) for item in value]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return self._mask_number(value, str(value)) if is_number else value
+
+    def _mask_key(self, key: str) -> str:
+        return key if key in self.parameters else self.mask(key)
+
+    def _mask_number(self, value: Json, digits: str) -> Json:
+        masked = self.mask(digits)
+        return value if masked == digits else masked
 
     def _mask_value(self, value: Json) -> Json:
         if isinstance(value, str):
@@ -102,6 +155,11 @@ class Forgotten:
         if isinstance(value, Sequence):
             return [self._mask_value(item) for item in value]
         return value
+
+
+def lost_words(text: str) -> bool:
+    """Whether words seem to have been taken out of a text."""
+    return any(mark in text for mark in MARKS)
 
 
 def forget_passage(passage: str) -> Forgotten:
@@ -120,6 +178,13 @@ def _forgotten(sources: Iterable[str]) -> Forgotten:
     # Longest first, so that a whole passage is found before its lines.
     ordered = tuple(sorted({source for source in sources if source}, key=lambda source: (-len(source), source)))
     return Forgotten(ordered, tuple({seed: None for source in ordered for seed in _seeds_as_stored(source)}))
+
+
+def _each_once(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """An object of these pairs; of a key that comes twice nobody sees the first value, which may hold the words."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("A key comes twice.")
+    return dict(pairs)
 
 
 def _names(key: str) -> bool:

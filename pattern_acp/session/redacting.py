@@ -29,10 +29,8 @@ from pattern_acp.journal.redact import (
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message
-from pattern_acp.memory.forgotten import Forgotten, forget_passage
-
-REDACTED = "[redacted]"
-"""What stands in the place of every text of an event that was redacted as a whole."""
+from pattern_acp.memory.forgotten import REDACTED, Forgotten, forget_passage
+from pattern_acp.tools.naming import with_names
 
 SHORTEST = 4
 """Characters of a text to look for: a shorter one is part of too many words."""
@@ -69,7 +67,7 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
     if wanted.match:
         if len(wanted.match.strip()) < SHORTEST:
             raise RedactionError(f"A text to redact has at least {SHORTEST} characters.")
-        words = forget_passage(wanted.match)
+        words = with_names(tx, forget_passage(wanted.match))
         planned = _matching(tx, recorded, words)
         files = contents_with(tx, words.is_in)
     else:

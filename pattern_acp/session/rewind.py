@@ -25,10 +25,11 @@ from pattern_acp.journal.file_contents import read_content, store_content
 from pattern_acp.journal.items import CHECKPOINTS
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
 from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.rewind_memory import take_back
-from pattern_acp.session.rewind_plan import RewindPlan
+from pattern_acp.session.rewind_plan import NAMELESS, RewindPlan
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.snapshots import (
     Captured,
@@ -240,6 +241,8 @@ def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
 
 async def _put_file_back(session: "Session", change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
     """Whether the file is as it should be now."""
+    if lost_words(change.path):
+        raise WorkspaceError(f"{change.path} was not put back: {NAMELESS}.")
     roots, then = session.state.policy.roots, change.after
     now = await anyio.to_thread.run_sync(capture_in_place, change.path)
     if now.state == then:

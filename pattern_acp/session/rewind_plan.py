@@ -25,6 +25,7 @@ from pattern_acp.journal.ancestry import read_history, read_lineage
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken, TurnStarted
 from pattern_acp.journal.file_contents import read_content
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
 from pattern_acp.session.rewind_points import Target, turns_between
 from pattern_acp.workspace.paths import is_within
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 _REPOSITORY = "it is a git repository, submodule or worktree of its own, and those are not kept"
+NAMELESS = "its name was forgotten or redacted, so nobody knows which file it is"
 _LINKED = "a folder on the way to it is a link now"
 
 DIFF_BYTES = 200_000
@@ -198,6 +200,8 @@ def _as_file(state: FileState) -> FileState:
 def _plan_file(
     path: str, then: FileState, left: FileState, roots: Sequence[str], *, changed_between: bool
 ) -> PlannedFile | None:
+    if lost_words(path):
+        return PlannedFile(path, MISSING, then, problem=NAMELESS)
     now = capture_in_place(path).state
     if then.is_folder:
         # What was in it is put back by itself, as far as it is known.

@@ -65,6 +65,7 @@ from pattern_acp.memory.stored import text_hash
 from pattern_acp.tools.memory_counting import plan_uncounting
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
+from pattern_acp.tools.naming import with_names
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -265,20 +266,21 @@ class MemoryForgetting:
 
 
 def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedaction, ...]:
-    newer = find_events(tx, search.words.is_in, after=search.newest)
+    words = with_names(tx, search.words)
+    newer = find_events(tx, words.is_in, after=search.newest)
     wide = {*search.events, *newer, *title_events(tx)}
     planned: list[PlannedRedaction] = []
     if search.nearby is not None:
         beside = events_of_block(tx, block_id)
-        planned += plan_redaction(tx, beside, search.nearby.mask_json)
+        planned += plan_redaction(tx, beside, with_names(tx, search.nearby).mask_json)
         wide -= set(beside)
-    planned += plan_redaction(tx, tuple(wide), search.words.mask_json)
+    planned += plan_redaction(tx, tuple(wide), words.mask_json)
     messages = [one.event.message.message_id for one in planned if isinstance(one.event, MessageRecorded)]
     partial = set(partial_events(tx, messages))
     # An unfinished message may end in the middle of the words, where nothing recognises them.
     planned = [one for one in planned if one.seq not in partial]
     planned += plan_redaction(tx, tuple(partial), _without_text)
-    return with_requests(tx, planned, search.words.mask_json)
+    return with_requests(tx, planned, words.mask_json)
 
 
 def _uncounted(

@@ -14,6 +14,7 @@ from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.journal.events import SessionRewound
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.redacting import RedactionWanted, redact_session
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.heard import conversation
@@ -440,3 +441,34 @@ async def test_a_repository_that_a_command_made_is_said_to_stay_before_and_after
         assert "`inner` stays (it is a git repository" in json.dumps(agent.editor.asked[-1], ensure_ascii=False)
         assert "inner was not put back: it is a git repository, submodule or worktree of its own" in said
         assert (agent.folder / "inner" / "a.txt").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "left"),
+    [
+        ("secretplan", {"secretplan.txt": "two\n", "made-secretplan": "x\n"}),
+        ("folder-of", {}),
+        ("content", {}),
+        ("first words", {"b.txt": "two\n"}),
+    ],
+)
+async def test_a_file_whose_name_or_content_was_forgotten_stays_and_all_others_go_back(
+    word: str, left: dict[str, str], tmp_path: Path
+):
+    folder = tmp_path / "folder-of"
+    folder.mkdir()
+    before = {"secretplan.txt": "one\n", "b.txt": "first words\n"}
+    for name, content in before.items():
+        (folder / name).write_text(content)
+    reads = calls("read_file", path="secretplan.txt") + calls("read_file", path="b.txt")
+    makes = write("secretplan.txt", "two\n") + write("made-secretplan", "x\n") + write("made", "x\n")
+    model = ScriptedProvider([reads, makes, write("b.txt", "two\n"), says("Done.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await answer(agent, session, "Change them.")
+        await redact_session(agent.database, RedactionWanted(session, match=word), at_ms=1)
+        said = await answer(agent, session, "/rewind 1 overwrite")
+        found = {path.name: path.read_text() for path in folder.iterdir()}
+    assert found == {**before, **left}
+    assert ("its name was forgotten" in said) is (word == "secretplan")
+    assert ("its content is no longer kept" in said) is (word == "first words")

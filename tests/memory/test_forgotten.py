@@ -1,13 +1,14 @@
 """Recognising copies of words that are to be forgotten."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.memory.forgotten import MARK, forget_lines, forget_passage
+from pattern_acp.domain.canonical import Json, JsonObject, canonical_json
+from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage
 
 SECRET = "the door code is 4711-zebra"
 
@@ -74,3 +75,57 @@ def test_what_was_masked_holds_no_copy_and_was_found_in_its_payload(secret: str,
         text = masked["text"]
         assert isinstance(text, str)
         assert secret.strip() not in text.replace(MARK, "\x00")
+
+
+def knowing(passage: str) -> Forgotten:
+    return replace(forget_passage(passage), folders=("/work/secret-plan", "/work"), parameters=frozenset({"path"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"path": "a path"}, {"path": f"a {MARK}"}),
+        ({"pathology": [{"path": 1}]}, {f"{MARK}ology": [{"path": 1}]}),
+        ({"deep": {"x": ["path", None, True, 2]}}, {"deep": {"x": [MARK, None, True, 2]}}),
+    ],
+)
+def test_what_a_model_gave_loses_the_words_in_both_places_alike_and_keeps_our_parameters(given: Json, left: Json):
+    payload: JsonObject = {"raw_input": given, "parts": [{"type": "tool_call", "arguments": json.dumps(given)}]}
+    masked = knowing("path").mask_json(payload)
+    assert masked["raw_input"] == left
+    assert json.loads(str(masked["parts"][0]["arguments"])) == left  # pyright: ignore  the form that was given
+
+
+def test_numbers_that_a_model_gave_lose_the_words_too_and_stay_json():
+    payload: JsonObject = {"raw_input": {"pin": 471199, "x": {"$float": "4711.5"}}, "arguments": '{"pin": 471199}'}
+    masked = knowing("4711").mask_json(payload)
+    assert masked["raw_input"] == {"pin": f"{MARK}99", "x": f"{MARK}.5"}
+    assert masked["arguments"] == f'{{"pin": "{MARK}99"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"a":  "x"}', '{"a":  "x"}'),
+        ('{"a": "path", oops', f'{{"a": "{MARK}", oops'),
+        ('{"a": "path", "a": "x"}', f'{{"a": "{MARK}", "a": "x"}}'),
+        (r'{"a": "\u0070ath"}', f'{{"a": "{MARK}"}}'),
+    ],
+)
+def test_a_text_of_arguments_stays_as_it_is_unless_it_holds_the_words(text: str, left: str):
+    assert knowing("path").mask_json({"arguments": text}) == {"arguments": left}
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        ("/work/secret-plan/a.txt", "/work/secret-plan/a.txt"),
+        ("/work/secret-plan", "/work/secret-plan"),
+        ("/work/secret-plan/secret-plan.txt", f"/work/secret-plan/{MARK}.txt"),
+        ("/work/other/secret-plan/a.txt", f"/work/other/{MARK}/a.txt"),
+        ("/work/secret-planet/a.txt", f"/work/{MARK}et/a.txt"),
+    ],
+)
+def test_a_path_loses_the_words_below_the_folder_of_a_session(path: str, left: str):
+    payload: JsonObject = {"changes": [{"path": path}], "text": "/work/secret-plan"}
+    assert knowing("secret-plan").mask_json(payload) == {"changes": [{"path": left}], "text": f"/work/{MARK}"}

@@ -17,6 +17,7 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, MessageRecorded
+from pattern_acp.journal.redact import redacted_among
 from pattern_acp.session.replay.comparing import TurnDifference
 from pattern_acp.session.replay.composing import CurrentComposition
 from pattern_acp.session.replay.sessions import Means, TurnsReport, has_turn, replay_turns
@@ -42,7 +43,8 @@ async def replay_session(database: Database, arguments: Journal) -> int:
         sentence = f"pattern-acp: the session has no turn {arguments.turn} of its own that asked a model."
         write_failure("session.turn-unknown", sentence)
         return EXIT_ERROR
-    turns = await replay_turns(arguments.target, recorded, current_means(), turn=arguments.turn)
+    forgotten = await database.read(lambda tx: redacted_among(tx, [entry.seq for entry in recorded]))
+    turns = await replay_turns(arguments.target, recorded, current_means(), turn=arguments.turn, forgotten=forgotten)
     if arguments.json:
         write_json({**asdict(report), "turns": asdict(turns)})
     else:

@@ -63,25 +63,45 @@ class _Followed:
     last_ended: RecordedCall | None = None
 
 
-def first_difference(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> TurnDifference | None:
-    """The first difference of a turn; None when there is none."""
-    return next(_differences(turn, replayed, shown_as), None)
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The first difference of a turn, None when there is none, and how many before it follow from forgotten words."""
+
+    difference: TurnDifference | None
+    forgotten: int
 
 
-def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Iterator[TurnDifference]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    difference: TurnDifference
+    is_of_forgotten: bool = False
+
+
+def compare(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Compared:
+    """Compare a turn. Where words were taken out of an event, what follows from it is another, and no difference."""
+    forgotten = 0
+    for found in _differences(turn, replayed, shown_as):
+        if not found.is_of_forgotten:
+            return Compared(found.difference, forgotten)
+        forgotten += 1
+    return Compared(None, forgotten)
+
+
+def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Iterator[_Found]:
     followed = _followed(replayed.events)
     messages = RecordedMessages(turn.history, turn.events)
     for place, request in enumerate(turn.requests):
         before = turn.requests[:place]
         at = _At(turn.number, place + 1, any(one.usage is not None and one.usage.estimated for one in before))
         if place >= len(replayed.requests):
-            yield at.difference("the request", _about(request), replayed.failure or NOTHING)
+            missing = at.difference("the request", _about(request), replayed.failure or NOTHING)
+            yield _Found(missing, bool(turn.forgotten))
             return
         yield from _request(at, request, replayed.requests[place], messages)
         if turn.died and place + 1 == len(turn.requests):
             return
         yield from _events(at, turn, request, followed[place], shown_as)
-    yield from _end(turn, replayed)
+    yield from (_Found(found, bool(turn.forgotten)) for found in _end(turn, replayed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +117,24 @@ class _At:
 
 def _request(
     at: _At, recorded: RecordedRequest, request: ProviderRequest, messages: RecordedMessages
-) -> Iterator[TurnDifference]:
+) -> Iterator[_Found]:
     parts, sent = recorded.event.parts, recorded.sent
     if parts is None:
         if recorded.event.message_count != len(request.messages):
             counts = (str(recorded.event.message_count), str(len(request.messages)))
-            yield at.difference("the number of messages", *counts)
+            yield _Found(at.difference("the number of messages", *counts))
         return
     known = RequestDigests().known(request, parts.context_window)
     if known.parts.system != parts.system:
-        yield at.difference("system", sent.system or NOTHING, request.system)
+        yield _Found(at.difference("system", sent.system or NOTHING, request.system), sent.lost_system)
     if known.parts.tools != parts.tools:
-        yield at.difference("tools", tools_text(sent.tools or ()), tools_text(request.tools))
-    yield from _messages(at, recorded, request, known.parts.messages, messages)
+        yield _Found(at.difference("tools", tools_text(sent.tools or ()), tools_text(request.tools)), sent.lost_tools)
+    yield from map(_Found, _messages(at, recorded, request, known.parts.messages, messages))
     if known.parts.volatile != parts.volatile and sent.volatile is not None:
-        yield at.difference("volatile", sent.volatile, request.volatile)
+        yield _Found(at.difference("volatile", sent.volatile, request.volatile))
     elif known.digest != recorded.event.digest and sent.volatile is not None and None not in sent.messages:
-        yield at.difference("settings", _settings(recorded), _settings_of(request))
+        is_lost = sent.lost_system or sent.lost_tools
+        yield _Found(at.difference("settings", _settings(recorded), _settings_of(request)), is_lost)
 
 
 def _messages(
@@ -165,24 +186,28 @@ def _about(request: RecordedRequest) -> str:
 
 def _events(
     at: _At, turn: RecordedTurn, request: RecordedRequest, replayed: _Followed, shown_as: ShownAs
-) -> Iterator[TurnDifference]:
+) -> Iterator[_Found]:
     pairs: list[tuple[str, Event | None, Event | None]] = [
         (f"notice {place + 1}", one, two) for place, (one, two) in enumerate(_padded(request.told, replayed.told))
     ]
     pairs.append(("the answer", request.message, replayed.message))
     pairs.append(("usage", request.usage, replayed.usage))
+    for part, before, now in pairs:
+        is_lost = turn.lost_words(before, request.message)
+        yield from (_Found(found, is_lost) for found in _event(at, part, before, now, shown_as))
     calls = request.message.message.tool_calls if request.message is not None else ()
     for call in calls:
         recorded, again = turn.calls[call.call_id], replayed.calls.get(call.call_id, RecordedCall())
         about = f"of call {call.call_id}"
-        pairs += [
+        is_lost = turn.lost_words(request.message, *recorded.events)
+        pairs = [
             (f"the beginning {about}", recorded.started, again.started),
             (f"the end {about}", recorded.finished, again.finished),
             (f"the plan {about}", recorded.plan, again.plan),
             (f"what was found after the edit {about}", recorded.extended, again.extended),
         ]
-    for part, before, now in pairs:
-        yield from _event(at, part, before, now, shown_as)
+        for part, before, now in pairs:
+            yield from (_Found(found, is_lost) for found in _event(at, part, before, now, shown_as))
 
 
 def _padded(one: Sequence[Event], two: Sequence[Event]) -> Iterator[tuple[Event | None, Event | None]]:

@@ -6,7 +6,7 @@ is run, or what is compared. Pure.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
@@ -58,6 +58,19 @@ class RecordedCall:
     plan: PlanUpdated | None = None
     extended: ToolResultExtended | None = None
 
+    @property
+    def events(self) -> tuple[Event | None, ...]:
+        """All that was recorded of it."""
+        return (
+            self.started,
+            self.decided,
+            self.settled,
+            self.answered,
+            self.finished,
+            self.plan,
+            self.extended,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -68,6 +81,9 @@ class Sent:
     volatile: str | None
     messages: tuple[str | None, ...]
     """The digest of each message."""
+    lost_system: bool = False
+    lost_tools: bool = False
+    """Whether these lost words since: a session that runs goes on with what it has of them."""
 
 
 @dataclass(slots=True)
@@ -101,6 +117,8 @@ class RecordedTurn:
     error: ErrorReported | None = None
     """What stopped it, where that was an error."""
     ended: TurnEnded | None = None
+    forgotten: list[Event] = field(default_factory=list[Event])
+    """Those of its events that lost words since."""
     died: bool = True
     """Whether its process ended, or lost it, before it did: then another one closed it."""
 
@@ -113,6 +131,10 @@ class RecordedTurn:
     def was_cut(self) -> bool:
         """Whether something else than the loop ended it, at a place that only its events tell."""
         return self.died or self.out_of_time or (self.ended is not None and self.ended.stop_reason is _CANCELLED)
+
+    def lost_words(self, *events: Event | None) -> bool:
+        """Whether one of these events of the turn lost words since."""
+        return any(event is lost for event in events for lost in self.forgotten)
 
 
 _CANCELLED = StopReason.CANCELLED
@@ -129,15 +151,17 @@ class _Known:
     messages: tuple[str | None, ...] = ()
     prompts: int = 0
     calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
+    lost_system: bool = False
+    lost_tools: bool = False
 
-    def follow(self, event: Event) -> None:
+    def follow(self, event: Event, *, lost_words: bool) -> None:
         match event:
             case SessionCreated(mode=mode) | SessionConfigured(option="mode", value=mode):
                 self.plan_mode = mode == "plan"
             case InstructionsCompiled(system=system):
-                self.system = system
+                self.system, self.lost_system = system, lost_words
             case ToolsOffered():
-                self.tools = event
+                self.tools, self.lost_tools = event, lost_words
             case MessageRecorded(message=message):
                 self.calls.update(call.call_id for call in message.tool_calls)
             case ModelRequested(parts=parts) if event.number > 0:
@@ -152,11 +176,15 @@ class _Known:
                 pass
 
     def sent(self) -> Sent:
-        return Sent(self.system, specs(self.tools) if self.tools is not None else None, self.volatile, self.messages)
+        tools = specs(self.tools) if self.tools is not None else None
+        return Sent(self.system, tools, self.volatile, self.messages, self.lost_system, self.lost_tools)
 
 
-def recorded_turns(recorded: Sequence[Recorded]) -> Iterator[RecordedTurn]:
-    """The session's own turns that asked a model, in order; `recorded` is its history with what it shares."""
+def recorded_turns(recorded: Sequence[Recorded], forgotten: Collection[int] = ()) -> Iterator[RecordedTurn]:
+    """The session's own turns that asked a model, in order; `recorded` is its history with what it shares.
+
+    `forgotten` are the numbers of events that lost words.
+    """
     known, settled, since = _Known(), list[Message](), list[Recorded]()
     for place, entry in enumerate(recorded):
         event = entry.event
@@ -168,24 +196,26 @@ def recorded_turns(recorded: Sequence[Recorded]) -> Iterator[RecordedTurn]:
         if isinstance(event, TurnStarted) and is_prompt(event) and entry.session_seq:
             history = history_of([each.event for each in since], settled)
             turn = RecordedTurn(known.prompts, event.turn_id, history, set(known.calls))
-            _read_turn(turn, recorded[place + 1 :], replace(known, calls=set()))
+            turn.forgotten += [event] if entry.seq in forgotten else []
+            _read_turn(turn, recorded[place + 1 :], replace(known, calls=set()), forgotten)
             if turn.requests:
                 yield turn
-        known.follow(event)
+        known.follow(event, lost_words=entry.seq in forgotten)
         if isinstance(event, TurnEnded):
             settled, since = history_of([each.event for each in since], settled), []
 
 
-def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known) -> None:
+def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known, forgotten: Collection[int]) -> None:
     between: list[Event] = []
     for entry in recorded:
         event = entry.event
-        known.follow(event)
+        known.follow(event, lost_words=entry.seq in forgotten)
         if isinstance(event, TurnStarted):
             return
         if getattr(event, "turn_id", None) != turn.turn_id:
             continue
         turn.events.append(event)
+        turn.forgotten += [event] if entry.seq in forgotten else []
         if isinstance(event, TurnEnded):
             turn.ended, turn.died = event, entry.actor is Actor.PROCESS
             return

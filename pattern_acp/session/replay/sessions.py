@@ -6,7 +6,7 @@ Owns: the order of it, and what is said of that which could not be compared. Mus
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from pattern_acp.db.connection import open_database
@@ -16,9 +16,10 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.journal.events import ContextCompacted, SubagentRecorded
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.session.replay.calling import RecordedTool
-from pattern_acp.session.replay.comparing import ShownAs, TurnDifference, first_difference
+from pattern_acp.session.replay.comparing import ShownAs, TurnDifference, compare
 from pattern_acp.session.replay.composing import Composition
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn, extra_tools, recorded_turns
@@ -54,21 +55,25 @@ class Means:
     shown_as: ShownAs
 
 
-async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Means, *, turn: int = 0) -> TurnsReport:
+async def replay_turns(
+    session_id: str, recorded: Sequence[Recorded], means: Means, *, turn: int = 0, forgotten: Collection[int] = ()
+) -> TurnsReport:
     """Replay the turns of a session, or the one of that number, in an empty constellation; stops at a difference.
 
-    `recorded` is the history of the session (`journal.ancestry.read_history`).
+    `recorded` is the history of the session (`journal.ancestry.read_history`), `forgotten` are the numbers of those of
+    its events that lost words: what follows from these is not compared.
 
     Raises:
         DatabaseError: the temporary constellation cannot be used.
     """
-    every = list(recorded_turns(recorded))
+    every = list(recorded_turns(recorded, forgotten))
     asked = [one for one in every if turn in {0, one.number}]
     turns = [one for one in asked if not _is_swept(one)]
     own = {tool.spec.name: tool for tool in means.tools}
     extra = extra_tools(every, own)
     difference: TurnDifference | None = None
     done: list[RecordedTurn] = []
+    lost = 0
     with tempfile.TemporaryDirectory(prefix="pattern-acp-replay-", ignore_cleanup_errors=True) as folder:
         async with open_database(Path(folder) / "constellation.db", clock=SystemClock()) as database:
             for one in turns:
@@ -77,13 +82,13 @@ async def replay_turns(session_id: str, recorded: Sequence[Recorded], means: Mea
                 again = TurnReplay(SessionId(session_id), one, tools, position, means.composition, database)
                 again.withhold(withheld_tools(one))
                 done.append(one)
-                difference = first_difference(one, await again.run(), means.shown_as)
+                compared = compare(one, await again.run(), means.shown_as)
+                difference, lost = compared.difference, lost + compared.forgotten
                 if difference is not None:
                     break
     requests, calls = sum(len(one.requests) for one in done), sum(len(one.calls) for one in done)
-    return TurnsReport(
-        len(done), requests, calls, difference, tuple(_not_compared(done, swept=len(asked) - len(turns)))
-    )
+    not_compared = tuple(_not_compared(done, swept=len(asked) - len(turns), lost=lost))
+    return TurnsReport(len(done), requests, calls, difference, not_compared)
 
 
 def has_turn(recorded: Sequence[Recorded], number: int) -> bool:
@@ -113,7 +118,7 @@ def callable_tools(turn: RecordedTurn) -> frozenset[str]:
     A command of the person may have narrowed them.
     """
     found = next((match["names"] for match in _told(turn)), "")
-    return frozenset() if "and more" in found else frozenset(filter(None, found.split(", ")))
+    return frozenset() if "and more" in found or lost_words(found) else frozenset(filter(None, found.split(", ")))
 
 
 def withheld_tools(turn: RecordedTurn) -> frozenset[str]:
@@ -131,7 +136,7 @@ def _is_swept(turn: RecordedTurn) -> bool:
     return any(request.event.parts is not None and not request.event.parts.system for request in turn.requests)
 
 
-def _not_compared(turns: Sequence[RecordedTurn], *, swept: int) -> Iterator[str]:
+def _not_compared(turns: Sequence[RecordedTurn], *, swept: int, lost: int) -> Iterator[str]:
     """Sentences on what the record does not have, or what is not done again."""
     counted = Counter(word for turn in turns for request in turn.requests for word in _gaps(request))
     events = [event for turn in turns for event in turn.events]
@@ -142,6 +147,7 @@ def _not_compared(turns: Sequence[RecordedTurn], *, swept: int) -> Iterator[str]
         ),
         "requests with words that were redacted or forgotten since, whose digests are gone": counted["redacted"],
         "turns of which `gc` took the words, since the session was deleted": swept,
+        "what follows from events that lost words since, and is another without them": lost,
         "turns that the end of their process cut, compared up to their last request": sum(turn.died for turn in turns),
         "subagents, which are not run again": len(
             {event.thread_id for event in events if isinstance(event, SubagentRecorded)}

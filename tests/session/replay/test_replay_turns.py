@@ -20,7 +20,8 @@ from pattern_acp.config.settings import (
 )
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
-from pattern_acp.journal.events import ContextCompacted, ToolCallFinished
+from pattern_acp.journal.events import ContextCompacted, Event, MessageRecorded, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta, UsageKnown, UsageUntold
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
@@ -296,6 +297,50 @@ async def test_words_that_were_forgotten_are_no_difference():
         report = await replayed(agent, session)
     assert (report.difference, report.requests) == (None, 3)
     assert any("redacted or forgotten" in sentence for sentence in report.not_compared)
+
+
+@pytest.mark.parametrize("word", ["path", "old_text", "hello", "secretplan", "src/", "nosuch", "read_file", ""])
+async def test_what_follows_from_words_that_are_gone_is_no_difference(word: str, tmp_path: Path):
+    model = ScriptedProvider(
+        [
+            calls("read_file", path="src/secretplan.txt"),
+            calls("edit_file", path="src/secretplan.txt", edits=[{"old_text": "hello", "new_text": "bye"}]),
+            calls("no_such_tool", path="x") + calls("nosuch", path="x") + calls("read_file", pathh="x"),
+            calls_raw("read_file", '{"path": "src/secretplan.txt", oops', call_id="call_broken"),
+            calls("update_plan", entries=[{"content": "Look at it", "status": "completed", "priority": "high"}]),
+            says("Done with secretplan."),
+            calls("list_directory", path="."),
+            says("Yes."),
+        ]
+    )
+    folder = tmp_path / "folder-of"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "secretplan.txt").write_text("hello\n", encoding="utf-8")
+    async with running_agent(model, permission=ALLOWED) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "Look at secretplan.")
+        before = await agent.database.read(lambda tx: read_history(tx, session))
+        # Without a word, a whole message with a call.
+        place = next(entry.session_seq for entry in before if isinstance(entry.event, MessageRecorded))
+        wanted = RedactionWanted(session, match=word) if word else RedactionWanted(session, place=place)
+        await redact_session(agent.database, wanted, at_ms=1)
+        await agent.editor.prompt(session, "And now?")
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        lost = await agent.database.read(lambda tx: redacted_among(tx, [entry.seq for entry in recorded]))
+        report = await replay_turns(session, recorded, current_means(), forgotten=lost)
+        other = [replace(entry, event=_with_other_input(entry.event)) for entry in recorded]
+        differing = await replay_turns(session, other, current_means(), forgotten=lost)
+    assert (report.difference, report.turns) == (None, 2)
+    assert any("redacted or forgotten" in sentence for sentence in report.not_compared)
+    # The turn behind, of which nothing was forgotten, is compared as ever.
+    assert differing.difference is not None
+    assert differing.difference.turn == 2
+
+
+def _with_other_input(event: Event) -> Event:
+    if isinstance(event, ToolCallStarted) and event.call.name == "list_directory":
+        return replace(event, call=replace(event.call, raw_input={"path": "elsewhere"}))
+    return event
 
 
 words = st.text(min_size=1, max_size=12)
