@@ -4,6 +4,7 @@ Owns: putting a replayed turn together, and giving the session's part of it back
 memory, compactions, what hooks and people added. Must not know: what is compared.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import pairwise
@@ -54,6 +55,9 @@ TURN_SECONDS = 30
 """Longest that one replayed turn may take: nothing in it waits for anybody, so one that does has lost its way."""
 
 UNLIMITED = 1_000_000
+
+_REQUEST_LIMIT = re.compile(r"its limit of (\d+) model requests")
+"""As `turn.budget` says it."""
 
 UNKNOWN_WINDOW = 128_000
 """Tokens, for sessions that were recorded before windows were."""
@@ -163,7 +167,8 @@ class TurnReplay:
         self._ids = RecordedIds()
         clock: Clock = RecordedClock(0)
         waits = Waits(clock)
-        self._budget = Budget(Limits(request_limit(turn), UNLIMITED), clock, waits, cost=cost_before(turn))
+        limit, elsewhere = request_limit(turn)
+        self._budget = Budget(Limits(limit, UNLIMITED), clock, waits, cost=cost_before(turn), requests=elsewhere)
         self._sink = JournalSink(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)
         nobodys = cast("Any", NobodysPort())
         context = ToolContext(session_id, turn.turn_id, "", (), nobodys, nobodys, nobodys)
@@ -303,13 +308,18 @@ class TurnReplay:
             self._budget.take_usage(inner.usage, inner.spent)
 
 
-def request_limit(turn: RecordedTurn) -> int:
-    """The limit of requests that ended the turn; no limit for any other turn."""
+def request_limit(turn: RecordedTurn) -> tuple[int, int]:
+    """The limit of requests that ended the turn, no limit for any other turn; and how many subagents had made of them.
+
+    Subagents are not run again, and what they ask counts for the limit.
+    """
     if turn.ended is None or turn.ended.stop_reason is not StopReason.MAX_TURN_REQUESTS or turn.out_of_time:
-        return UNLIMITED
+        return UNLIMITED, 0
     numbers = [request.event.number for request in turn.requests]
-    again = sum(one == following for one, following in pairwise(numbers))
-    return len(numbers) - again
+    own = len(numbers) - sum(one == following for one, following in pairwise(numbers))
+    told = _REQUEST_LIMIT.search(turn.ended.sentence)
+    limit = max(own, int(told[1])) if told is not None else own
+    return limit, limit - own
 
 
 def cost_before(turn: RecordedTurn) -> Cost | None:
