@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class EditWarnings:
-    """`turn.tool_runner.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
+    """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
     def __init__(self, session: "Session", heard_by: "Hearing | SessionState") -> None:
         self._session = session

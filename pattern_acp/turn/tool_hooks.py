@@ -1,13 +1,18 @@
-"""Where a tool call meets the hooks of its session.
+"""What goes on around tool calls: the hooks of the session, and what is before, around and behind effects and edits.
 
-Owns: the port, and how a hook's opinion changes what policy decided. Must not know: which hooks there are.
+Owns: the ports, and how a hook's opinion changes what policy decided. Must not know: which hooks there are, or who else
+is behind a port.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.tool_calls import TextContent, ToolCallView
 from pattern_acp.hooks.answers import Opinion, Verdict
+from pattern_acp.policy.access import Access
 from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.decision import Verdict as PolicyVerdict
 from pattern_acp.tools.base import ToolOutcome
@@ -31,6 +36,39 @@ class ToolHooks(Protocol):
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """What the model is told behind the result of a call that ran; empty when it is nothing."""
         ...
+
+
+class AfterEdits(Protocol):
+    """What follows a batch of calls that wrote files; `turn/checks.py` has the checks that are configured."""
+
+    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
+        """Text for the model behind the last edit's result, empty for none; `changed` are absolute paths."""
+        ...
+
+
+class BeforeEdits(Protocol):
+    """What is to be read before files are changed; `session/edit_warnings.py` has what memory holds about them."""
+
+    async def before(self, accesses: Sequence[Access]) -> str:
+        """What the model reads instead of the effect of a call with these accesses; empty when it may have it."""
+        ...
+
+
+class AroundEffects(Protocol):
+    """What is to be known of the state before and after every effect; `session/checkpoints.py` keeps files."""
+
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
+        """Entered before a call with these accesses runs, left when it has ended, however it ended."""
+        ...
+
+
+def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
+    """The result of a call that waits until the model has read what memory holds about its files."""
+    shown = (*view.content, TextContent(warning))
+    title = f"{view.title} (held: memory warns)"
+    return ToolOutcome(
+        warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
+    )
 
 
 def with_opinion(decision: Decision, opinion: Opinion) -> Decision:

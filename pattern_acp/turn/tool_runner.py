@@ -1,15 +1,14 @@
 """Runs the tool calls of one message.
 
 Every announced call reaches `completed` or `failed` exactly once, also on cancel; every call, announced or not, has
-exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four;
-anything else runs alone and in order.
+exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four,
+and are announced in the order in which the model wrote them; anything else runs alone and in order.
 """
 
 import logging
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Protocol
 
 import anyio
 
@@ -29,7 +28,6 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
-from pattern_acp.policy.access import Access
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.text_limits import SHOWN_NAME
@@ -39,7 +37,7 @@ from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.limits import RepeatGuard, repeat_notice
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.turn.tool_hooks import ToolHooks, with_opinion
+from pattern_acp.turn.tool_hooks import AfterEdits, AroundEffects, BeforeEdits, ToolHooks, held_back, with_opinion
 
 logger = logging.getLogger(__name__)
 
@@ -95,28 +93,17 @@ class CallProgress:
         await self._sink.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
 
 
-class AfterEdits(Protocol):
-    """What follows a batch of calls that wrote files; `turn/checks.py` has the checks that are configured."""
+class _Place:
+    """Where a call stands among those that run side by side: it is announced when all before it have been."""
 
-    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
-        """Text for the model behind the last edit's result, empty for none; `changed` are absolute paths."""
-        ...
+    def __init__(self, before: anyio.Event | None = None) -> None:
+        self._before = before
+        self.passed = anyio.Event()
 
-
-class BeforeEdits(Protocol):
-    """What is to be read before files are changed; `session/edit_warnings.py` has what memory holds about them."""
-
-    async def before(self, accesses: Sequence[Access]) -> str:
-        """What the model reads instead of the effect of a call with these accesses; empty when it may have it."""
-        ...
-
-
-class AroundEffects(Protocol):
-    """What is to be known of the state before and after every effect; `session/checkpoints.py` keeps files."""
-
-    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
-        """Entered before a call with these accesses runs, left when it has ended, however it ended."""
-        ...
+    async def reached(self) -> None:
+        """Wait for those before."""
+        if self._before is not None:
+            await self._before.wait()
 
 
 class ToolRunner:
@@ -204,22 +191,30 @@ class ToolRunner:
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], batch: list[int], results: dict[int, ToolResultPart]
     ) -> None:
         if len(batch) == 1:
-            results[batch[0]] = await self._run_one(turn_id, calls[batch[0]])
+            results[batch[0]] = await self._run_one(turn_id, calls[batch[0]], _Place())
             return
         limiter = anyio.CapacityLimiter(SIDE_BY_SIDE)
 
-        async def one(position: int) -> None:
-            async with limiter:
-                results[position] = await self._run_one(turn_id, calls[position])
+        async def one(position: int, place: _Place) -> None:
+            try:
+                results[position] = await self._run_one(turn_id, calls[position], place)
+            finally:
+                place.passed.set()
+                limiter.release_on_behalf_of(position)
 
         try:
             async with anyio.create_task_group() as group:
+                before = None
                 for position in batch:
-                    group.start_soon(one, position)
+                    # In order here, since a call waits for those before it, which must be among those that run.
+                    await limiter.acquire_on_behalf_of(position)
+                    place = _Place(before)
+                    before = place.passed
+                    group.start_soon(one, position, place)
         except BaseExceptionGroup as group_error:
             raise single_error(group_error) from group_error
 
-    async def _run_one(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
+    async def _run_one(self, turn_id: TurnId, call: ToolCallPart, place: _Place) -> ToolResultPart:
         tool = find_tool(call.name, self._tools)
         try:
             read = read_call(call, self._tools, self.withheld)
@@ -227,16 +222,19 @@ class ToolRunner:
         except DatabaseError:
             raise
         except PatternError as error:
+            await place.reached()
             return await self._fail_unprepared(turn_id, call, tool, error.sentence, error.failure_code)
         except Exception:
             logger.exception("preparing a call of %s failed", call.name)
+            await place.reached()
             return await self._fail_unprepared(
                 turn_id, call, tool, f"The tool {call.name} failed; the log has details.", "tool.fault"
             )
         if read.repairs:
             logger.info("a call of %s was repaired: %s", view.name, "; ".join(read.repairs))
         changed = (CHANGED_BY_HOOK,) if opinion.updated_input is not None else ()
-        return await self._run_prepared(turn_id, view, prepared, opinion, (*read.repairs, *changed))
+        await place.reached()
+        return await self._run_prepared(turn_id, view, prepared, opinion, (*read.repairs, *changed), place)
 
     async def _understand(
         self, turn_id: TurnId, call: ToolCallPart, read: ReadCall
@@ -254,7 +252,13 @@ class ToolRunner:
         return view, prepared, opinion
 
     async def _run_prepared(
-        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, opinion: Opinion, repairs: tuple[str, ...]
+        self,
+        turn_id: TurnId,
+        view: ToolCallView,
+        prepared: PreparedCall,
+        opinion: Opinion,
+        repairs: tuple[str, ...],
+        place: _Place,
     ) -> ToolResultPart:
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
@@ -271,6 +275,7 @@ class ToolRunner:
                 return await self._finish(turn_id, view, held_back(view, warning), started)
         try:
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
+            place.passed.set()
             refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view, again=decide)
             if refusal is not None:
                 shown = (*view.content, TextContent(refusal.shown))
@@ -364,15 +369,6 @@ class ToolRunner:
 def failure_of_outcome(outcome: ToolOutcome) -> str:
     """The code of a result that is an error, also where no error stands for it, as for a command that failed."""
     return outcome.failure or (ToolFailedError.failure_code if outcome.is_error else "")
-
-
-def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
-    """The result of a call that waits until the model has read what memory holds about its files."""
-    shown = (*view.content, TextContent(warning))
-    title = f"{view.title} (held: memory warns)"
-    return ToolOutcome(
-        warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
-    )
 
 
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:

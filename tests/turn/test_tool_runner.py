@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
@@ -23,7 +24,7 @@ from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.testing.tools import FakeTool, tool_bench
 from pattern_acp.testing.turns import of_type
-from pattern_acp.tools.base import Progress, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.call_reading import MOST_LEVELS
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate, PolicyState
@@ -92,6 +93,28 @@ async def test_calls_that_only_read_run_side_by_side_up_to_four():
     together = Together()
     assert SIDE_BY_SIDE == 4
     assert await most_at_once(FakeTool(effect=together.wait), together, 7) == 4
+
+
+async def test_calls_side_by_side_are_announced_as_they_were_written_however_long_each_takes_to_prepare():
+    ready, begun = anyio.Event(), list[str]()
+
+    class Slow(FakeTool):
+        async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+            begun.append(call_id)
+            await ready.wait()
+            return await super().prepare(arguments, call_id, context)
+
+    bench = Bench([Slow("slow"), FakeTool("fast"), FakeTool()])
+    written = [call(1, "slow"), call(2, "fast"), call(3, "fast", "[1]"), call(4, "slow"), call(5, "fast"), call(6)]
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.run, *written)
+            await anyio.wait_all_tasks_blocked()
+            assert of_type(bench.sink.order, ToolCallStarted) == []
+            ready.set()
+    assert len(begun) == 2
+    announced = [event.call.call_id for event in of_type(bench.sink.order, ToolCallStarted)]
+    assert announced == [one.call_id for one in written]
 
 
 async def test_calls_that_change_things_run_alone():

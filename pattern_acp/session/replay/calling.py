@@ -165,7 +165,7 @@ class RecordedApprover:
 
 
 class RecordedWarnings:
-    """`turn.tool_runner.BeforeEdits` that holds the calls that were held, with the same words."""
+    """`turn.tool_hooks.BeforeEdits` that holds the calls that were held, with the same words."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -207,7 +207,7 @@ class RecordedHooks:
 
 
 class RecordedChecks:
-    """`turn.tool_runner.AfterEdits` that finds what was found."""
+    """`turn.tool_hooks.AfterEdits` that finds what was found."""
 
     def __init__(self, position: Position) -> None:
         self._position = position

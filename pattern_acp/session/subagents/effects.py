@@ -12,7 +12,7 @@ from pattern_acp.session.checkpoints import Checkpoints
 
 
 class NotedEffects:
-    """`turn.tool_runner.AroundEffects` over the session's checkpoints."""
+    """`turn.tool_hooks.AroundEffects` over the session's checkpoints."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints

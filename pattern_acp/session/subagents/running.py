@@ -132,7 +132,7 @@ class Subagent:
         self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
-        """See `turn.tool_runner.AfterEdits`."""
+        """See `turn.tool_hooks.AfterEdits`."""
         self.edited += changed
         return await ChecksAndDiagnostics(self._session, self._checks, self._sink).after_edits(turn_id, changed)
 
