@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 RECALL_SECONDS = 0.15
 """Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
 
+HANDOFF_SECONDS = 1.0
+"""Longest that closing takes to record where sessions stood; the process may have to end soon."""
+
 
 class Models(Protocol):
     """The models that can be chosen: `providers.registry.Providers`, or a fake."""
@@ -128,6 +131,8 @@ class Constellation:
     """Finds out what commands changed in files; None: only what file tools change is kept."""
     recall_seconds: float = RECALL_SECONDS
     """Longest a turn waits for what is recalled."""
+    handoff_seconds: float = HANDOFF_SECONDS
+    """Longest that closing takes to record where sessions stood."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     hooks: HookRunner | None = None

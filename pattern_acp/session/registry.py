@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 PAGE_SIZE = 50
 CLOSE_SECONDS = 2.0
 """Longest that closing waits for a cancelled turn."""
-HANDOFF_SECONDS = 1.0
-"""Longest that closing takes to record where sessions stood; the process may have to end soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ class Sessions:
         with anyio.move_on_after(CLOSE_SECONDS):
             await session.wait_until_idle()
         await _wait_for_children(session)
-        await _leave_handoffs((session,))
+        await _leave_handoffs((session,), self._constellation.handoff_seconds)
         await _record_close(self._constellation, session)
 
     async def delete(self, session_id: str) -> None:
@@ -193,7 +191,7 @@ class Sessions:
         with anyio.move_on_after(CLOSE_SECONDS):
             for session in tuple(self._open.values()):
                 await session.wait_until_idle()
-        await _leave_handoffs(tuple(self._open.values()))
+        await _leave_handoffs(tuple(self._open.values()), self._constellation.handoff_seconds)
 
     async def _reopen(
         self,
@@ -276,10 +274,10 @@ async def _record_close(shared: Constellation, session: Session) -> None:
         logger.warning("the end of a session could not be recorded", exc_info=True)
 
 
-async def _leave_handoffs(ended: Sequence[Session]) -> None:
+async def _leave_handoffs(ended: Sequence[Session], seconds: float) -> None:
     from pattern_acp.session.handoff import leave_handoff
 
-    with anyio.move_on_after(HANDOFF_SECONDS):
+    with anyio.move_on_after(seconds):
         for session in ended:
             await leave_handoff(session)
 

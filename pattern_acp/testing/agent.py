@@ -46,8 +46,7 @@ FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "t
 """What an editor that can do everything promises."""
 
 PATIENT_SECONDS = 30.0
-"""How long a recall, or git, may take here: what a test expects to be found must not depend on how busy the machine
-is."""
+"""How long a recall, a handoff or git may take here: what a test expects must not depend on how busy the machine is."""
 
 
 @contextmanager
@@ -237,4 +236,5 @@ def shared_means(database: Database, models: Models, settings: Settings) -> Cons
         default_model=fake_model("scripted"),
         platform="TestOS 1.0",
         recall_seconds=PATIENT_SECONDS,
+        handoff_seconds=PATIENT_SECONDS,
     )
