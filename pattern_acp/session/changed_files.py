@@ -18,6 +18,7 @@ from pattern_acp.session.net_changes import mode_words
 from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.line_match import split_lines
 from pattern_acp.tools.text_limits import DIFFED_LINES, plural
+from pattern_acp.turn.checks import CHECK_CALL
 
 MEMORY_TOOLS = "memory_"
 """Start of the names of tools whose diffs are of memory, under paths that are no files."""
@@ -83,22 +84,28 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
 
     Those that were changed back are left out, and so are those that were made and taken away again.
 
-    What subagents changed is in the calls of their threads; the call that they ran for repeats it.
+    What a formatter among the checks made of them counts, and is no edit. What subagents changed is in the calls of
+    their threads; the call that they ran for repeats it.
     """
     names: dict[ToolCallId, str] = {}
     files: dict[str, ChangedFile] = {}
     for event in with_threads(events):
         if isinstance(event, ToolCallStarted):
             names[event.call.call_id] = event.call.name
-        if not isinstance(event, ToolCallFinished) or event.status is not ToolCallStatus.COMPLETED:
+        if not isinstance(event, ToolCallFinished):
             continue
         name = names.get(event.call_id, "")
         if name == DELEGATE or name.startswith(MEMORY_TOOLS):
             continue
+        # A formatter that fails, as when it cannot mend all, has changed the files all the same.
+        if event.status is not ToolCallStatus.COMPLETED and name != CHECK_CALL:
+            continue
         for item in event.content:
             if isinstance(item, DiffContent):
                 known = files.get(item.path, ChangedFile(item.path, (), 0))
-                files[item.path] = ChangedFile(item.path, _joined(known.passages, item), known.edits + 1)
+                files[item.path] = ChangedFile(
+                    item.path, _joined(known.passages, item), known.edits + (name != CHECK_CALL)
+                )
     changed = (
         replace(file, passages=tuple(p for p in file.passages if p.before != p.after)) for file in files.values()
     )

@@ -74,12 +74,16 @@ class FileChange:
         if self.moved_to is not None and after is not None:
             gone = DiffContent(self.target.path, self.old_text, "")
             return (gone, DiffContent(self.moved_to.path, None, after))
-        old = self.old_text
-        if old is None or after is None or len(old) + len(after) <= WHOLE_CHARACTERS:
-            return (DiffContent(self.target.path, old, after or ""),)
-        regions, left_out = regions_within(old, after, WHOLE_CHARACTERS // 2)
-        places = tuple(DiffContent(self.target.path, region.old, region.new) for region in regions)
-        return (*places, TextContent(more_places(left_out, self.target.path))) if left_out else places
+        return shown_change(self.target.path, self.old_text, after or "")
+
+
+def shown_change(path: str, old: str | None, after: str) -> tuple[ToolContent, ...]:
+    """What became of a text for the person, None for a new file; of a large file only the changed places."""
+    if old is None or len(old) + len(after) <= WHOLE_CHARACTERS:
+        return (DiffContent(path, old, after),)
+    regions, left_out = regions_within(old, after, WHOLE_CHARACTERS // 2)
+    places = tuple(DiffContent(path, region.old, region.new) for region in regions)
+    return (*places, TextContent(more_places(left_out, path))) if left_out else places
 
 
 async def read_if_there(target: Target, context: ToolContext) -> TextFile | None:

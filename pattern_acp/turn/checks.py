@@ -21,10 +21,11 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
+from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommand
 from pattern_acp.tools.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.turn.events import ToolCallRunning
@@ -121,13 +122,12 @@ class ConfiguredChecks:
             runs = [run for run in runs if run.check in in_force]
         for run in runs:
             before = await self._texts(changed) if run.check.kind == "formatter" else {}
-            text, passed = await self._run(turn_id, run)
-            told.append(text)
-            told += await self._reformatted(run.check, before)
+            texts, passed = await self._run(turn_id, run, before)
+            told += texts
             failed = failed or not passed
         return Found("\n".join(text for text in told if text), failed)
 
-    async def _run(self, turn_id: TurnId, run: _Run) -> tuple[str, bool]:
+    async def _run(self, turn_id: TurnId, run: _Run, before: Mapping[str, str]) -> tuple[list[str], bool]:
         call_id = ToolCallId(self._ids.new("call"))
         arguments = {"command": run.line, "timeout_seconds": run.check.timeout_seconds}
         title = one_line(f"Check {run.check.name}: {run.line}")
@@ -136,7 +136,7 @@ class ConfiguredChecks:
             prepared = await self._tool.prepare(arguments, call_id, self._context)
         except PatternError as error:
             # A line that no shell takes: it never was a call.
-            return f"The check {run.check.name} did not run: {error.sentence}", False
+            return [f"The check {run.check.name} did not run: {error.sentence}"], False
         started = self._clock.monotonic()
         progress = CallProgress(call_id, self._sink)
         decision = self._gate.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
@@ -147,23 +147,32 @@ class ConfiguredChecks:
             else:
                 await self._sink.show(ToolCallRunning(call_id))
                 outcome = await _effect(prepared, progress)
+            changes = await self._changes(before)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 cancelled = ToolOutcome(CANCELLED_SENTENCE, is_error=True, content=progress.content)
                 await self._finish(turn_id, call_id, cancelled, started, interrupted=True)
             raise
-        await self._finish(turn_id, call_id, outcome, started)
-        return _told(run, outcome), _passed(outcome)
+        shown = tuple(part for path, (old, new) in changes.items() for part in shown_change(path, old, new))
+        await self._finish(turn_id, call_id, outcome, started, shown)
+        return [_told(run, outcome), *await self._reformatted(run.check, changes)], _passed(outcome)
 
     async def _finish(
-        self, turn_id: TurnId, call_id: ToolCallId, outcome: ToolOutcome, started: float, *, interrupted: bool = False
+        self,
+        turn_id: TurnId,
+        call_id: ToolCallId,
+        outcome: ToolOutcome,
+        started: float,
+        changes: tuple[ToolContent, ...] = (),
+        *,
+        interrupted: bool = False,
     ) -> None:
         finished = ToolCallFinished(
             turn_id,
             call_id,
             ToolCallStatus.COMPLETED if _passed(outcome) else ToolCallStatus.FAILED,
             outcome.text,
-            shown_content(outcome) or (TextContent(outcome.text),),
+            (*(shown_content(outcome) or (TextContent(outcome.text),)), *changes),
             full_output=outcome.full_output,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             interrupted=interrupted,
@@ -179,16 +188,17 @@ class ConfiguredChecks:
                 continue
         return texts
 
-    async def _reformatted(self, check: CheckSettings, before: Mapping[str, str]) -> list[str]:
+    async def _changes(self, before: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        after = await self._texts(before)
+        return {path: (text, after[path]) for path, text in before.items() if after.get(path, text) != text}
+
+    async def _reformatted(self, check: CheckSettings, changes: Mapping[str, tuple[str, str]]) -> list[str]:
         """What a formatter made of the edited files: from here on, the model knows them so."""
         told: list[str] = []
-        after = await self._texts(before)
-        for path, text in before.items():
-            if after.get(path, text) == text:
-                continue
-            diff = await anyio.to_thread.run_sync(short_diff, text, after[path])
+        for path, (old, new) in changes.items():
+            diff = await anyio.to_thread.run_sync(short_diff, old, new)
             told.append(f"The formatter {check.name} changed {display_path(path, self._context.cwd)} further:\n{diff}")
-            await self._note_known(path, text, after[path])
+            await self._note_known(path, old, new)
         return told
 
     async def _note_known(self, path: str, before: str, after: str) -> None:

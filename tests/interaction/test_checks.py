@@ -55,6 +55,12 @@ async def test_a_formatter_on_the_disk_is_what_the_model_and_the_editor_see():
         assert "+TWO" in results_of(model.requests[1])[0].text
         assert not last_result(model.requests[2]).is_error
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "ONE\nTHREE\n"
+        parts = [part for update in agent.editor.of_kind("tool_call_update") for part in update.get("content") or ()]
+        diffs = [(part.get("oldText"), part["newText"]) for part in parts if part["type"] == "diff"]
+        assert ("one\ntwo\n", "ONE\nTWO\n") in diffs
+        await agent.editor.prompt(session, "/diff")
+        assert agent.editor.said().count("@@") == 2
+        assert "+THREE" in agent.editor.said()
 
 
 async def test_a_check_that_fails_at_the_end_lets_the_model_go_on():

@@ -27,6 +27,15 @@ def test_edits_of_one_file_are_one_change():
     assert file.unified("a") == "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+three\n\\ No newline at end of file\n"
 
 
+def test_what_a_formatter_made_of_an_edited_file_is_part_of_the_change_and_no_edit():
+    events = [
+        *edit("1", DiffContent("/w/a", "one\n", "TWO \n")),
+        *edit("2", DiffContent("/w/a", "TWO \n", "TWO\n"), tool="check", failed=True),
+        *edit("3", DiffContent("/w/a", "TWO\n", "three\n")),
+    ]
+    assert changed_files(events) == (ChangedFile("/w/a", (Passage("one\n", "three\n"),), 2),)
+
+
 def test_failed_calls_memory_and_what_was_changed_back_do_not_count():
     events = [
         *edit("1", DiffContent("/w/a", "one", "two")),
