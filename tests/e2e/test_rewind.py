@@ -141,7 +141,7 @@ def sessions(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, "sessions", "rewind", *arguments],
         env=agent_environment(home),
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -53,7 +53,8 @@ async def test_what_was_told_is_there_after_a_sudden_end_in_a_write(
             check=False,
         )
         ended.append(child.returncode)
-        session, *updates = [json.loads(line) for line in child.stdout.splitlines()]
+        whole = [line for line in child.stdout.splitlines(keepends=True) if line.endswith("\n")]
+        session, *updates = map(json.loads, whole)
         witness = Witness(FaultyDisk(folder, {}), session, updates=[(0, update) for update in updates])
         assert await problems_of(folder / "constellation.db", witness, 0) == [], after
     assert set(ended) <= {0, 9}

@@ -79,7 +79,7 @@ async def test_a_cancelled_turn_ends_its_command_and_the_next_prompt_works(acpx:
             await command.wait_until_started()
             cancelled = await anyio.to_thread.run_sync(acpx.run, place, "cancel", "-s", "one")
             await command.wait_until_gone()
-            output, _ = await anyio.to_thread.run_sync(partial(process.communicate, timeout=30))
+            output, _ = await anyio.to_thread.run_sync(partial(process.communicate, timeout=60))
 
     assert "cancel" in cancelled.output
     assert "cancelled" in output
