@@ -97,6 +97,11 @@ def check_copy(path: Path) -> int:
         driver.open()
         version = schema_version(driver, load_migrations())
         problems = driver.read(quick_check) if version else ("it holds nothing",)
+    except DatabaseCorruptError as error:
+        # Its own sentence is about a constellation in use, and how that is had back.
+        raise DatabaseCorruptError(
+            f"The copy {path} cannot be used (it is damaged, or no database); choose another one."
+        ) from error
     finally:
         driver.close()
     if problems:

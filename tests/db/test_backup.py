@@ -166,7 +166,7 @@ async def test_only_a_sound_constellation_is_a_copy(tmp_path: Path):
     diary.write_bytes(b"dear diary, " * 100)
     with pytest.raises(DatabaseCorruptError, match="it holds nothing"):
         check_copy(empty)
-    with pytest.raises(DatabaseCorruptError):
+    with pytest.raises(DatabaseCorruptError, match=r"^The copy .* cannot be used \(.*\); choose another one\.$"):
         check_copy(diary)
     await make(foreign)
     content = bytearray(foreign.read_bytes())
