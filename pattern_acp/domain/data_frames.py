@@ -38,14 +38,14 @@ STATE = "current_state"
 """The mark of what is true now, which wires put behind the newest message, the result of a tool among them."""
 
 
-_BLANK = r"(?:[^\S\n]|\\)"
-"""White space within a line, and the backslashes of marks that mean nothing already."""
+_BLANK = r"\\ \t\r\f\v\x1c-\x1f\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+"""A set of characters: the backslash of marks that mean nothing already, and what shows as white space or not at all."""
 
 
 def _forms(*names: str) -> str:
     """What makes a `<` before it a mark: its end in any spelling, or its beginning; `a < note` is none without `>`."""
     name = rf"(?:{'|'.join(names)})(?![\w-])"
-    return rf"(?:{_BLANK}*/(?:{_BLANK}|/)*{name}|\\*{name}|{_BLANK}+{name}[^\n<>]*>)"
+    return rf"(?:[{_BLANK}]*+/[{_BLANK}/]*+{name}|\\*+{name}|[{_BLANK}]++{name}[^\n<>]*+>)"
 
 
 def _pattern(*names: str) -> re.Pattern[str]:

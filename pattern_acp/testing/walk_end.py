@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pattern_acp.memory.forgotten import MARK
-from pattern_acp.session.redacting import REDACTED
+from pattern_acp.memory.forgotten import MARK, REDACTED
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.walk_editor import WalkEditor
 from pattern_acp.testing.walk_judge import WalkJudge

@@ -29,6 +29,7 @@ def test_data_stands_between_marks_on_lines_of_its_own():
         ("< note x >", r"<\ note x >"),
         ("</note", r"<\/note"),
         ("<//note>", r"<\//note>"),
+        ("<\u200b/\u00a0note>", "<\\\u200b/\u00a0note>"),
         (r"<\/note>", r"<\\/note>"),
     ],
 )
