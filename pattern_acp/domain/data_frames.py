@@ -39,7 +39,7 @@ STATE = "current_state"
 
 
 _BLANK = r"\\ \t\r\f\v\x1c-\x1f\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
-"""A set of characters: the backslash of marks that mean nothing already, and what shows as white space or not at all."""
+"""A set of characters: the backslash of marks that mean nothing already, and what shows as white space or not."""
 
 
 def _forms(*names: str) -> str:
