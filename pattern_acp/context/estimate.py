@@ -62,6 +62,12 @@ _MOST_TOOLS = 1_000
 
 _tools: dict[int, tuple[ToolSpec, int]] = {}
 
+_all_tools: list[tuple[tuple[ToolSpec, ...], int]] = []
+"""Those of the requests that were looked at last and their weight together: each request of a turn has the same."""
+
+_MOST_REQUESTS = 4
+"""Kept there: a session and its subagents take turns."""
+
 
 def weight_per_token(model: str) -> float:
     """The weight (`text_weight`) that a token of this model has on average."""
@@ -92,7 +98,17 @@ def request_tokens(request: ProviderRequest, known: "MessageTokens | None" = Non
 
 def stable_weight(system: str, tools: Iterable[ToolSpec]) -> int:
     """Weight of the system prompt and the tools."""
-    return text_weight(system) + sum(tool_weight(tool) for tool in tools)
+    return text_weight(system) + _weight_together(tuple(tools))
+
+
+def _weight_together(tools: tuple[ToolSpec, ...]) -> int:
+    for known, weight in _all_tools:
+        # Goes through them by identity first, so it takes no time where they are the same.
+        if known == tools:
+            return weight
+    weight = sum(tool_weight(tool) for tool in tools)
+    _all_tools[:] = [(tools, weight), *_all_tools[: _MOST_REQUESTS - 1]]
+    return weight
 
 
 def tool_weight(tool: ToolSpec) -> int:

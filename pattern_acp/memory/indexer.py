@@ -76,10 +76,11 @@ class Indexer:
         self._failed_at = -RETRY_SECONDS
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
 
-    async def query(self, text: str, *, hurried: bool = False) -> QueryVector | None:
+    async def query(self, text: str, *, hurried: bool = False, beside: str = "") -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
 
         A `hurried` one waits `HURRIED_SECONDS` at most, and not for other texts: a model may have to be loaded first.
+        `beside` is the source that the query leaves out, a session's own messages: it does not wait for those alone.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
@@ -89,7 +90,8 @@ class Indexer:
         try:
             table = await self._open()
             if self._embedder.is_immediate:
-                await self.catch_up(CATCH_UP)
+                if await self._database.read(lambda tx: _is_awaited(tx, table, beside)):
+                    await self.catch_up(CATCH_UP)
             elif not hurried:
                 await self._catch_up_with_fresh(table)
             with anyio.fail_after(HURRIED_SECONDS if hurried else QUERY_SECONDS):
@@ -196,6 +198,10 @@ class Indexer:
         if problem != self._problem:
             _LOGGER.warning("Search goes by words alone: %s", problem)
         self._problem, self._failed_at = problem, self._clock.monotonic()
+
+
+def _is_awaited(tx: Transaction, table: VectorTable, beside: str) -> bool:
+    return vectors.is_waiting_beside(tx, table, beside) or vectors.needs_mending(tx, table)
 
 
 def _storing(

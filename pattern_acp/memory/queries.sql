@@ -508,6 +508,14 @@ WHERE q.model = :model
 ORDER BY q.entry DESC
 LIMIT :limit;
 
+-- name: waiting_beside
+-- Whether something waits to be embedded that is not of one source.
+SELECT 1
+FROM embedding_queue AS q
+CROSS JOIN search_entries AS e ON e.id = q.entry
+WHERE q.model = :model AND e.source <> :source
+LIMIT 1;
+
 -- name: count_waiting
 -- How many passages a model has not embedded yet, up to a number.
 SELECT count(*) FROM (SELECT 1 FROM embedding_queue WHERE model = :model LIMIT :at_most);

@@ -77,8 +77,14 @@ def decode_block(tx: Transaction, row: Row) -> Block:
 @lru_cache(maxsize=ROWS_KEPT)
 def _sound_block(row: Row) -> Block | None:
     """The block of a row whose text has its hash. Each request reads all memory anew, and little of it has changed."""
-    stored = _decode(row, _schema(row))
+    stored = _decoded(row)
     return stored.block if text_hash(stored.block.text) == stored.text_hash else None
+
+
+@lru_cache(maxsize=ROWS_KEPT)
+def _decoded(row: Row) -> _Stored:
+    """What a row holds, unchecked. Each turn reads the rows of all memory several times."""
+    return _decode(row, _schema(row))
 
 
 def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:
@@ -120,7 +126,7 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
 def read_row(row: Row) -> tuple[Block, bytes]:
     """The block of a `find_block` row as it is stored, unchecked, and its frontiers: enough to delete a damaged one."""
     try:
-        stored = _decode(row, _schema(row))
+        stored = _decoded(row)
     except BlockCorruptError:
         stored = _decode(row, TextSchema())
     return stored.block, stored.frontiers

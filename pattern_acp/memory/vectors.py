@@ -122,6 +122,11 @@ def count_waiting(tx: Transaction, table: VectorTable, at_most: int) -> int:
     return columns.integer(row[0]) if row else 0
 
 
+def is_waiting_beside(tx: Transaction, table: VectorTable, source: str) -> bool:
+    """Whether a text that is from another source than this one is not embedded yet."""
+    return tx.one(_QUERIES["waiting_beside"], {"model": table.model, "source": source}) is not None
+
+
 def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Waiting, Vector]]) -> int:
     """Store vectors of texts that `waiting` gave, and say how many; texts that changed or went since are left out."""
     if made:

@@ -69,7 +69,7 @@ class SessionSearch:
             filters = replace(filters, exclude_session="")
         vector = None
         if self._indexer is not None:
-            vector = await self._indexer.query(query, hurried=narrowing.hurried)
+            vector = await self._indexer.query(query, hurried=narrowing.hurried, beside=filters.exclude_session)
         now_ms = self._clock.now_ms()
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
 

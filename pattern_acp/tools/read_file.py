@@ -144,7 +144,8 @@ def _window(lines: list[str], asked: ReadFileArguments, limit: int) -> list[str]
     room = limit - FOOTER_ROOM
     start = asked.start_line - 1
     for number, line in enumerate(lines[start : start + asked.line_count], asked.start_line):
-        text = f"{number}\t{cut_line(line, LINE_LIMIT)}"
+        # Hardly a line is that long, and there may be thousands.
+        text = f"{number}\t{line if len(line) <= LINE_LIMIT else cut_line(line, LINE_LIMIT)}"
         room -= len(text) + 1
         if room < 0 and shown:
             break

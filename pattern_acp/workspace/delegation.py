@@ -262,10 +262,14 @@ async def _inspect(path: str) -> PathFacts:
 
 async def _inspect_whole(path: str) -> PathFacts:
     """Also whether a file of text is UTF-8 to its end; editors show what is not as U+FFFD and would write that."""
-    facts = await _inspect(path)
+    return await to_thread.run_sync(_whole_facts, path, abandon_on_cancel=True)
+
+
+def _whole_facts(path: str) -> PathFacts:
+    facts = inspect_path(path)
     if facts.kind != "text" or facts.marked is not None or facts.size > MAX_TEXT_BYTES:
         return facts
-    encoding = await to_thread.run_sync(encoding_of_file, path, abandon_on_cancel=True)
+    encoding = encoding_of_file(path)
     return replace(facts, marked=encoding) if encoding in _NOT_UTF_8 else facts
 
 

@@ -79,6 +79,17 @@ async def test_an_immediate_embedder_finds_what_was_stored_a_moment_ago(constell
     assert found.why.sentence.startswith("meaning 0.")
 
 
+async def test_a_query_does_not_wait_for_texts_of_the_source_that_it_leaves_out(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Authentication is by key."))
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    assert await indexer.query("authentification", beside="s0") is not None
+    assert (await indexer.state()).waiting == 1
+    # Now one of another session waits too.
+    await constellation.database.write(lambda tx: say(tx, "Use keys.", "Use tabs."))
+    assert await indexer.query("authentification", beside="s0") is not None
+    assert (await indexer.state()).waiting == 0
+
+
 async def test_a_slow_embedder_is_not_waited_for(constellation: Constellation):
     others = [f"text {number}" for number in range(FRESH)]
     await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs.", *others))
