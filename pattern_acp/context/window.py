@@ -82,7 +82,7 @@ def tools_with_room(tools: Sequence[ToolSpec], system: str, model: ModelInfo, ma
     """The names of the tools that the window has room for beside a conversation; in most windows all."""
     usable = model.context_window - output_limit(model, max_output_tokens)
     room = usable // STABLE_SHARE * weight_per_token(model.name) - stable_weight(system, ())
-    if sum(tool_weight(tool) for tool in tools) <= room:
+    if stable_weight("", tools) <= room:
         return frozenset(tool.name for tool in tools)
     order = {name: place for place, name in enumerate(FIRST_TOOLS)}
     kept: set[str] = set()

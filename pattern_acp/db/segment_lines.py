@@ -84,7 +84,7 @@ def encode_rows(line: Callable[[list[Json]], JsonObject], rows: list[tuple[SqlVa
         LineTooLongError: it would be too long.
     """
     for most in (INLINE_BYTES, _SMALL_BYTES):
-        encoded: list[Json] = [[_encode_value(value, keep, most) for value in row] for row in rows]
+        encoded: list[Json] = [_encode_row(row, keep, most) for row in rows]
         found = encode_line(line(encoded))
         if len(found) <= LINE_BYTES:
             return found
@@ -100,6 +100,17 @@ def decode_row(row: Json, fetch: Fetch) -> tuple[SqlValue, ...]:
     if not isinstance(row, list):
         raise SegmentDamageError("a row is not a list")
     return tuple(_decode_value(value, fetch) for value in row)
+
+
+def _encode_row(row: tuple[SqlValue, ...], keep: Keep, most: int) -> list[Json]:
+    # Most values are numbers and short texts, which stand as they are; a character has four bytes at most.
+    short = most // 4
+    return [
+        value
+        if value is None or type(value) is int or (type(value) is str and len(value) <= short)
+        else _encode_value(value, keep, most)
+        for value in row
+    ]
 
 
 def _encode_value(value: SqlValue, keep: Keep, most: int) -> Json:

@@ -23,8 +23,7 @@ def code_of(session: "Session") -> CodeAccess | None:
 
     The person's home and the top of the file system are none: they hold everything else, too.
     """
-    first = Path(session.state.policy.roots[0])
-    return None if first in {Path(first.anchor), _home()} else session.constellation.code
+    return None if _holds_everything(session.state.policy.roots[0]) else session.constellation.code
 
 
 def may_read(session: "Session", path: str) -> bool:
@@ -34,6 +33,13 @@ def may_read(session: "Session", path: str) -> bool:
     state = session.state.policy
     decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants)
     return decision.verdict is Verdict.ALLOW
+
+
+@cache
+def _holds_everything(root: str) -> bool:
+    """Asked several times a turn, of the few folders that this process has sessions in."""
+    first = Path(root)
+    return first in {Path(first.anchor), _home()}
 
 
 @cache

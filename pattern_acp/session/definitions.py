@@ -6,6 +6,7 @@ Owns: which of them may be used now, how they are shown, and a command's way to 
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pattern_acp.definitions.collection import Definitions
@@ -90,8 +91,10 @@ def command_typed(session: "Session", message: Message) -> tuple[CommandDefiniti
     return (found, (match[2] or "").strip()) if found is not None else None
 
 
-async def expand_command(session: "Session", turn_id: TurnId, runner: ToolRunner) -> TurnEnd | None:
+async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callable[[], ToolRunner]) -> TurnEnd | None:
     """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
+
+    `new_runner` makes what runs the lines of a command, which hardly a prompt is.
 
     Raises:
         DatabaseError: something could not be recorded; the turn stops.
@@ -106,7 +109,7 @@ async def expand_command(session: "Session", turn_id: TurnId, runner: ToolRunner
         sentence = f"/{command.name} is a command of this project, and the folder is not trusted. {HOW_TO_TRUST}"
         await session.sink.record(Fact(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
         return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
-    lines = inline_commands(command.body, arguments)
+    lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)
     # What a line printed may look like a mention; only the file and the person name files.

@@ -154,7 +154,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
     provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
     tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    refused = await expand_command(session, turn_id, runner_of(session, turn_id, tools, budget)[0])
+    refused = await expand_command(session, turn_id, lambda: runner_of(session, turn_id, tools, budget)[0])
     if refused is not None:
         return refused
     allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
