@@ -123,7 +123,7 @@ def _names_its_own(settings: ProviderSettings) -> bool:
 
 def exchange_once(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /) -> Answer:
     """See `credentials.model.Exchange`."""
-    from pattern_acp.providers.httpx_client import exchange
+    from pattern_acp.providers.http import exchange
 
     try:
         return Answer(*exchange(method, url, headers, body, seconds, "The cloud's sign-in"))

@@ -1,27 +1,38 @@
-"""HTTP as providers use it: one client for the process.
+"""The only module that knows httpx.
 
-Owns: which way a request goes (connections of our own, or httpx where the environment names a proxy), certificates, and
-how long an answer may take. Must not know: wires, models and what a body means.
+Owns: the process's HTTP clients, their time limits, and the translation of httpx's errors. Must not know: wires, models
+and what a body means.
 """
 
 import email.utils
 import ipaddress
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
-from pattern_acp.config.load import process_environment
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.providers.connections import Connections
+from pattern_acp.domain.left_out import LeftOut
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import ProviderRequestError, ProviderStalledError, ProviderTooSlowError
-from pattern_acp.providers.exchanges import Answer, Asked, Sender
+from pattern_acp.providers.errors import (
+    ProviderConnectionError,
+    ProviderProtocolError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderTooSlowError,
+)
+
+with LeftOut("httpx._main"):
+    # Its command line, and with it click, pygments and rich, which come with mcp and with ours: they take longer to
+    # import than all the rest of httpx.
+    import httpx
 
 WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""
@@ -29,8 +40,8 @@ WRITE_SECONDS = 60.0
 ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
 
-_PROXIES = frozenset({"http", "https", "all"})
-"""What a proxy can be named for."""
+EXCHANGE_BYTES = 1024 * 1024
+"""An answer that holds a token has some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +60,16 @@ class Deadlines:
 class HttpResponse:
     """A response whose body has not been read yet. `began` is when its request was sent, by the event loop's clock."""
 
-    def __init__(self, answer: Answer, who: str, now_ms: int, deadlines: Deadlines, began: float) -> None:
-        self._answer = answer
+    def __init__(self, response: httpx.Response, who: str, now_ms: int, deadlines: Deadlines, began: float) -> None:
+        self._response = response
         self._who = who
         self._deadlines = deadlines
         self._began = began
         self._has_body = False
-        headers = answer.headers
-        self.status = answer.status
-        self.content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        self.retry_after_ms = parse_retry_after(headers, now_ms)
-        self.rate_headers = {name: text for name, text in headers.items() if "ratelimit" in name}
+        self.status = response.status_code
+        self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.retry_after_ms = parse_retry_after(response.headers, now_ms)
+        self.rate_headers = {name.lower(): text for name, text in response.headers.items() if "ratelimit" in name}
         """What the server says of its limits, names in lower case (providers/buckets.py)."""
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
@@ -71,17 +81,27 @@ class HttpResponse:
             ProviderConnectionError: the connection broke.
             ProviderProtocolError: the body's compression is broken.
         """
-        while (chunk := await self._next()) is not None:
-            self._has_body = True
-            yield chunk
+        with _translated(self._who):
+            body = self._body()
+            while (chunk := await self._next(body)) is not None:
+                self._has_body = True
+                yield chunk
 
-    async def _next(self) -> bytes | None:
+    def _body(self) -> AsyncIterator[bytes]:
+        # Closed with the response that `post` holds open.
+        stream = self._response.stream
+        if "content-encoding" in self._response.headers or not isinstance(stream, httpx.AsyncByteStream):
+            return self._response.aiter_bytes()
+        # Nothing has to be unpacked, so what httpx would pass each piece through is left out.
+        return aiter(stream)
+
+    async def _next(self, body: AsyncIterator[bytes]) -> bytes | None:
         limits, now = self._deadlines, anyio.current_time()
         patience = now + limits.idle if self._has_body else self._began + limits.first_byte
         end = self._began + limits.total
         # `fail_after` is the same in twice the time, and this runs for every piece of every answer.
         with anyio.CancelScope(deadline=max(min(patience, end), now)):
-            return await self._answer.piece()
+            return await anext(body, None)
         if end <= patience:
             raise ProviderTooSlowError(
                 f"{self._who} took longer than {limits.total:g} s for one answer; choose a faster model, or raise "
@@ -101,27 +121,32 @@ class HttpResponse:
 
 
 class HttpClient:
-    """One pool of connections for the process, built at first use.
+    """One connection pool for the process, built at first use.
 
-    Loopback servers get one of their own without proxies and without certificates: a proxy from the environment must
-    not see them, and loading certificates takes about 0.1 s that they do not need.
+    Loopback servers get a client of their own without proxies and without certificates: a proxy from the environment
+    must not see them, and loading certificates takes about 0.1 s that they do not need.
     """
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
+        connect = deadlines.connect
+        # Reading is bounded here and not in httpx, which knows one limit for the first byte and all others.
+        self._timeout = httpx.Timeout(None, connect=connect, write=WRITE_SECONDS, pool=connect)
         self._deadlines = deadlines
         self._clock = clock
         self._lock = threading.Lock()
-        self._remote: Sender | None = None
-        self._local = Connections(connect_seconds=deadlines.connect, write_seconds=WRITE_SECONDS)
+        self._remote: httpx.AsyncClient | None = None
+        self._local: httpx.AsyncClient | None = None
 
     def warm(self, url: str) -> None:
-        """Get ready for requests to `url`. Blocking (certificates); for a worker thread, and safe from any.
+        """Build the client for `url`. Blocking (certificates); for a worker thread, and safe from any.
 
         Raises:
             ProviderRequestError: the environment names certificates or a proxy that cannot be used.
         """
-        if not is_plain_loopback(url):
-            self._remote_sender()
+        if is_plain_loopback(url):
+            self._local_client()
+        else:
+            self._remote_client()
 
     def post(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
         """Send `request` and give the response once its headers are there.
@@ -131,76 +156,109 @@ class HttpClient:
             ProviderStalledError: it took the request and answered nothing within the limit for the first byte.
             ProviderRequestError: the address, a header, the certificates or the proxy cannot be used.
         """
-        return self._open(Asked("POST", request.who, request.url, request.headers, request.body))
+        return self._post(request)
+
+    @asynccontextmanager
+    async def _post(self, request: HttpRequest) -> AsyncGenerator[HttpResponse, None]:
+        opened = self._open("POST", request.who, request.url, request.headers, request.body)
+        async with opened as response:
+            yield response
 
     async def get(self, who: str, url: str, headers: Mapping[str, str], limit: int) -> tuple[int, bytes]:
         """The status and at most `limit` bytes of the body. Raises like `post`."""
-        async with self._open(Asked("GET", who, url, headers)) as response:
+        async with self._open("GET", who, url, headers) as response:
             return response.status, await response.read(limit)
 
     @asynccontextmanager
-    async def _open(self, asked: Asked) -> AsyncGenerator[HttpResponse, None]:
-        sender = self._local if is_plain_loopback(asked.url) else self._remote
-        if sender is None:
-            sender = await anyio.to_thread.run_sync(self._remote_sender)
-        began, patience = anyio.current_time(), self._deadlines.first_byte
-        try:
-            with anyio.fail_after(patience):
-                answer = await sender.send(asked)
-        except TimeoutError:
-            raise _stalled(asked.who, patience) from None
-        try:
-            yield HttpResponse(answer, asked.who, self._clock.now_ms(), self._deadlines, began)
-        finally:
-            await answer.aclose()
+    async def _open(
+        self, method: str, who: str, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncGenerator[HttpResponse, None]:
+        with _translated(who):
+            client = await self._client(url)
+            request = client.build_request(method, _parsed(url), headers=dict(headers), content=body)
+            began, patience = anyio.current_time(), self._deadlines.first_byte
+            try:
+                with anyio.fail_after(patience):
+                    response = await client.send(request, stream=True)
+            except TimeoutError:
+                raise _stalled(who, patience) from None
+            try:
+                yield HttpResponse(response, who, self._clock.now_ms(), self._deadlines, began)
+            finally:
+                await response.aclose()
 
     async def aclose(self) -> None:
         """Close all connections; the client can be used again afterwards."""
         with self._lock:
-            remote, self._remote = self._remote, None
-        await self._local.aclose()
-        if remote is not None:
-            await remote.aclose()
+            clients, self._remote, self._local = (self._remote, self._local), None, None
+        for client in clients:
+            if client is not None:
+                await client.aclose()
 
-    def _remote_sender(self) -> Sender:
+    async def _client(self, url: str) -> httpx.AsyncClient:
+        if is_plain_loopback(url):
+            return self._local_client()
+        return self._remote or await anyio.to_thread.run_sync(self._remote_client)
+
+    def _remote_client(self) -> httpx.AsyncClient:
         with self._lock:
             if self._remote is None:
-                self._remote = _build_remote(self._deadlines.connect)
+                self._remote = _build_remote_client(self._timeout)
             return self._remote
 
+    def _local_client(self) -> httpx.AsyncClient:
+        with self._lock:
+            if self._local is None:
+                # An empty trust store: this client only ever speaks plain HTTP.
+                bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
+            return self._local
 
-def _build_remote(connect_seconds: float) -> Sender:
-    # Late: what finds the proxies imports as much as a start can do without when its model is on this machine.
-    from urllib.request import getproxies
 
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, who: str
+) -> tuple[int, Mapping[str, str], bytes]:
+    """One request, for a library that asks from a worker thread: status, headers and at most `EXCHANGE_BYTES`.
+
+    Blocking. A plain address is one of this machine or of its network, which no proxy may see.
+
+    Raises:
+        ProviderError: as `HttpClient.post`.
+    """
+    with (
+        _translated(who),
+        httpx.Client(timeout=seconds, trust_env=url.startswith("https:")) as client,
+        client.stream(method, url, headers=dict(headers), content=body) as response,
+    ):
+        found = bytearray()
+        for chunk in response.iter_bytes():
+            found += chunk
+            if len(found) > EXCHANGE_BYTES:
+                raise ProviderProtocolError(f"{who} answered with more than {EXCHANGE_BYTES} bytes.")
+        return response.status_code, {name.lower(): text for name, text in response.headers.items()}, bytes(found)
+
+
+@lru_cache(maxsize=16)
+def _parsed(url: str) -> httpx.URL:
+    """Each provider has one or two addresses, and taking one apart takes 0.1 ms."""
+    return httpx.URL(url)
+
+
+def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
-        if not _PROXIES.isdisjoint(getproxies()):
-            from pattern_acp.providers.httpx_client import HttpxSender
-
-            return HttpxSender(connect_seconds=connect_seconds, write_seconds=WRITE_SECONDS)
-        context = _trusting(process_environment())
-    except (OSError, ValueError) as error:
+        # Given, since httpx would read all certificates once more for every proxy that a variable names.
+        return httpx.AsyncClient(timeout=timeout, verify=httpx.create_ssl_context())
+    except ImportError:
+        raise ProviderRequestError(
+            "A SOCKS proxy cannot be used; name an HTTP proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."
+        ) from None
+    except (OSError, ValueError, httpx.InvalidURL) as error:
         # A missing SSL_CERT_FILE, a proxy of an unknown scheme: all of them come from the environment. The error's own
         # text may hold a proxy's password.
         raise ProviderRequestError(
             f"No connection can be set up ({type(error).__name__}); check SSL_CERT_FILE, SSL_CERT_DIR and the proxy "
             "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY)."
         ) from None
-    return Connections(connect_seconds=connect_seconds, write_seconds=WRITE_SECONDS, context=context)
-
-
-def _trusting(environment: Mapping[str, str]) -> ssl.SSLContext:
-    """Certificates by the variables that OpenSSL knows, or those that certifi has. As httpx chooses them."""
-    if file := environment.get("SSL_CERT_FILE"):
-        context = ssl.create_default_context(cafile=file)
-    elif folder := environment.get("SSL_CERT_DIR"):
-        context = ssl.create_default_context(capath=folder)
-    else:
-        import certifi
-
-        context = ssl.create_default_context(cafile=certifi.where())
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def is_plain_loopback(url: str) -> bool:
@@ -229,5 +287,34 @@ def parse_retry_after(headers: Mapping[str, str], now_ms: int) -> int | None:
     return max(0, int(at.timestamp() * 1000) - now_ms)
 
 
+@contextmanager
+def _translated(who: str) -> Generator[None]:
+    try:
+        yield
+    except httpx.DecodingError as error:
+        raise ProviderProtocolError(f"{who} sent a body that cannot be unpacked; check its base_url.") from error
+    except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, UnicodeEncodeError):
+        # The error's own text may hold a header's value, and a key is one.
+        raise ProviderRequestError(
+            f"The address, key or headers of {who} hold characters that cannot be sent; check its configuration."
+        ) from None
+    except httpx.HTTPError as error:
+        raise _connection_error(who, error) from error
+
+
 def _stalled(who: str, seconds: float) -> ProviderStalledError:
     return ProviderStalledError(f"{who} sent nothing for {seconds:g} s; try again, or choose another model.")
+
+
+def _connection_error(who: str, error: httpx.HTTPError) -> ProviderError:
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        host = error.request.url.host
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return ProviderConnectionError(
+                f"{who} cannot be reached safely: the certificate of {host} is not trusted. Check its base_url and the "
+                "clock; where a proxy of the network signs certificates, name its own one in SSL_CERT_FILE."
+            )
+        return ProviderConnectionError(
+            f"{who} cannot be reached at {host}; check the network, the proxy and the provider's base_url."
+        )
+    return ProviderConnectionError(f"The connection to {who} broke; try again.")

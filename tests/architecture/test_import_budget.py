@@ -123,14 +123,8 @@ def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
     assert len(ours) <= MOST_MODULES, "import what a first turn does not need where it is used (docs/benchmarks.md)"
 
 
-def test_the_first_request_does_without_httpx():
+def test_the_first_request_imports_no_command_line_of_httpx():
     loaded = modules_after("import pattern_acp.providers.http")
-    assert "pattern_acp.providers.connections" in loaded
-    assert loaded & {"httpx", "httpcore"} == set()
-
-
-def test_a_request_through_a_proxy_imports_no_command_line_of_httpx():
-    loaded = modules_after("import pattern_acp.providers.httpx_client")
     assert "httpx" in loaded
     assert loaded & {"click", "pygments", "rich", "httpx._main"} == set()
 
