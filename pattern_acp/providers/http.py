@@ -40,6 +40,9 @@ WRITE_SECONDS = 60.0
 ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
 
+KEPT_SECONDS = 30.0
+"""How long an idle connection is kept; httpx's own 5 s cost a new handshake after each command that took longer."""
+
 EXCHANGE_BYTES = 1024 * 1024
 """An answer that holds a token has some kilobytes."""
 
@@ -211,7 +214,7 @@ class HttpClient:
             if self._local is None:
                 # An empty trust store: this client only ever speaks plain HTTP.
                 bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                self._local = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=bare)
+                self._local = httpx.AsyncClient(timeout=self._timeout, limits=_limits(), trust_env=False, verify=bare)
             return self._local
 
 
@@ -244,10 +247,14 @@ def _parsed(url: str) -> httpx.URL:
     return httpx.URL(url)
 
 
+def _limits() -> httpx.Limits:
+    return httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
+
+
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
         # Given, since httpx would read all certificates once more for every proxy that a variable names.
-        return httpx.AsyncClient(timeout=timeout, verify=httpx.create_ssl_context())
+        return httpx.AsyncClient(timeout=timeout, limits=_limits(), verify=httpx.create_ssl_context())
     except ImportError:
         raise ProviderRequestError(
             "A SOCKS proxy cannot be used; name an HTTP proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."
