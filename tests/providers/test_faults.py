@@ -141,7 +141,9 @@ async def test_silence_is_ended_by_its_limit_before_and_after_the_first_byte(wir
     async with line(wire, limits=limits) as it:
         for pieces in ((Pause(None),), (http_answer(b""), Pause(None)), (http_answer(b": hold on\n\n"), Pause(None))):
             got = await it.ask(*pieces)
-            assert (type(got.error), got.asked) == (errors.ProviderStalledError, 2)
+            # Not `asked`: on a busy machine the limit may be over before the server has read the request.
+            again = [event for event in got.events if isinstance(event, Retrying)]
+            assert (type(got.error), len(again)) == (errors.ProviderStalledError, 1)
 
 
 @wires

@@ -84,7 +84,12 @@ class Setup:
 
 @asynccontextmanager
 async def playing(
-    wire: Wire, *replies: Reply | list[ScriptStep], idle: float = 5, total: float = 60, key: str = KEY
+    wire: Wire,
+    *replies: Reply | list[ScriptStep],
+    idle: float = 30,
+    first_byte: float = 30,
+    total: float = 60,
+    key: str = KEY,
 ) -> AsyncGenerator[Setup, None]:
     sleeps = Sleeps()
     with anyio.fail_after(30):
@@ -92,7 +97,7 @@ async def playing(
             settings = ProviderSettings(
                 "mine", wire, server.url, Secret(key, "$MINE_KEY") if key else None, "MINE_KEY", configured=True
             )
-            http = HttpClient(Deadlines(first_byte=idle, idle=idle, total=total), sleeps.clock)
+            http = HttpClient(Deadlines(first_byte=first_byte, idle=idle, total=total), sleeps.clock)
 
             async def client() -> HttpClient:
                 return http
@@ -282,16 +287,17 @@ async def test_a_stream_cut_after_content_ends_with_what_came(wire: Wire):
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Wire):
     stall = Reply(HELLO, stall_after=1)
-    async with playing(wire, stall, stall, idle=0.05) as setup:
+    async with playing(wire, stall, stall, idle=0.05, first_byte=0.05) as setup:
         with pytest.raises(ProviderStalledError, match=r"mine sent nothing for 0\.05 s"):
             await setup.events()
-        assert len(setup.server.requests) == 2
+        # Not the requests of the server, which may not have come to read one within its time.
+        assert len(setup.sleeps.taken) == 1
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stall_after_content_ends_with_what_came(wire: Wire):
     async with playing(
-        wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=2 if wire == "gemini" else 4), idle=0.05
+        wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=2 if wire == "gemini" else 4), idle=0.5
     ) as setup:
         events = await setup.events()
     assert isinstance(events[-1], Stopped)
