@@ -6,6 +6,7 @@ Owns: gathering by words, by meaning and by neighbourhood. Must not know: the or
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import cast
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
@@ -61,16 +62,9 @@ def _neighbours(tx: Transaction, middles: Sequence[Row], known: AbstractSet[int]
 
 
 def _candidate(row: Row, score: float, meanings_of: Mapping[int, float]) -> Candidate:
-    entry = columns.integer(row[0])
-    return Candidate(
-        entry,
-        columns.text(row[1]),
-        columns.text(row[2]),
-        columns.text(row[3]),
-        columns.integer(row[4]),
-        score,
-        meanings_of.get(entry),
-    )
+    # The columns are those of a STRICT table; reading each with a check takes as long as all the rest.
+    entry, kind, source, item, at_ms = cast("tuple[int, str, str, str, int]", row[:5])
+    return Candidate(entry, kind, source, item, at_ms, score, meanings_of.get(entry))
 
 
 def _score(value: SqlValue) -> float:

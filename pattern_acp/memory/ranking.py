@@ -9,8 +9,8 @@ transcripts this beats fusing by ranks, which falls behind words alone (issue 3,
 recency and kind then change it a little.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.filters import FACT_KINDS
@@ -42,11 +42,11 @@ KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "skill": 0.
 """What was kept on purpose counts a little more, and the person's words more than the agent's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A passage that may be shown. `text_score` is BM25, higher is better, 0 where no term is in it.
 
-    `meaning` is the cosine of its vector and the query's; None where either has none.
+    `meaning` is the cosine of its vector and the query's; None where either has none. A tuple, since a search has two
+    to three hundred of them, and a frozen data class takes three times as long to make.
     """
 
     entry: int
@@ -88,21 +88,35 @@ class QueryFacts:
 PLAIN = QueryFacts()
 
 
-def rank(candidates: Sequence[Candidate], *, now_ms: int, query: QueryFacts = PLAIN) -> tuple[Ranked, ...]:
-    """Order `candidates`, best first; of two equal ones the newer entry leads. Candidates that score 0 are left out."""
+def rank(
+    candidates: Sequence[Candidate], *, now_ms: int, query: QueryFacts = PLAIN, limit: int | None = None
+) -> tuple[Ranked, ...]:
+    """Up to `limit` of `candidates`, best first, at most one of each item; of two equal ones the newer entry leads.
+
+    Candidates that score 0 are left out.
+    """
     texts = _text_shares(candidates)
     shares = _fused(candidates, texts, query)
     spread = _spread(candidates, shares)
-    ranked: list[Ranked] = []
-    for candidate in candidates:
+    scored: list[tuple[float, int, int]] = []
+    for place, candidate in enumerate(candidates):
+        own = shares[place] + spread.get(candidate.entry, 0.0)
+        score = own * (1.0 + _recency(candidate, now_ms) + KIND_WEIGHTS.get(candidate.kind, 0.0))
+        if score > 0.0:
+            scored.append((-score, -candidate.entry, place))
+    scored.sort()
+    best: dict[tuple[str, str], Ranked] = {}
+    for score, _, place in scored:
+        candidate = candidates[place]
+        item = (candidate.source, candidate.item)
+        if item in best:
+            continue
         given = spread.get(candidate.entry, 0.0)
-        own = shares[candidate.entry] + given
-        recency = _recency(candidate, now_ms)
-        score = own * (1.0 + recency + KIND_WEIGHTS.get(candidate.kind, 0.0))
-        ranked.append(
-            Ranked(candidate.entry, score, texts[candidate.entry], given, candidate.meaning, own * recency),
-        )
-    return tuple(sorted((one for one in ranked if one.score > 0.0), key=lambda one: (-one.score, -one.entry)))
+        recent = (shares[place] + given) * _recency(candidate, now_ms)
+        best[item] = Ranked(candidate.entry, -score, texts[place], given, candidate.meaning, recent)
+        if len(best) == limit:
+            break
+    return tuple(best.values())
 
 
 def share_of_meaning(kind: str, query: QueryFacts) -> float:
@@ -118,45 +132,48 @@ def share_of_meaning(kind: str, query: QueryFacts) -> float:
     return min(query.trust, usual + (1.0 - usual) * missing)
 
 
-def _text_shares(candidates: Sequence[Candidate]) -> dict[int, float]:
+def _text_shares(candidates: Sequence[Candidate]) -> list[float]:
     best = max((candidate.text_score for candidate in candidates), default=0.0)
     if best <= 0.0:
-        return {candidate.entry: 0.0 for candidate in candidates}
-    return {candidate.entry: max(0.0, candidate.text_score) / best for candidate in candidates}
+        return [0.0] * len(candidates)
+    return [max(0.0, candidate.text_score) / best for candidate in candidates]
 
 
-def _fused(candidates: Sequence[Candidate], texts: Mapping[int, float], query: QueryFacts) -> dict[int, float]:
+def _fused(candidates: Sequence[Candidate], texts: Iterable[float], query: QueryFacts) -> list[float]:
     known = [candidate.meaning for candidate in candidates if candidate.meaning is not None]
     lowest, highest = (min(known), max(known)) if known else (0.0, 0.0)
     shares = {kind: share_of_meaning(kind, query) for kind in {candidate.kind for candidate in candidates}}
-    fused: dict[int, float] = {}
-    for candidate in candidates:
-        words = texts[candidate.entry]
+    fused: list[float] = []
+    for candidate, words in zip(candidates, texts, strict=True):
         if candidate.meaning is None or highest <= 0.0:
             # Not embedded yet, or nothing is alike: the words say all there is.
-            fused[candidate.entry] = words
+            fused.append(words)
             continue
         stretched = (candidate.meaning - lowest) / (highest - lowest) if highest > lowest else 1.0
         share = shares[candidate.kind]
-        fused[candidate.entry] = share * stretched + (1.0 - share) * words
+        fused.append(share * stretched + (1.0 - share) * words)
     return fused
 
 
-def _spread(candidates: Sequence[Candidate], shares: Mapping[int, float]) -> dict[int, float]:
+def _spread(candidates: Sequence[Candidate], shares: Sequence[float]) -> dict[int, float]:
+    """What each entry gets of the messages beside it, which are the nearest candidates of its session."""
     given: dict[int, float] = {}
-    by_source: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        if candidate.kind not in FACT_KINDS:
-            by_source.setdefault(candidate.source, []).append(candidate)
-    for members in by_source.values():
-        members.sort(key=lambda member: member.entry)
-        for left, right in pairwise(members):
-            if right.entry - left.entry <= NEIGHBOUR_REACH and left.item != right.item:
-                given[left.entry] = given.get(left.entry, 0.0) + NEIGHBOUR_SHARE * shares[right.entry]
-                given[right.entry] = given.get(right.entry, 0.0) + NEIGHBOUR_SHARE * shares[left.entry]
+    before: dict[str, int] = {}
+    for place in sorted(range(len(candidates)), key=lambda place: candidates[place].entry):
+        right = candidates[place]
+        if right.kind in FACT_KINDS:
+            continue
+        other = before.get(right.source)
+        before[right.source] = place
+        if other is None:
+            continue
+        left = candidates[other]
+        if right.entry - left.entry <= NEIGHBOUR_REACH and left.item != right.item:
+            given[left.entry] = given.get(left.entry, 0.0) + NEIGHBOUR_SHARE * shares[place]
+            given[right.entry] = given.get(right.entry, 0.0) + NEIGHBOUR_SHARE * shares[other]
     return given
 
 
 def _recency(candidate: Candidate, now_ms: int) -> float:
-    age = max(0, now_ms - candidate.at_ms)
-    return RECENCY_WEIGHT * 0.5 ** (age / RECENCY_HALF_LIFE_MS)
+    age = now_ms - candidate.at_ms
+    return RECENCY_WEIGHT * 0.5 ** (age / RECENCY_HALF_LIFE_MS) if age > 0 else RECENCY_WEIGHT

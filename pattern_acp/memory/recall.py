@@ -156,7 +156,7 @@ def search(
     marker = Marker(tx, terms)
     leader = _best_by_words(candidates) if vector is not None else None
     facts = _facts(query, terms, () if leader is None else _words_of(tx, marker, leader), vector)
-    best = _best_of_each_item(candidates, rank(candidates, now_ms=now_ms, query=facts))[:limit]
+    best = rank(candidates, now_ms=now_ms, query=facts, limit=limit)
     entries = [one.entry for one in best]
     found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
     rows = {columns.integer(row[0]): row for row in found}
@@ -193,14 +193,6 @@ def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: Q
     if vector is None:
         return QueryFacts(names_identifier(query), trust=0.0)
     return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
-
-
-def _best_of_each_item(candidates: Sequence[Candidate], ranked: Sequence[Ranked]) -> list[Ranked]:
-    items = {candidate.entry: (candidate.source, candidate.item) for candidate in candidates}
-    best: dict[tuple[str, str], Ranked] = {}
-    for one in ranked:
-        best.setdefault(items[one.entry], one)
-    return list(best.values())
 
 
 def _found(row: Row, ranked: Ranked, marker: Marker, terms: tuple[str, ...]) -> Found:

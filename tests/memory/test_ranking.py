@@ -1,7 +1,5 @@
 """Order of candidates."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,12 +71,12 @@ def test_recency_is_small_beside_the_text():
 
 def test_of_texts_with_the_same_words_the_one_nearer_in_meaning_leads():
     near, far = candidate(1, 3.0, kind="archival", source="a"), candidate(2, 3.0, kind="archival", source="b")
-    ranked = rank([replace(near, meaning=0.6), replace(far, meaning=0.2)], now_ms=NOW)
+    ranked = rank([near._replace(meaning=0.6), far._replace(meaning=0.2)], now_ms=NOW)
     assert [one.entry for one in ranked] == [1, 2]
 
 
 def test_meaning_alone_finds_a_fact_and_is_told():
-    (best, *_) = rank([replace(candidate(1, 0.0, kind="archival"), meaning=0.5)], now_ms=NOW)
+    (best, *_) = rank([candidate(1, 0.0, kind="archival")._replace(meaning=0.5)], now_ms=NOW)
     assert (best.text, best.meaning) == (0.0, 0.5)
 
 
@@ -105,7 +103,7 @@ def test_the_share_of_meaning_follows_the_kind_the_query_and_the_embedder(kind: 
 
 def test_a_passage_that_is_not_embedded_yet_counts_by_its_words():
     waiting = candidate(1, 4.0, kind="archival", source="a")
-    others = [replace(candidate(n, 0.0, kind="archival", source=f"s{n}"), meaning=n / 10) for n in (2, 3)]
+    others = [candidate(n, 0.0, kind="archival", source=f"s{n}")._replace(meaning=n / 10) for n in (2, 3)]
     ranked = {one.entry: one for one in rank([waiting, *others], now_ms=NOW)}
     assert ranked[1].text == 1.0
     assert 2 not in ranked or ranked[1].score > ranked[2].score
@@ -113,8 +111,15 @@ def test_a_passage_that_is_not_embedded_yet_counts_by_its_words():
 
 def test_without_any_meaning_words_alone_decide():
     texts = [candidate(1, 5.0, source="a"), candidate(2, 2.0, source="b")]
-    zero = [replace(one, meaning=0.0) for one in texts]
+    zero = [one._replace(meaning=0.0) for one in texts]
     assert [one.entry for one in rank(zero, now_ms=NOW)] == [one.entry for one in rank(texts, now_ms=NOW)]
+
+
+def test_of_the_passages_of_one_message_the_best_is_given_and_no_more_items_than_asked_for():
+    candidates = [candidate(n, float(n), kind="block", source=f"s{n % 2}", item=f"m{n % 4}") for n in range(1, 41)]
+    ranked = rank(candidates, now_ms=NOW)
+    assert [one.entry for one in ranked] == [40, 39, 38, 37]
+    assert rank(candidates, now_ms=NOW, limit=3) == ranked[:3]
 
 
 @given(
@@ -126,7 +131,7 @@ def test_without_any_meaning_words_alone_decide():
 )
 def test_scores_are_ordered_and_of_a_known_size(facts: list[tuple[float, float | None, str]], query: QueryFacts):
     candidates = [
-        replace(candidate(number, text, kind=kind, source=f"s{number // 3}"), meaning=meaning)
+        candidate(number, text, kind=kind, source=f"s{number // 3}")._replace(meaning=meaning)
         for number, (text, meaning, kind) in enumerate(facts)
     ]
     ranked = rank(candidates, now_ms=NOW, query=query)
