@@ -228,7 +228,7 @@ def meanings(tx: Transaction, query: QueryVector, entries: Sequence[int]) -> dic
     wanted: dict[str, SqlValue] = {"model": query.table.model, "entries": json.dumps(sorted(entries))}
     if query.table.has_extension:
         rows = tx.all(_QUERIES["distances"], {**wanted, **_asked(query)})
-        return {columns.integer(row[0]): 1.0 - _number_of(row[1]) for row in rows}
+        return dict(map(_likeness, rows))
     return dict(_scanned(query, tx.all(_QUERIES["read_vectors"], wanted)))
 
 
@@ -236,7 +236,7 @@ def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int)
     visible: dict[str, SqlValue] = {**filters.params(), "model": query.table.model}
     if query.table.has_extension:
         rows = tx.all(_QUERIES["nearest_of_all"], {**visible, **_asked(query), "count": count})
-        return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
+        return tuple(map(_likeness, rows))
     return _sorted(_scanned(query, tx.all(_QUERIES["visible_vectors"], visible)))[:count]
 
 
@@ -256,13 +256,13 @@ def _from_codes(
     tx: Transaction, query: QueryVector, filters: Filters, portions: Sequence[Portion], count: int
 ) -> tuple[tuple[int, float], ...]:
     asked: dict[str, SqlValue] = {**filters.params(), **_asked(query), "count": count}
-    code, all_of_them = code_of(query.vector), sum(len(one.entries) for one in portions)
+    code, all_of_them = code_of(query.vector), sum(len(one.codes) for one in portions)
     compared = COMPARED
     while True:
         entries = likely_nearest(portions, code, compared)
         rows = tx.all(_QUERIES["nearest_of"], {**asked, "entries": json.dumps(entries)})
         if len(rows) >= count or len(entries) >= all_of_them:
-            return tuple((columns.integer(row[0]), 1.0 - _number_of(row[1])) for row in rows)
+            return tuple(map(_likeness, rows))
         compared *= _MORE
 
 
@@ -293,7 +293,8 @@ def _note_dimensions(tx: Transaction, table: VectorTable, dimensions: int) -> No
     tx.execute(_QUERIES["set_dimensions"], {"id": table.model, "dimensions": dimensions})
 
 
-def _number_of(value: SqlValue) -> float:
-    if not isinstance(value, float | int):
+def _likeness(row: Row) -> tuple[int, float]:
+    entry, distance = row
+    if not isinstance(entry, int) or not isinstance(distance, float):
         raise TypeError("A distance is something else than a number.")
-    return float(value)
+    return entry, 1.0 - distance
