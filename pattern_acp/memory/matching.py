@@ -47,6 +47,11 @@ LOOKED_AT = (240, 600)
 """Best passages of the whole index whose visibility is looked up when many are visible: at first, and where those hold
 too few visible ones. Where all of them do, and when few are visible at all, that of every match is looked up."""
 
+NO_SCORE = 0.49
+"""Share of all passages from which on a word is not scored beside rare ones. BM25 gives it ln((1 - share) / share):
+that is .04 at most and nothing from half on, and 2 for a word of an eighth of all passages. What is nearer to
+each other than that may change places."""
+
 MOST_COMMON = 8
 """Words of a query for passages with any of several common ones: each costs 3 ms in 100,000 passages."""
 
@@ -61,6 +66,10 @@ class Occurring:
     def passages(self) -> int:
         """In how many passages they are, each word counted by itself."""
         return sum(count for _, count in self.counts)
+
+    def telling(self, passages: int) -> "Occurring":
+        """Those that change a score, where there are at most so many passages (`NO_SCORE`)."""
+        return Occurring(tuple(one for one in self.counts if one[1] < NO_SCORE * passages))
 
     def split(self, budget: int) -> tuple[list[str], list[str]]:
         """The rarest words, which are in no more than `budget` passages altogether, and the others."""
@@ -102,10 +111,7 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
         return _matches(tx, match_expression(tuple(rare)), visible, count) if rare else []
     if not visible.few:
         rare, common = words.split(effort.chosen)
-    # Others too as far as going through them is cheap.
-    scoring, _ = words.split(effort.scanned)
-    match = match_any_of(tuple(rare), tuple(scoring[len(rare) :]))
-    times = 2 if len(scoring) > len(rare) else 1
+    match, times = _chosen_by(rare, words.telling(_newest(tx)).split(effort.scanned)[0])
     found = _by_entry(_matches(tx, match, visible, count, times=times)) if rare else {}
     for match in _ever_wider(common):
         if len(found) >= count:
@@ -113,6 +119,18 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
         after = 0 if visible.few else _before_newest(tx, match, effort.newest)
         found = _by_entry(_matches(tx, match, visible, count, after=after)) | found
     return sorted(found.values(), key=_score_of, reverse=True)[:count]
+
+
+def _chosen_by(rare: Sequence[str], scoring: Sequence[str]) -> tuple[str, int]:
+    """The query for passages with a rare word, scored by the other words too, and how often each word is in it."""
+    others = tuple(word for word in scoring if word not in rare)
+    return match_any_of(tuple(rare), others), 2 if others else 1
+
+
+def _newest(tx: Transaction) -> int:
+    """The newest passage's number: there are as many passages at most."""
+    row = tx.one(_QUERIES["newest_entry"])
+    return columns.integer(row[0]) if row else 0
 
 
 def _ever_wider(common: Sequence[str]) -> Iterator[str]:

@@ -95,6 +95,21 @@ async def test_among_passages_with_a_rare_word_the_common_ones_count_too(constel
     assert await constellation.database.write(run) == ["2"]
 
 
+async def test_a_word_of_nearly_half_of_all_passages_is_not_scored_beside_rare_ones(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[str], list[str]]:
+        told = Told(tx)
+        told.say(
+            "kestrel beta gamma delta", "kestrel port", "heron test", *["port"] * 20, *["test"] * 12, *["else"] * 7
+        )
+        chosen = Effort(counted=50, scored=4, chosen=2, scanned=100, newest=3)
+        enough = occurring(tx, ("kestrel", "heron", "port", "test")).telling(42)
+        return [word for word, _ in enough.counts], told.found("kestrel", "port", count=2, effort=chosen)
+
+    scored, found = await constellation.database.write(run)
+    assert scored == ["heron", "kestrel", "test"]
+    assert found == ["2", "1"], "by the rare word alone, so the shorter one leads"
+
+
 async def test_with_only_common_words_those_passages_lead_that_have_all_of_them(constellation: Constellation):
     def run(tx: Transaction) -> list[str]:
         told = Told(tx)
