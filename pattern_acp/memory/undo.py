@@ -14,7 +14,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, Splice, apply_splices, storable_text
 from pattern_acp.memory.errors import UndoConflictError, UnusableEditError
 from pattern_acp.memory.history import StoredHistory, WriteData, changes_from, text_of_version
-from pattern_acp.memory.merging import Conflict, merge_texts
+from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.schemas.types import TextSchema
 
 _REVERTING = (Operation.UNDO.value, Operation.REDO.value)
@@ -110,7 +110,10 @@ def plan_merge(history: StoredHistory, opened: int, text: str) -> Plan:
         BlockCorruptError: the history is damaged.
     """
     wanted = storable_text(text, label=history.label)
-    merged = merge_texts(text_of_version(history, opened), history.text, wanted)
+    # Late: most memory is free text.
+    from pattern_acp.memory.schemas.three_way import merge_contents
+
+    merged = merge_contents(history.schema, text_of_version(history, opened), history.text, wanted)
     return Plan(Rewrite(merged.text, Operation.EDIT), history.head, conflicts=merged.conflicts)
 
 

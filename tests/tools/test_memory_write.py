@@ -172,6 +172,18 @@ async def test_a_rewrite_keeps_what_others_wrote_behind_another_edit_of_the_same
     assert [change.after for change in changes] == ["ONE\ntwo\nthree", "ONE\nTWO\nthree", "ONE\nTWO\nthree\nlast"]
 
 
+async def test_a_rewrite_of_fields_keeps_what_others_wrote_into_the_fields_beside_them(constellation: Constellation):
+    memory, other = memory_in(constellation), memory_in(constellation)
+    text = "name: Ada\nrole: engineer"
+    create = MemoryEdit("me", "create", text, template="partner-profile")
+    await memory.commit_all((create,), CALL_ID, consented=True)
+    seen = (await view(memory, "me")).text
+    await other.commit_all((MemoryEdit("me", "set", "boss", field="role"),), CALL_ID, consented=True)
+    edit = MemoryEdit("me", "rewrite", seen.replace("Ada", "Eve"))
+    (change,) = await memory.commit_all((edit,), CALL_ID, consented=True)
+    assert change.after.startswith("name: Eve\nrole: boss\n")
+
+
 # Batches.
 
 

@@ -7,7 +7,7 @@ are done on a document that is thrown away when its content then turns out not t
 from typing import TypeAlias
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.memory.edits import Append, Operation, Patch, Rewrite
+from pattern_acp.memory.edits import Append, Operation, Patch, Rewrite, storable_text
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.schemas import edits, steps
 from pattern_acp.memory.schemas.edits import AnyEdit, Authoring, ContentEdit, Within
@@ -28,8 +28,9 @@ from pattern_acp.memory.schemas.states import (
     TreeState,
 )
 from pattern_acp.memory.schemas.steps import Roots, Step
-from pattern_acp.memory.schemas.text_edits import edited_text
+from pattern_acp.memory.schemas.text_edits import EditedText, edited_text
 from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
+from pattern_acp.memory.schemas.three_way import merge_contents
 from pattern_acp.memory.schemas.trees import read_tree, walk
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
@@ -78,7 +79,11 @@ def plan_steps(schema: BlockSchema, state: State, edit: AnyEdit, author: Authori
 
 def _plan_as_text(schema: BlockSchema, state: State, edit: ContentEdit, label: str, roots: Roots | None = None) -> Plan:
     """Edit the text that a content reads as, and read the result back."""
-    changed = edited_text(edit, show(schema, state), label=label)
+    if isinstance(edit, edits.RewriteFrom):
+        merge = merge_contents(schema, edit.base, show(schema, state), storable_text(edit.text, label=label))
+        changed = EditedText(Operation.REWRITE, merge.text, merge.conflicts)
+    else:
+        changed = edited_text(edit, show(schema, state), label=label)
     text = changed.text.strip("\n") if roots is not None else changed.text
     return Plan(changed.operation, tuple(steps_between(schema, state, read(schema, text), roots)), changed.conflicts)
 
