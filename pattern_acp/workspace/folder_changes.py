@@ -23,7 +23,7 @@ from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture_in_place, place_of
+from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture, capture_in_place, place_of
 from pattern_acp.workspace.walk import in_thread, walk_files
 
 GIT_SECONDS = 2.0
@@ -281,7 +281,7 @@ def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
             continue
         look.signatures[path] = (found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if hold and (entry.is_link or held + found.st_size <= HELD_BYTES):
-            look.held[path] = capture_in_place(path)
+            look.held[path] = capture(path)
             held += found.st_size
     return look
 
