@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.db.raw import SqlValue
@@ -76,6 +76,7 @@ def numbers(generation: Path, reading: Reading) -> list[object]:
     return [found[0] for line in lines if isinstance(found := line.get("e"), list)]
 
 
+@example(["\x85\u2028"])  # ends of lines to Python, and none to whoever reads segments
 @given(st.lists(VALUES, max_size=8))
 def test_a_row_is_read_as_it_was_written(row: list[SqlValue]):
     kept = Kept()
@@ -83,7 +84,7 @@ def test_a_row_is_read_as_it_was_written(row: list[SqlValue]):
     assert raw.startswith(b"\n")
     assert raw.endswith(b"\n")
     assert raw.count(b"\n") == 2
-    assert len(raw.decode("utf-8").splitlines()) == 2
+    assert raw.decode("utf-8")
     assert decode_row(decode_line(raw.strip(b"\n"))["e"], kept.fetch) == tuple(row)
 
 
