@@ -7,7 +7,9 @@ import asyncio
 import logging
 import math
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import aiosqlite
@@ -78,7 +80,7 @@ class WorkerConnection(aiosqlite.Connection):
         """`patience_seconds` is the longest that a cancelled caller goes on waiting."""
         super().__init__(cast("Callable[[], sqlite3.Connection]", lambda: driver), iter_chunk_size=64)
         # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290).
-        self._thread.daemon = True
+        self._thread = threading.Thread(target=_work, args=(self._thread.run, self._queue), daemon=True)
         self._driver = driver
         self._process = os.getpid()
         self._patience_seconds = patience_seconds
@@ -149,3 +151,16 @@ class WorkerConnection(aiosqlite.Connection):
         got its threads.
         """
         return os.getpid() != self._process
+
+
+def _work(run: Callable[[], None], calls: "Queue") -> None:
+    """Run a connection's calls, also when the event loop ends before them, as after a close that was given up."""
+    try:
+        run()
+    except RuntimeError:
+        # That the loop is closed; what a call raises does not come here. Nobody waits for the rest, but the last of it
+        # closes the file.
+        logger.info("an event loop ended before the last calls of a database")
+        while not calls.empty():
+            with suppress(Exception):
+                calls.get()[1]()

@@ -223,6 +223,31 @@ async def test_no_thread_of_a_database_keeps_a_process_alive():
     assert all(thread.daemon for thread in started)
 
 
+def test_a_call_that_outlives_its_loop_is_done_and_ends_its_thread_without_a_word(tmp_path: Path):
+    path, entered, release = tmp_path / "constellation.db", threading.Event(), threading.Event()
+    before = set(threading.enumerate())
+
+    def slow(tx: Transaction) -> None:
+        del tx
+        entered.set()
+        release.wait(60)
+
+    async def leave() -> None:
+        async with open_database(path, clock=FakeClock()) as database, anyio.create_task_group() as tasks:
+            tasks.start_soon(database.write, slow)
+            await anyio.to_thread.run_sync(entered.wait, 60)
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(leave)
+    finally:
+        release.set()
+    # pytest makes an error of an exception that ends a thread.
+    for left in set(threading.enumerate()) - before:
+        left.join(60)
+    assert not path.with_name("constellation.db-wal").exists()
+
+
 async def test_a_reader_never_waits_for_a_writer():
     entered, release = threading.Event(), threading.Event()
 
