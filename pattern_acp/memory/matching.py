@@ -34,10 +34,16 @@ class Effort:
     chosen: int = 2_000
     """Passages that BM25 scores where they are in more, chosen by rare words, no more than `scored`: each takes twice
     as long, since each word is in the query twice."""
+    most_chosen: int = 12_500
+    """The same where there are many passages: an eighth of all up to this, so that the rarest word still chooses."""
     scanned: int = 40_000
     """Occurrences that are gone through for the scores of passages chosen otherwise."""
     newest: int = 1_500
     """Passages that BM25 scores when all words are common: its scores say little then."""
+
+    def chosen_of(self, passages: int) -> int:
+        """`chosen` where there are so many passages at most."""
+        return max(self.chosen, min(passages // 8, self.most_chosen))
 
 
 USUAL = Effort()
@@ -103,9 +109,10 @@ def best_by_words(tx: Transaction, words: Occurring, visible: Visible, count: in
     rare, common = words.split(effort.scanned if visible.few else effort.scored)
     if not common:
         return _matches(tx, match_expression(tuple(rare)), visible, count) if rare else []
+    newest = _newest(tx)
     if not visible.few:
-        rare, common = words.split(effort.chosen)
-    match, times = _chosen_by(rare, words.telling(_newest(tx)).split(effort.scanned)[0])
+        rare, common = words.split(effort.chosen_of(newest))
+    match, times = _chosen_by(rare, words.telling(newest).split(effort.scanned)[0])
     found = _by_entry(_matches(tx, match, visible, count, times=times)) if rare else {}
     for match in _ever_wider(common):
         if len(found) >= count:

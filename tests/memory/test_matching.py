@@ -1,7 +1,7 @@
 """Which passages a query's words choose, however common they are."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ NOW = 1_800_000_000_000
 MINE = Filters(("tester",))
 MANY = Visible(MINE, EXACT_ENTRIES + 1)
 FEW = Visible(MINE, 10)
-SMALL = Effort(counted=50, scored=4, chosen=4, scanned=12, newest=3)
+SMALL = Effort(counted=50, scored=4, chosen=4, most_chosen=0, scanned=12, newest=3)
 
 
 @pytest.fixture
@@ -95,13 +95,26 @@ async def test_among_passages_with_a_rare_word_the_common_ones_count_too(constel
     assert await constellation.database.write(run) == ["2"]
 
 
+async def test_of_many_passages_an_eighth_is_chosen_up_to_a_number(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[str], list[str]]:
+        told = Told(tx)
+        told.say("port kestrel kestrel kestrel", *["kestrel port"] * 5, *["port"] * 20, *["else"] * 26)
+        fewer = Effort(counted=50, scored=4, chosen=4, most_chosen=5, scanned=100, newest=3)
+        few = told.found("kestrel", "port", count=1, effort=fewer)
+        return few, told.found("kestrel", "port", count=1, effort=replace(fewer, most_chosen=6))
+
+    few, many = await constellation.database.write(run)
+    assert many == ["1"], "an eighth of 52 passages is 6, all those with the rare word"
+    assert few != many, "5 is too few for them, so only the newest with both words are scored"
+
+
 async def test_a_word_of_nearly_half_of_all_passages_is_not_scored_beside_rare_ones(constellation: Constellation):
     def run(tx: Transaction) -> tuple[list[str], list[str]]:
         told = Told(tx)
         told.say(
             "kestrel beta gamma delta", "kestrel port", "heron test", *["port"] * 20, *["test"] * 12, *["else"] * 7
         )
-        chosen = Effort(counted=50, scored=4, chosen=2, scanned=100, newest=3)
+        chosen = Effort(counted=50, scored=4, chosen=2, most_chosen=0, scanned=100, newest=3)
         enough = occurring(tx, ("kestrel", "heron", "port", "test")).telling(42)
         return [word for word, _ in enough.counts], told.found("kestrel", "port", count=2, effort=chosen)
 
@@ -193,7 +206,7 @@ async def test_where_words_are_in_too_many_passages_the_rarest_choose_and_the_pa
     def run(tx: Transaction) -> tuple[list[str], list[str]]:
         told = Told(tx)
         told.say("kestrel port", *["heron port"] * 3, *["port"] * 6)
-        fewer = Effort(counted=50, scored=8, chosen=2, scanned=100, newest=3)
+        fewer = Effort(counted=50, scored=8, chosen=2, most_chosen=0, scanned=100, newest=3)
         return told.found("kestrel", "heron", effort=fewer), told.found("kestrel", "heron", "port", effort=fewer)
 
     whole, chosen = await constellation.database.write(run)
