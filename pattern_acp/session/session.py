@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
@@ -72,6 +73,8 @@ class PromptTicket:
             return
         try:
             await self.before.done.wait()
+            # asyncio may have woken us for the end although a cancel had come before.
+            await anyio.lowlevel.checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(END_SECONDS, shield=True):
                 await self.before.done.wait()

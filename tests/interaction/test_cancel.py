@@ -12,6 +12,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import CheckpointTaken, MessageRecorded, ToolCallFinished, TurnEnded, TurnStarted
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.session import PromptTicket
 from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer
 from pattern_acp.testing.editor_terminals import hang
@@ -248,6 +249,24 @@ async def test_while_an_earlier_prompt_is_ending_both_are_answered_cancelled_in_
         assert turns[0][1] == turns[1][1] != turns[2][1] == turns[3][1]
         assert len(agent.model.requests) == 1
         await next_prompt_works(agent, session)
+
+
+async def test_a_cancelled_prompt_does_not_begin_when_the_earlier_one_ends_just_then():
+    earlier = PromptTicket()
+    ticket = PromptTicket(before=earlier)
+    ticket.cancel()
+    began = False
+
+    async def end_earlier() -> None:
+        earlier.done.set()
+
+    async with anyio.create_task_group() as tasks:
+        # It runs before the event loop comes to the cancellation.
+        tasks.start_soon(end_earlier)
+        with ticket.scope:
+            await ticket.wait_for_earlier()
+            began = True
+    assert not began
 
 
 async def test_while_idle_or_of_an_unknown_session_nothing_happens():
