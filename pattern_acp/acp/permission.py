@@ -13,7 +13,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.policy.approver import Answer, ApprovalRequest
 
-CANCEL_SECONDS = 0.25
+CANCEL_SECONDS = 0.5
 """How long a withdrawn question waits for the cancel that clients send behind it: VS Code and Zed answer what is open
 first. Meanwhile no other question may come up and no model be asked. Without one it is a refusal like any other."""
 
