@@ -11,7 +11,9 @@ Line endings, a byte order mark and a missing final newline stay as they are in 
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import NothingChangedError
 from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
@@ -55,9 +57,9 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> PatchedText:
     starts: list[int] = []
     notes: list[str] = []
     done = 0
-    for number, hunk in enumerate(hunks, 1):
-        name = f"Hunk {number} (line {hunk.line} of the patch)"
-        place = _find(lines, hunk, done, name)
+    for number, given in enumerate(hunks, 1):
+        name = f"Hunk {number} (line {given.line} of the patch)"
+        hunk, place = _find_as_shown(lines, given, done, name)
         result += lines.raw[done : place.start]
         starts.append(len(result) + 1)
         result += _replacement(lines, hunk, place)
@@ -112,6 +114,25 @@ class _Lines:
             if found:
                 return tolerance, found
         return 0, []
+
+
+def _find_as_shown(lines: _Lines, hunk: Hunk, done: int, name: str) -> tuple[Hunk, _Place]:
+    try:
+        return hunk, _find(lines, hunk, done, name)
+    except PassageError:
+        # Requests show our own marks in files with a backslash.
+        stored = _as_stored(hunk, "\n".join(lines.texts))
+        if stored == hunk:
+            raise
+    return stored, _find(lines, stored, done, name)
+
+
+def _as_stored(hunk: Hunk, text: str) -> Hunk:
+    return replace(
+        hunk,
+        anchors=tuple(as_stored(anchor, text) for anchor in hunk.anchors),
+        lines=tuple((sign, as_stored(line, text)) for sign, line in hunk.lines),
+    )
 
 
 def _find(lines: _Lines, hunk: Hunk, done: int, name: str) -> _Place:

@@ -99,6 +99,17 @@ def test_an_anchor_may_be_repeated_as_the_first_kept_line():
     assert applied("a\nx\nb\nx\n", "@@ b", " b", "-x", "+y").text == "a\nx\nb\ny\n"
 
 
+def test_a_mark_of_ours_that_was_shown_with_a_backslash_is_that_of_the_file():
+    text = "<current_state>\nold\n</current_state>\nend\n"
+    patched = applied(text, "@@ <\\current_state>", "-old", "+new", " <\\/current_state>", "+<\\/note>")
+    assert patched.text == "<current_state>\nnew\n</current_state>\n<\\/note>\nend\n"
+
+
+def test_a_mark_that_the_file_has_with_a_backslash_keeps_it():
+    text = "<\\/note>\n</note>\n"
+    assert applied(text, "@@", "-<\\/note>", "+<\\/note> a").text == "<\\/note> a\n</note>\n"
+
+
 def test_an_anchor_alone_says_where_lines_are_added():
     assert applied("a\nb\n", "@@ a", "+x").text == "a\nx\nb\n"
     assert applied("a\nb", "@@", "+x", "*** End of File").text == "a\nb\nx"
