@@ -133,15 +133,17 @@ def test_an_anchor_of_another_chain_does_not_fit(home: Process, session: str, ca
     assert "no anchor that was given" in capsys.readouterr().err
 
 
-def test_an_anchor_is_kept_as_a_git_note(
-    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("identity", [True, False])
+def test_an_anchor_is_kept_as_a_git_note_also_where_git_knows_nobody(
+    home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, identity: bool
 ):
     repository = tmp_path / "repository"
     repository.mkdir()
     names = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     subprocess.run(["git", "init", "-q", "."], cwd=repository, check=True)
     subprocess.run(["git", *names, "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
-    for name, value in (("user.name", "a"), ("user.email", "a@example.com")):
+    # An empty name is refused like none at all, whatever this machine has outside of the repository.
+    for name, value in (("user.name", "a" if identity else ""), ("user.email", "a@example.com")):
         subprocess.run(["git", "config", name, value], cwd=repository, check=True)
     with chdir(repository):
         assert run_journal(Journal(action="anchor", target=session, git_note=True, json=True), home) == 0

@@ -117,10 +117,22 @@ async def _keep_note(anchor: str) -> None:
         AnchorError: git does not, as in a repository without a commit.
     """
     try:
-        await _git("notes", f"--ref={NOTES}", "append", "-m", f"pattern-acp journal {anchor}", "HEAD")
+        await _git(
+            *await _identity(), "notes", f"--ref={NOTES}", "append", "-m", f"pattern-acp journal {anchor}", "HEAD"
+        )
     except AnchorError as error:
         sentence = f"{error.sentence} A note needs a commit to be on; keep the anchor elsewhere: {anchor}"
         raise AnchorError(sentence) from error
+
+
+async def _identity() -> tuple[str, ...]:
+    """An identity for one call of git where the person gave none, without which it refuses a note."""
+    try:
+        await _git("var", "GIT_COMMITTER_IDENT")
+        await _git("var", "GIT_AUTHOR_IDENT")
+    except AnchorError:
+        return "-c", "user.name=pattern-acp", "-c", "user.email=pattern-acp@localhost"
+    return ()
 
 
 async def _anchors(named: str) -> list[Anchor]:
