@@ -23,7 +23,7 @@ from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.journal.usage import UsedOnce, usage_since
-from pattern_acp.session.usage_report import UsageSum, sum_up, total_of
+from pattern_acp.session.usage_report import UsageSum, assumed_note, free_models, sum_up, total_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +69,13 @@ def run_usage(arguments: UsageWanted, process: Process) -> int:
     refuse_if_lost(path)
     used: Sequence[UsedOnce] = anyio.run(_read, path, since) if path.exists() else ()
     with suppress(OutputClosed):  # `head` has seen enough
-        _print(arguments, sum_up(used, arguments.by), total_of(used))
+        if arguments.form == "text" and used and sys.stdout.isatty():
+            from rich.console import Console
+
+            note = what_is_assumed(process, used)
+            print_bars(sum_up(used, arguments.by), total_of(used), arguments.by, Console(), note=note)
+        else:
+            _print(arguments, sum_up(used, arguments.by), total_of(used))
     return EXIT_OK
 
 
@@ -95,6 +101,19 @@ async def _read(path: Path, since: int) -> Sequence[UsedOnce]:
         return await database.read(lambda tx: usage_since(tx, since))
 
 
+def what_is_assumed(process: Process, used: Sequence[UsedOnce]) -> str:
+    """What to say of models that only count as free; empty where there are none."""
+    return anyio.run(_assumed, process, used) if free_models(used) else ""
+
+
+async def _assumed(process: Process, used: Sequence[UsedOnce]) -> str:
+    # Late: nothing else here is about providers.
+    from pattern_acp.bootstrap.constellation import open_providers
+
+    async with open_providers(process) as providers:
+        return assumed_note(used, lambda name: providers.resolve(name)[1])
+
+
 def _print(arguments: UsageWanted, sums: Sequence[UsageSum], total: UsageSum) -> None:
     if arguments.form == "json":
         facts = {"by": arguments.by, "since": arguments.since, "sums": [*map(_facts, sums)], "total": _facts(total)}
@@ -103,10 +122,6 @@ def _print(arguments: UsageWanted, sums: Sequence[UsageSum], total: UsageSum) ->
         write_line(as_csv(sums))
     elif not sums:
         write_line("No model was asked yet." if not arguments.since else f"No model was asked since {arguments.since}.")
-    elif sys.stdout.isatty():
-        from rich.console import Console
-
-        print_bars(sums, total, arguments.by, Console())
     else:
         rows = [_cells(one) for one in (*sums, total)]
         write_line(format_table((arguments.by.upper(), *map(str.upper, COUNTS)), rows))
@@ -123,8 +138,8 @@ def as_csv(sums: Sequence[UsageSum]) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Console") -> None:
-    """One line a sum with a bar: of money, or of tokens where nothing has a known price."""
+def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Console", *, note: str = "") -> None:
+    """One line a sum with a bar: of money, or of tokens where nothing has a known price; `note` stands below."""
     from rich.table import Table
     from rich.text import Text
 
@@ -150,6 +165,8 @@ def print_bars(sums: Sequence[UsageSum], total: UsageSum, by: str, console: "Con
     if total.unpriced:
         unknown = f"{total.unpriced:,} of {total.requests:,} requests have no known price and are not in the cost."
         console.print(Text(unknown, style="yellow"))
+    if note:
+        console.print(Text(note, style="yellow"))
 
 
 def _bar_room(rows: Sequence[tuple[str, ...]], width: int) -> int:

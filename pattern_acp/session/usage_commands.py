@@ -4,14 +4,12 @@ Owns: what it takes and answers. Must not know: how sums are made (session/usage
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.usage import UsedOnce, usage_of_session, usage_since
 from pattern_acp.session.errors import CommandMisusedError
-from pattern_acp.session.usage_report import UsageSum, day_began_ms, sum_up, total_of
+from pattern_acp.session.usage_report import UsageSum, assumed_note, day_began_ms, sum_up, total_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -32,7 +30,8 @@ async def run_usage(session: "Session", argument: str) -> str:
     if not own and not today:
         return "No model was asked today, nor in this session before."
     used = [*own, *today]
-    notes = [*_notes(used), *_assumed(session, used), *_estimates(own, today)]
+    assumed = assumed_note(used, lambda name: shared.models.resolve(name)[1])
+    notes = [*_notes(used), *([assumed] if assumed else []), *_estimates(own, today)]
     return "\n\n".join([_table("", _rows(own, today)), *_parts(own), *notes])
 
 
@@ -67,23 +66,6 @@ def _line(name: str, one: UsageSum) -> str:
 def _estimates(own: Sequence[UsedOnce], today: Sequence[UsedOnce]) -> list[str]:
     sums = (("In this session", total_of(own)), ("Today", total_of(today)))
     return [f"{when}, {one.estimate_note}" for when, one in sums if one.estimated][:1]
-
-
-def _assumed(session: "Session", used: Sequence[UsedOnce]) -> list[str]:
-    from pattern_acp.providers.model_figures import is_assumed_free
-
-    models = session.constellation.models
-    free: list[str] = []
-    for name in sorted({one.model for one in used if one.model and one.micro_units == 0}):
-        # A provider may have been taken out of the settings since.
-        with suppress(ProviderError):
-            free += [name] if is_assumed_free(models.resolve(name)[1]) else []
-    if not free:
-        return []
-    return [
-        f"{', '.join(free)} counts as free, which is assumed, since its server is on this machine. "
-        'If that is a gateway to others, give its prices under `[models."PROVIDER/MODEL"]` in config.toml.'
-    ]
 
 
 def _notes(used: Sequence[UsedOnce]) -> list[str]:

@@ -4,12 +4,16 @@ Owns: the sums and their words. Must not know: where they are shown (/usage, `pa
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, TypeAlias
 
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.providers.model_figures import is_assumed_free
 
 Grouping: TypeAlias = Literal["day", "model", "project", "session", "subagent", "turn"]
 """What sums are made over."""
@@ -47,6 +51,26 @@ class UsageSum:
         if not self.estimated:
             return ""
         return f"{self.estimated:,} of {self.requests:,} requests were counted by nobody but us: estimated."
+
+
+def assumed_note(used: Iterable[UsedOnce], info_of: Callable[[str], ModelInfo]) -> str:
+    """What to say of models that only count as free; empty where there are none. `info_of` raises `ProviderError`."""
+    free: list[str] = []
+    for name in free_models(used):
+        # A provider may have been taken out of the settings since.
+        with suppress(ProviderError):
+            free += [name] if is_assumed_free(info_of(name)) else []
+    if not free:
+        return ""
+    return (
+        f"{', '.join(free)} counts as free, which is assumed, since its server is on this machine. "
+        'If that is a gateway to others, give its prices under `[models."PROVIDER/MODEL"]` in config.toml.'
+    )
+
+
+def free_models(used: Iterable[UsedOnce]) -> list[str]:
+    """The models that were asked for nothing, by name."""
+    return sorted({one.model for one in used if one.model and one.micro_units == 0})
 
 
 def sum_up(used: Iterable[UsedOnce], by: Grouping, zone: tzinfo | None = None) -> tuple[UsageSum, ...]:

@@ -12,12 +12,14 @@ import anyio
 import pytest
 from rich.console import Console
 
-from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
-from pattern_acp.cli.usage import print_bars, run_usage, since_ms
+from pattern_acp.cli.usage import print_bars, run_usage, since_ms, what_is_assumed
 from pattern_acp.cli.usage_arguments import UsageGrouping, UsageWanted
 from pattern_acp.config.settings import Flags
+from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.usage_report import UsageSum, total_of
@@ -34,6 +36,10 @@ async def record(database: Path, folder: Path) -> None:
         ]
     )
     await record_session(database, folder, model, "First, and more", "Second")
+
+
+def used(model: str, micro_units: int) -> UsedOnce:
+    return UsedOnce(0, SessionId("s"), TurnId("t"), "", model, Usage(1, 1), micro_units, "", "/p", "")
 
 
 @pytest.fixture
@@ -104,6 +110,20 @@ def test_a_terminal_gets_bars_as_long_as_the_money():
     assert "Prices: table 1." in text.getvalue()
     assert "1 of 3 requests have no known price" in text.getvalue()
     print_bars([], total_of([]), "day", console)
+
+
+def test_models_that_only_count_as_free_are_named_and_those_of_gone_providers_passed_over(tmp_path: Path):
+    home = tmp_path / "home"
+    home.mkdir()
+    table = '[providers.lab]\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["llama"]\n'
+    (home / "config.toml").write_text(table, encoding="utf-8")
+    process = start_process(Flags(), {"PATTERN_ACP_HOME": str(home)})
+    note = what_is_assumed(process, [used("lab/llama", 0), used("gone/llama", 0), used("offline/offline", 0)])
+    assert note.startswith("lab/llama counts as free, which is assumed")
+    assert what_is_assumed(process, [used("lab/llama", 5), used("offline/offline", 0)]) == ""
+    text = io.StringIO()
+    print_bars([], total_of([]), "day", Console(file=text, width=300), note=note)
+    assert note in text.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
