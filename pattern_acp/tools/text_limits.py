@@ -26,8 +26,9 @@ DIFFED_LINES = 20_000
 """Lines of both texts together up to which they are compared; the time grows with their square."""
 
 _CONTROL_SIGNS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-_CONTROLS = late_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Unicode has a picture of each."""
+
+_CONTROLS = late_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
