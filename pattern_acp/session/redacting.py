@@ -6,6 +6,7 @@ asked before. Words that memory blocks hold are `tools/memory_forgetting.py`'s.
 The file is written anew afterwards, since SQLite leaves deleted words in free pages and in the write-ahead log.
 """
 
+import json
 from collections.abc import Callable
 
 from pattern_acp.db.connection import Database, Transaction
@@ -80,15 +81,22 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
 
 
 def held_elsewhere(tx: Transaction, wanted: RedactionWanted) -> tuple[str, ...]:
-    """Other sessions that recorded the text; none when an event was to go as a whole.
+    """Other sessions from which the text can be taken out too; none when an event was to go as a whole.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
     if not wanted.match:
         return ()
-    words = forget_passage(wanted.match)
-    found = sessions_with(tx, lambda text: words.is_in(text) and words.mask(text) != text)
+    words = with_names(tx, forget_passage(wanted.match))
+
+    def would_lose(text: str) -> bool:
+        if not words.is_in(text):
+            return False
+        payload: JsonObject = json.loads(text)
+        return words.mask_json(payload) != payload
+
+    found = sessions_with(tx, would_lose)
     return tuple(session for session in found if session != wanted.session_id)
 
 

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from contextlib import chdir
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -273,6 +274,19 @@ def test_a_redaction_names_other_sessions_that_recorded_the_words(
     assert f"{other} recorded the words too; `pattern-acp journal redact {other}`" in capsys.readouterr().out
     again = Journal(action="redact", target=other, match=SECRET, assume_yes=True, json=True)
     assert run_journal(again, home) == 0
+    assert json.loads(capsys.readouterr().out)["sessions"] == []
+
+
+def test_a_session_that_holds_the_words_only_in_the_name_of_its_folder_is_not_told_to_be_redacted(
+    home: Process, session: str, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / SECRET
+    folder.mkdir()
+    other = anyio.run(partial(record_session, database, folder, ScriptedProvider([says("Fine.")]), "How are you?"))
+    redact = Journal(action="redact", target=other, match=SECRET, assume_yes=True, json=True)
+    assert run_journal(redact, home) == 0
+    assert json.loads(capsys.readouterr().out)["sessions"] == [session]
+    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True, json=True), home) == 0
     assert json.loads(capsys.readouterr().out)["sessions"] == []
 
 
