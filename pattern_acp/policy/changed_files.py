@@ -31,10 +31,12 @@ _WITH = {
     "clang-format": re.compile(r"-i"),
     "autopep8": re.compile(r"-i|--in-place"),
     "eslint": re.compile(r"--fix"),
-    "ruff": re.compile(r"format|--fix(?:-only)?"),
-    "git": re.compile(r"mv|rm|checkout|restore"),
+    "ruff": re.compile(r"--fix(?:-only)?"),
 }
 """Programs that change the files they name when one of their words is this."""
+
+_COMMANDS = {"git": frozenset(("mv", "rm", "checkout", "restore")), "ruff": frozenset(("format",))}
+"""Programs that change the files they name behind one of these, which is their first word but for options."""
 
 _LAST = frozenset(("cp", "install", "ln", "copy"))
 """Programs that change the file that they name last."""
@@ -62,8 +64,16 @@ def _changed_words(command: SimpleCommand) -> Iterator[str]:
         yield from files[-1:]
     elif name == "dd":
         yield from (word.removeprefix("of=") for word in files if word.startswith("of="))
+    elif name in _COMMANDS and _command_at(rest) in _COMMANDS[name]:
+        yield from files[files.index(_command_at(rest)) + 1 :]
     elif name in _ALWAYS or _has(rest, _WITH.get(name)) or (name in _UNLESS and not _has(rest, _UNLESS[name])):
         yield from files
+
+
+def _command_at(words: tuple[str, ...]) -> str:
+    """The command of a program that has several; `-C` and `-c` of git have a value."""
+    pairs = zip(("", *words), words, strict=False)
+    return next((word for before, word in pairs if not word.startswith("-") and before not in {"-C", "-c"}), "")
 
 
 def _has(words: tuple[str, ...], option: re.Pattern[str] | None) -> bool:

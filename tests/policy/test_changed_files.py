@@ -63,6 +63,24 @@ def test_what_is_read_or_run_is_not_changed(line: str):
     assert changed(line) == set()
 
 
+@pytest.mark.parametrize("line", ["git commit -m rm", "git log checkout", "git stash push -m mv", "ruff check format"])
+def test_a_word_that_only_reads_like_a_command_that_changes_files_is_none(line: str):
+    assert changed(line) == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("git rm a.py", {"/work/a.py"}),
+        ("git -c x.y=z mv a.py b.py", {"/work/a.py", "/work/b.py"}),
+        ("git restore --staged a.py", {"/work/a.py"}),
+        ("ruff format --quiet a.py", {"/work/a.py"}),
+    ],
+)
+def test_the_command_of_a_program_is_no_file_that_it_changes(line: str, files: set[str]):
+    assert changed(line) == files
+
+
 @pytest.mark.parametrize("line", ["cp a.py b.py", "dd if=a.py of=b.py", "cat a.py | tee b.py"])
 def test_what_a_copy_is_made_of_is_not_changed(line: str):
     assert changed(line) == {"/work/b.py"}
