@@ -14,6 +14,7 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import record_session
+from pattern_acp.testing.scripts import says
 
 
 @pytest.fixture
@@ -49,6 +50,23 @@ def test_a_search_tells_what_was_found_where_and_why(home: Process, folder: Path
     assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--until", "2001-02-03")
     assert "zeppelins" in answer(home, folder, capsys, "search", "zeppelins", "--kind", "block", "--kind", "user")
     assert "Nothing" in answer(home, folder, capsys, "search", "\"( AND NEAR* don't --")
+
+
+async def ask(process: Process, folder: Path, *prompts: str) -> None:
+    database = process.loaded.paths.constellation_path("default")
+    await record_session(database, folder, ScriptedProvider([says("Fine.") for _ in prompts]), *prompts)
+
+
+def test_what_was_said_many_times_takes_no_room_from_other_results(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    anyio.run(ask, home, folder, "The zeppelin, which is old and grey, is in the hangar.", *["Zeppelin!"] * 12)
+    many, one = json.loads(answer(home, folder, capsys, "search", "zeppelin", "--kind", "user", "--json"))
+    assert (many["text"], many["others"], one["others"]) == ("Zeppelin!", 11, 0)
+    told = answer(home, folder, capsys, "search", "zeppelin", "--kind", "user")
+    assert told.count("Zeppelin!") == 1
+    assert " and 11 times before" in told
+    assert "hangar" in told
 
 
 def test_a_search_in_a_new_constellation_finds_nothing(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -33,7 +33,7 @@ from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.tools.memory_forgetting import ForgottenReport
 from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
-from pattern_acp.tools.memory_search import repeats, without_repeats
+from pattern_acp.tools.memory_search import repeats
 
 _EXCERPT = 60
 
@@ -184,7 +184,7 @@ def hits_page(query: str, hits: Sequence[MemoryHit]) -> list[Part]:
     if not hits:
         return [line(f"Nothing in memory or past sessions matches “{query}”.")]
     lines: list[Part] = [line((NO_GOOD_MATCH, "yellow")), line("")] if any(hit.is_guess for hit in hits) else []
-    for hit in without_repeats(hits):
+    for hit in hits:
         why = f"  {hit.why}" if hit.why else ""
         lines.append(
             line((hit.place or hit.source, "bold cyan"), repeats(hit), (f"  {local_minute(hit.at_ms)}{why}", "dim"))

@@ -9,13 +9,11 @@ from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
+from pattern_acp.session.recall_command import RECALL_LIMIT, RECALLED_FROM
 from pattern_acp.tools.base import MemoryHit
 from pattern_acp.tools.memory_scope import MemoryOwner
-from pattern_acp.tools.memory_search import SessionSearch
+from pattern_acp.tools.memory_search import SessionSearch, without_repeats
 from pattern_acp.tools.narrowing import narrowing_of
-
-LIMIT = 10
-"""Results, as many as /recall shows."""
 
 
 async def search_memory(
@@ -23,7 +21,7 @@ async def search_memory(
 ) -> tuple[MemoryHit, ...]:
     """What the person's words find among all that the persona and the project remember, best first.
 
-    Isolation hides nothing from the person.
+    As many as /recall shows, and like there one for all that say the same. Isolation hides nothing from the person.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -33,4 +31,5 @@ async def search_memory(
     async with open_embedder(process.loaded.settings, clock) as chosen:
         indexer = Indexer(database, chosen.embedder, clock)
         searching = SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
-        return await searching.search(arguments.passage, LIMIT, narrowing)
+        found = await searching.search(arguments.passage, RECALLED_FROM, narrowing)
+    return tuple(without_repeats(found)[:RECALL_LIMIT])

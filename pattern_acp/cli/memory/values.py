@@ -20,7 +20,10 @@ from pattern_acp.tools.memory_reverts import HistoryChange
 
 
 def hits_value(hits: Sequence[MemoryHit]) -> Json:
-    """What a search found, best first; `guess` when none of it is likely an answer."""
+    """What a search found, best first.
+
+    `guess` says that none of it is likely an answer, `others` how many older ones of the same text one stands for.
+    """
     return [
         {
             "source": hit.source,
@@ -31,6 +34,7 @@ def hits_value(hits: Sequence[MemoryHit]) -> Json:
             "meaning": hit.meaning,
             "why": hit.why,
             "guess": hit.is_guess,
+            "others": hit.others,
         }
         for hit in hits
     ]
