@@ -62,8 +62,11 @@ def assumed_note(used: Iterable[UsedOnce], info_of: Callable[[str], ModelInfo]) 
             free += [name] if is_assumed_free(info_of(name)) else []
     if not free:
         return ""
+    count = "counts as free, which is assumed, since its server is"
+    if len(free) > 1:
+        count = "count as free, which is assumed, since their servers are"
     return (
-        f"{', '.join(free)} counts as free, which is assumed, since its server is on this machine. "
+        f"{', '.join(free)} {count} on this machine. "
         'If that is a gateway to others, give its prices under `[models."PROVIDER/MODEL"]` in config.toml.'
     )
 

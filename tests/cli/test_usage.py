@@ -121,6 +121,8 @@ def test_models_that_only_count_as_free_are_named_and_those_of_gone_providers_pa
     note = what_is_assumed(process, [used("lab/llama", 0), used("gone/llama", 0), used("offline/offline", 0)])
     assert note.startswith("lab/llama counts as free, which is assumed")
     assert what_is_assumed(process, [used("lab/llama", 5), used("offline/offline", 0)]) == ""
+    both = what_is_assumed(process, [used("lab/llama", 0), used("lab/other", 0)])
+    assert both.startswith("lab/llama, lab/other count as free, which is assumed, since their servers are on")
     text = io.StringIO()
     print_bars([], total_of([]), "day", Console(file=text, width=300), note=note)
     assert note in text.getvalue()
