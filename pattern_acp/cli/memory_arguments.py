@@ -159,8 +159,8 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
         passage=_passage(verb, words, whole=whole),
         kinds=tuple(str(kind) for kind in cast("list[object]", found.get("kind") or [])),
         scope=scope,
-        since=_day(found, "since"),
-        until=_day(found, "until"),
+        since=_day(verb, found, "since"),
+        until=_day(verb, found, "until"),
         rest=_rest(verb, words, found),
         reason=str(found.get("reason", "")),
         cwd=str(found.get("cwd", "")),
@@ -178,13 +178,13 @@ def _passage(verb: str, words: list[str], *, whole: bool) -> str:
     return words[1] if verb == "forget" and not whole else ""
 
 
-def _day(found: Mapping[str, object], name: str) -> str:
+def _day(verb: str, found: Mapping[str, object], name: str) -> str:
     day = str(found.get(name) or "")
     if day:
         try:
             date.fromisoformat(day)
         except ValueError:
-            raise MemoryUsageError(f"memory search --{name} takes a day, such as 2026-11-28.") from None
+            raise MemoryUsageError(f"memory {verb} --{name} takes a day, such as 2026-11-28.") from None
     return day
 
 

@@ -78,6 +78,9 @@ def test_what_a_search_cannot_take_is_said(capsys: pytest.CaptureFixture[str]):
         refused = parse_arguments(["memory", "search", "x", *words])
         assert isinstance(refused, BadUsage), words
     assert isinstance(parse_arguments(["memory", "search"]), BadUsage)
+    trap = parse_arguments(["memory", "trap", "x", "--paths", "a", "--until", "soon"])
+    assert isinstance(trap, BadUsage)
+    assert "memory trap --until takes a day" in f"{trap}"
 
 
 def test_the_list_says_how_far_the_project_is_isolated(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):

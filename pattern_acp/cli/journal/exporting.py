@@ -34,7 +34,9 @@ LEFT_OUT = {
     "secrets": "what looks like a secret",
     "content": "everything that was said, read and written",
 }
+
 _LONG_TEXT = 10_000
+"""Characters from which a masked text is kept, in case it comes again."""
 
 
 async def export_session(database: Database, arguments: Journal, secrets: Iterable[str]) -> int:
