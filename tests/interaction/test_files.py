@@ -14,7 +14,7 @@ from pattern_acp.testing.scripts import Turn, calls, says
 from pattern_acp.testing.turns import last_result, results_of
 
 EDIT = Settings(editor_deadline_seconds=30, mode="edit")
-IMPATIENT = Settings(editor_deadline_seconds=1, mode="edit")
+IMPATIENT = Settings(editor_deadline_seconds=2, mode="edit")
 READ_A: Turn = calls("read_file", path="a.txt")
 EDIT_A: Turn = calls("edit_file", path="a.txt", edits=[{"old_text": "one", "new_text": "two"}])
 

@@ -47,18 +47,18 @@ async def test_the_time_of_a_turn_is_limited():
 
 async def test_the_time_is_limited_within_an_answer_and_what_came_is_kept():
     model = ScriptedProvider([(*says("One, two"), gate(), *says("three")), says("Here again.")])
-    async with running_agent(model, settings=limited(max_wall_seconds=3)) as agent:
+    async with running_agent(model, settings=limited(max_wall_seconds=6)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert "One, two" in agent.editor.said()
-        assert "limit of 3 seconds and was ended in the middle" in agent.editor.said()
+        assert "limit of 6 seconds and was ended in the middle" in agent.editor.said()
         assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert "One, two" in [message.text for message in model.requests[-1].messages]
 
 
 async def test_the_time_is_limited_within_a_call_and_the_model_is_told_why_it_ended():
     model = ScriptedProvider([calls("run_command", command="x"), says("Here again.")])
-    settings = replace(limited(max_wall_seconds=3), mode="auto")
+    settings = replace(limited(max_wall_seconds=6), mode="auto")
     async with running_agent(model, settings=settings, capabilities=FULL_CLIENT) as agent:
         agent.editor.terminals.run = hang
         session = await agent.editor.open_session(str(agent.folder))
