@@ -40,10 +40,10 @@ def git_facts(cwd: str) -> GitFacts:
     except OSError:
         return GitFacts()
     while candidate != parent:
-        candidate, parent = parent, os.path.dirname(parent)  # noqa: PTH120
+        candidate, parent = parent, os.path.dirname(parent)
         git_dir = _git_dir(candidate)
         if git_dir:
-            head = _small_text(os.path.join(git_dir, "HEAD"))  # noqa: PTH118
+            head = _small_text(os.path.join(git_dir, "HEAD"))
             branch = head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
             return GitFacts(
                 root=candidate,
@@ -56,22 +56,22 @@ def git_facts(cwd: str) -> GitFacts:
 
 def _git_dir(folder: str) -> str:
     """The git directory of the working tree at `folder`, or "": `.git`, or what a worktree's file `.git` points at."""
-    marker = os.path.join(folder, ".git")  # noqa: PTH118
+    marker = os.path.join(folder, ".git")
     text = _small_text(marker)
-    git_dir = os.path.join(folder, text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else marker  # noqa: PTH118
-    return git_dir if _small_text(os.path.join(git_dir, "HEAD")) else ""  # noqa: PTH118
+    git_dir = os.path.join(folder, text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else marker
+    return git_dir if _small_text(os.path.join(git_dir, "HEAD")) else ""
 
 
 def _common_dir(git_dir: str) -> str:
     # Only a linked worktree has this file; a submodule is a repository of its own.
-    shared = _small_text(os.path.join(git_dir, "commondir"))  # noqa: PTH118
-    return os.path.realpath(os.path.join(git_dir, shared) if shared else git_dir)  # noqa: PTH118
+    shared = _small_text(os.path.join(git_dir, "commondir"))
+    return os.path.realpath(os.path.join(git_dir, shared) if shared else git_dir)
 
 
 def _small_text(path: str) -> str:
     try:
         # Nearly always there is no such file, which this finds out in a third of the time that a Path takes.
-        if not os.path.isfile(path):  # noqa: PTH113
+        if not os.path.isfile(path):
             return ""
         with Path(path).open("rb") as file:
             return file.read(_SMALL_FILE_BYTES).decode("utf-8", "surrogateescape").strip()

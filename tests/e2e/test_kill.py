@@ -93,6 +93,7 @@ async def kill_in_a_turn(agent: AgentProcess, session: str, moment: Moment, ackn
 
     async def follow(moments: anyio.CancelScope) -> None:
         await agent.editor.wait_until(lambda: len(agent.editor.updates) >= moment.updates)
+        # Nothing is waited for: the moments between two updates are what is tried, and any of them has to be survived.
         await anyio.sleep(moment.seconds)
         moments.cancel()
 
