@@ -31,7 +31,7 @@ from pattern_acp.journal.redact import (
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message
 from pattern_acp.memory.forgotten import REDACTED, Forgotten, forget_passage
-from pattern_acp.tools.naming import with_names
+from pattern_acp.tools.kept_names import with_names
 
 SHORTEST = 4
 """Characters of a text to look for: a shorter one is part of too many words."""

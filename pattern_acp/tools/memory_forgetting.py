@@ -62,10 +62,10 @@ from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
 from pattern_acp.memory.stored import text_hash
+from pattern_acp.tools.kept_names import with_names
 from pattern_acp.tools.memory_counting import plan_uncounting
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
-from pattern_acp.tools.naming import with_names
 
 _LOGGER = logging.getLogger(__name__)
 
