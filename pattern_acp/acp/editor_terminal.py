@@ -15,7 +15,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError
 from pattern_acp.workspace.script_command import client_command, remove_script
-from pattern_acp.workspace.shell import git_variables
+from pattern_acp.workspace.shell import UNATTENDED_VARIABLES, git_variables
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus
 
 logger = logging.getLogger(__name__)
@@ -27,9 +27,9 @@ END_SECONDS = 0.3
 
 POLL_SECONDS = 0.25
 
-FIXED = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", **git_variables({})}
-"""Nobody can press a key for a command of ours; colours and the terminal's kind stay the client's. Git's settings are
-those of `workspace.shell`; they replace any that the client's own environment numbers from zero."""
+FIXED = {**UNATTENDED_VARIABLES, **git_variables({})}
+"""Colours and the terminal's kind stay the client's. Git's settings replace any that the client's own environment
+numbers from zero."""
 
 
 class EditorCommand:

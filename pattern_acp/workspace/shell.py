@@ -11,14 +11,26 @@ from pattern_acp.workspace.flavour import PLATFORM, Flavour
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
 """Our own keys, which no command of a model has any business with."""
 
-QUIET_VARIABLES = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
+_PAGERS = "PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER GH_PAGER AWS_PAGER BAT_PAGER PSQL_PAGER"
+_EDITORS = (
+    "EDITOR VISUAL FCEDIT HGEDITOR SVN_EDITOR JJ_EDITOR GH_EDITOR KUBE_EDITOR PSQL_EDITOR SYSTEMD_EDITOR SUDO_EDITOR"
+)
+"""Variables that a program prefers to `PAGER` or `EDITOR`, and that people set."""
+
+UNATTENDED_VARIABLES = {
+    **dict.fromkeys(_PAGERS.split(), "cat"),
+    **dict.fromkeys(_EDITORS.split(), "true"),
+    "GIT_EDITOR": ":",
+    "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
-    "TERM": "dumb",
-    "NO_COLOR": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
 }
-"""Nobody can press a key, and colour codes cost the model tokens (no-color.org)."""
+"""Nobody can press a key, in a terminal of ours or of the client. An editor that ends at once leaves the prepared text
+as it is: `git commit --amend`, a merge and `rebase -i` go on with it, and `git commit` without a message fails. Git
+takes `:` without starting anything, also where there is no `true`. A line that sets one of these itself wins."""
+
+QUIET_VARIABLES = {**UNATTENDED_VARIABLES, "TERM": "dumb", "NO_COLOR": "1"}
+"""For terminals of ours also without colour, whose codes cost the model tokens (no-color.org)."""
 
 GIT_SETTINGS = {"safe.bareRepository": "explicit"}
 """Settings of git for every command. Files of a project that are named like those of a repository without a work tree

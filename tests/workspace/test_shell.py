@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.acp.editor_terminal import FIXED
 from pattern_acp.config.load import process_environment
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
@@ -38,6 +39,82 @@ def test_git_runs_nothing_that_files_named_like_a_repository_ask_for(tmp_path: P
     assert ran.returncode != 0
     kept = subprocess.run(["git", "config", "a.b"], cwd=tmp_path.parent, env=env, capture_output=True, check=False)
     assert kept.stdout.strip() == (b"c" if own else b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or shutil.which("git") is None, reason="needs git and a POSIX shell")
+@pytest.mark.parametrize("terminal", ["ours", "the client's"])
+@pytest.mark.parametrize("setting", ["variables", "git"])
+def test_no_command_of_git_waits_for_the_editor_of_the_user(tmp_path: Path, terminal: str, setting: str):
+    opened = tmp_path / "opened"
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\ntouch {opened}\nexec sleep 600\n", encoding="utf-8")
+    editor.chmod(0o700)
+    names = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR") if setting == "variables" else ()
+    home = {"GIT_CONFIG_GLOBAL": str(tmp_path / "settings"), "GIT_CONFIG_NOSYSTEM": "1"}
+    base = {**process_environment()} | home | dict.fromkeys(names, str(editor))
+    env = command_environment(base, {}) if terminal == "ours" else base | FIXED
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def git(*words: str) -> tuple[int, str]:
+        command = ("git", *words)
+        ended = subprocess.run(
+            command,
+            cwd=work,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return ended.returncode, ended.stdout
+
+    (tmp_path / "settings").write_text(
+        "[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n"
+        + (f"[core]\neditor = {editor}\n[sequence]\neditor = {editor}\n" if setting == "git" else ""),
+        encoding="utf-8",
+    )
+    for words in (
+        ("init",),
+        ("commit", "--allow-empty", "-m", "one"),
+        ("commit", "--allow-empty", "-m", "two"),
+        ("commit", "--amend", "--allow-empty"),
+        ("rebase", "-i", "--keep-empty", "HEAD~1"),
+        ("switch", "-c", "other"),
+        ("commit", "--allow-empty", "-m", "three"),
+        ("switch", "main"),
+        ("merge", "--no-ff", "other"),
+        ("config", "--edit"),
+    ):
+        assert git(*words)[0] == 0, words
+    for words in (("commit", "--allow-empty"), ("tag", "-a", "v1"), ("branch", "--edit-description")):
+        git(*words)
+    assert git("log", "--first-parent", "--format=%s")[1].splitlines() == ["Merge branch 'other'", "two", "one"]
+    assert git("status", "--porcelain=2", "--branch")[1].count("#") == 2
+    assert git("tag")[1] == ""
+    assert not opened.exists()
+
+
+@pytest.mark.parametrize("terminal", ["ours", "the client's"])
+def test_programs_that_have_an_editor_or_a_pager_variable_of_their_own_open_none_either(terminal: str):
+    own = {
+        "EDITOR": "vi",
+        "VISUAL": "code --wait",
+        "HGEDITOR": "vi",
+        "KUBE_EDITOR": "vi",
+        "MANPAGER": "less",
+        "AWS_PAGER": "",
+    }
+    env = command_environment(own, {}) if terminal == "ours" else own | FIXED
+    assert {name: env[name] for name in own} == {
+        "EDITOR": "true",
+        "VISUAL": "true",
+        "HGEDITOR": "true",
+        "KUBE_EDITOR": "true",
+        "MANPAGER": "cat",
+        "AWS_PAGER": "cat",
+    }
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="looks for a POSIX shell")
