@@ -39,15 +39,49 @@ class Allowance:
         """Both together; what one does not limit, the sum does not either."""
         return Allowance(_added(self.micro_units, other.micro_units), _added(self.tokens, other.tokens))
 
+    def stretched(self, step: "Allowance", need: "Allowance") -> "Allowance":
+        """This allowance and as many whole steps as it takes to reach what is needed, at least one.
+
+        The two are counted in the same steps. What this allowance limits and the step does not grows by itself.
+        """
+        money = (self.micro_units, step.micro_units or self.micro_units, need.micro_units)
+        tokens = (self.tokens, step.tokens or self.tokens, need.tokens)
+        steps = max(1, _steps(*money), _steps(*tokens))
+        return Allowance(_stepped(*money[:2], steps), _stepped(*tokens[:2], steps))
+
+    def beyond(self, other: "Allowance") -> "Allowance":
+        """How much more this allows than another one, where both have a limit."""
+        return Allowance(_rest(self.micro_units, other.micro_units), _rest(self.tokens, other.tokens))
+
     def __str__(self) -> str:
-        """As `parse_allowance` reads it."""
-        money = amount_text(self.micro_units).replace(",", "") if self.micro_units is not None else ""
+        """As `parse_allowance` reads it, to the last millionth."""
+        money = _exact(self.micro_units) if self.micro_units is not None else ""
         tokens = f"{self.tokens} tokens" if self.tokens is not None else ""
         return ", ".join(part for part in (money, tokens) if part) or "off"
 
 
 def _added(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
+
+
+def _steps(limit: int | None, step: int | None, need: int | None) -> int:
+    return -(-(need - limit) // step) if limit is not None and step and need is not None else 0
+
+
+def _stepped(limit: int | None, step: int | None, steps: int) -> int | None:
+    return None if limit is None else limit + (step or 0) * steps
+
+
+def _rest(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one - other
+
+
+def _exact(micro_units: int) -> str:
+    text = amount_text(micro_units).replace(",", "")
+    if parse_allowance(text) == Allowance(micro_units):
+        return text
+    # Rounded, a limit would come out different when the session is opened again.
+    return f"{micro_units // MICRO}.{micro_units % MICRO:06d}".rstrip("0") + " USD"
 
 
 def parse_allowance(text: str) -> Allowance | None:

@@ -24,7 +24,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.providers.base import ModelInfo, ToolForm
-from pattern_acp.session.budgets import NAMES, Reached, has_used, is_over, limit_of
+from pattern_acp.session.budgets import NAMES, Reached, has_used, limit_of
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.loop import TurnEnd
@@ -68,7 +68,9 @@ class BudgetQuestion:
         if limit in stopped:
             return end
         other = cheaper_model(session, info, reached.expected.tokens) if may_switch else None
-        answer = await self._answer(info, other)
+        # What the button says is what is granted, whatever is spent or set while the question waits.
+        longer = self._longer()
+        answer = await self._answer(info, other, longer)
         if answer is Answer.ALLOW_ALWAYS and other is not None:
             options = await session.set_option(MODEL_OPTION, other.qualified, by="agent")
             await session.view.show_options(options)
@@ -77,28 +79,30 @@ class BudgetQuestion:
             stopped.add(limit)
             return end
         if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
-            await self._extend()
+            await self._extend(longer)
         return TurnEnd(StopReason.END_TURN) if session.state.budgets.switched else None
 
-    async def _extend(self) -> None:
+    def _longer(self) -> Allowance:
+        """The limit after an extension: as much again, as often as it takes for the next request to fit."""
         reached = self.reached
+        spent, expected = reached.spent, reached.expected
+        need = Allowance(spent.micro_units + (expected.micro_units or 0), spent.tokens + expected.tokens)
         # A step of nothing, after the settings were made smaller meanwhile, would lead nowhere.
         base = limit_of(self.session, reached.scope)
-        base = reached.limit if base.is_zero else base
-        longer = reached.limit
-        # Again and again: a budget that was lowered below what is spent already has to come out above it.
-        while is_over(longer, reached.spent, reached.expected):
-            longer = longer + base
+        return reached.limit.stretched(reached.limit if base.is_zero else base, need)
+
+    async def _extend(self, longer: Allowance) -> None:
+        reached = self.reached
         changed = BudgetChanged(reached.scope, str(longer), "extended")
         await self.session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
         self.session.state.budgets.extended[reached.scope, reached.key] = longer
 
-    async def _answer(self, info: ModelInfo, other: ModelInfo | None) -> Answer:
+    async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> Answer:
         session, reached = self.session, self.reached
-        base = limit_of(session, reached.scope)
-        options = [ApprovalOption(Answer.ALLOW_ONCE, f"Go on, with {base} more")]
+        more = f"{longer.beyond(reached.limit)} more ({longer} in all)"
+        options = [ApprovalOption(Answer.ALLOW_ONCE, f"Go on, with {more}")]
         if other is not None:
-            options.append(ApprovalOption(Answer.ALLOW_ALWAYS, _switch_words(info, other, base)))
+            options.append(ApprovalOption(Answer.ALLOW_ALWAYS, _switch_words(info, other, more)))
         options.append(ApprovalOption(Answer.REJECT_ONCE, "Stop here"))
         call_id = ToolCallId(session.constellation.ids.new("call"))
         title = (
@@ -144,7 +148,7 @@ def _price(info: ModelInfo) -> int:
     return 10 * info.input_price + info.output_price
 
 
-def _switch_words(info: ModelInfo, other: ModelInfo, base: Allowance) -> str:
+def _switch_words(info: ModelInfo, other: ModelInfo, more: str) -> str:
     if other.is_free:
         return f"Go on with {other.qualified}, which costs nothing"
-    return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, and {base} more"
+    return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, with {more}"

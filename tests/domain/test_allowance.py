@@ -41,8 +41,8 @@ def test_what_is_no_amount_is_refused(text: str):
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_what_is_shown_is_read_back_in_whole_cents(money: int | None, tokens: int | None):
-    allowance = Allowance(None if money is None else money * 10_000, tokens)
+def test_what_is_shown_is_read_back_to_the_last_millionth(money: int | None, tokens: int | None):
+    allowance = Allowance(money, tokens)
     assert parse_allowance(str(allowance)) == allowance
 
 
@@ -56,3 +56,24 @@ def test_zero_is_a_limit_and_none_is_not():
     assert Allowance(tokens=0).is_limited
     assert not Allowance().is_limited
     assert Allowance(1, 5) + Allowance(2) == Allowance(3)
+
+
+@given(AMOUNTS, AMOUNTS, st.integers(0, 10**13), st.integers(0, 10**13))
+def test_an_allowance_grows_by_whole_steps_and_not_by_one_more_than_is_needed(
+    money: int | None, tokens: int | None, needed_money: int, needed_tokens: int
+):
+    step = Allowance(money, tokens)
+    if step.is_zero or not step.is_limited:
+        return
+    grown = step.stretched(step, Allowance(needed_money, needed_tokens))
+    pairs = [(grown.micro_units, money, needed_money), (grown.tokens, tokens, needed_tokens)]
+    limited = [(have, each, need) for have, each, need in pairs if have is not None and each]
+    assert all(have >= need for have, _, need in limited)
+    assert len({have // each for have, each, _ in limited}) == 1
+    steps = limited[0][0] // limited[0][1] - 1
+    assert steps == 1 or any(have - each < need for have, each, need in limited)
+    assert step + grown.beyond(step) == grown
+
+
+def test_a_limit_grows_also_where_the_step_has_none():
+    assert Allowance(100, 5).stretched(Allowance(tokens=5), Allowance(250, 5)) == Allowance(300, 15)

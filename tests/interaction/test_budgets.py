@@ -6,13 +6,14 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import BudgetSettings, Settings
+from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
 from pattern_acp.providers.base import Figure, UsageKnown, UsageUntold
 from pattern_acp.providers.model_figures import Source, with_sources
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.budgets import BudgetGate, limit_of
+from pattern_acp.session.budgets import BudgetGate, Scope, limit_of
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
 from pattern_acp.testing.scripts import Turn, calls, says, uses
@@ -70,6 +71,47 @@ async def test_a_turn_pauses_in_its_middle_and_the_person_says_how_it_goes_on(an
         assert [(event.scope, event.allowance, event.by) for event in changes] == (
             [("turn", "3.00 USD", "extended")] if expected == 2 else []
         )
+
+
+@pytest.mark.parametrize("scope", ["turn", "session", "day"])
+@pytest.mark.parametrize(
+    ("budget", "more", "in_all"),
+    [
+        # A step that the next request does not fit into, one that is smaller than the shown digits, and two at once.
+        ("1 USD", "2.00 USD", "3.00 USD"),
+        ("0.75 USD", "1.50 USD", "2.25 USD"),
+        ("0.000007 USD", "", ""),
+        ("30000 tokens", "90000 tokens", "120000 tokens"),
+        ("5 USD, 30000 tokens", "15.00 USD, 90000 tokens", "20.00 USD, 120000 tokens"),
+    ],
+)
+async def test_the_button_says_what_is_granted_and_the_event_and_the_limit_are_the_same(
+    scope: Scope, budget: str, more: str, in_all: str
+):
+    spending = (UsageKnown(Usage(100_000), Cost(2_000_000)),)
+    model = ScriptedProvider([calls("list_directory", path=".") + spending, says("Done.")])
+    # The budget is set in the middle of the turn, since a small one would not let the first request through.
+    async with running_agent(model, settings=settings(), permission=choose("allow_once")) as agent:
+        priced(agent)
+        session = await agent.editor.open_session(str(agent.folder))
+        opened = agent.sessions.get(session)
+
+        def lower(update: JsonDict) -> None:
+            if update["update"]["sessionUpdate"] == "tool_call":
+                opened.state.budgets.changed[scope] = parse_allowance(budget) or Allowance()
+
+        agent.editor.watch = lower
+        await agent.editor.prompt(session, "Go on.")
+        (asked,) = agent.editor.asked
+        name = asked["options"][0]["name"]
+        (changed,) = of_type(await events_of(agent, session), BudgetChanged)
+        assert name.startswith("Go on, with ")
+        assert name.endswith(f" more ({changed.allowance} in all)")
+        if in_all:
+            assert (name, changed.allowance) == (f"Go on, with {more} more ({in_all} in all)", in_all)
+        (allowed,) = opened.state.budgets.extended.values()
+        assert str(allowed) == changed.allowance
+        assert await requests_of(agent, session) == 2
 
 
 @pytest.mark.parametrize("budget", ["0", "0 tokens"])
