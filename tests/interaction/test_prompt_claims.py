@@ -1,0 +1,59 @@
+"""What the built-in system prompt claims of a request is so in every request that it begins."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pattern_acp.config.settings import Wire
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.testing.agent import running_agent
+from pattern_acp.testing.scripts import calls, says
+from pattern_acp.testing.wires import WIRES, body_for
+
+MEMORY_IS_WHERE = (
+    "Your memory blocks are in a <memory> message before the first prompt; what changed since, or all of them where "
+    "that message is missing, is in <current_state> at the end of the newest message."
+)
+BLOCKS, STATE = b"<memory>\\nThis is your memory", b"<current_state>\\nThis is the present state"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_memory_is_in_the_request_where_the_prompt_says(wire: Wire):
+    note = calls("memory_write", label="human", operation="append", text="Likes tea.", reason="Said so.")
+    finder = calls("delegate", kind="explorer", name="finder", task="Look around.")
+    model = ScriptedProvider([note, finder, says("Done.")], subagents={"finder": [says("Found nothing.")]})
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Make a start.")
+    assert all(MEMORY_IS_WHERE in request.system for request in model.requests)
+    first, changed, of_subagent, _ = [body_for(wire, request) for request in model.requests]
+    assert 0 < first.index(BLOCKS) < first.index(b"Make a start.")
+    assert (
+        changed.index(BLOCKS) < changed.index(b"Make a start.") < changed.index(STATE) < changed.rindex(b"Likes tea.")
+    )
+    # A subagent has no such message: all of its memory is in the last place.
+    assert BLOCKS not in of_subagent
+    assert of_subagent.index(b"Look around.") < of_subagent.index(STATE) < of_subagent.index(b'label=\\"human\\"')
+    assert STATE in body_for(wire, replace(model.requests[1], messages=model.requests[1].messages[-1:]))
+
+
+@pytest.mark.parametrize(("patches", "left_out"), [(False, "apply_patch"), (True, "edit_file")])
+async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_it_out(left_out: str, *, patches: bool):
+    model = ScriptedProvider([says("Hello."), says("Planned.")])
+    async with running_agent(model) as agent:
+        info = agent.models.infos["scripted"]
+        agent.models.infos["scripted"] = replace(info, writes_patches=patches)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello?")
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        await agent.editor.prompt(session, "And now?")
+    persona = model.requests[0].system.partition("\n\nEnvironment")[0]
+    named = set(re.findall(r"\b[a-z]+_[a-z]+\b", persona)) - {"current_state"}
+    assert {"edit_file", "write_file", "update_plan", "memory_write", "memory_search"} <= named
+    offered, in_plan = ({tool.name for tool in request.tools} for request in model.requests)
+    # The prompt says of the two for editing that one of them is there.
+    assert named - offered == {left_out}
+    assert "whichever you have" in persona
+    assert named - in_plan > {left_out}
+    assert "Some modes offer fewer tools than these rules name." in persona
