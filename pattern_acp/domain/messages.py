@@ -123,17 +123,22 @@ class Message:
 
     @property
     def words(self) -> str:
-        """What the person typed: the text without the blocks that a client put directly in front of it.
+        """What the user typed: the text without what a client put around it, and all of it when nothing is left."""
+        from pattern_acp.domain.typed_words import typed_words
 
-        avante, Jupyter AI and CodeCompanion send notes, and prompts of before, as blocks of text of their own; a text
-        that goes on behind a mentioned file is the person's like the one before it.
-        """
-        following = (*self.parts[1:], None)
-        return "".join(
-            part.text
-            for part, behind in zip(self.parts, following, strict=False)
-            if isinstance(part, TextPart) and not isinstance(behind, TextPart)
-        )
+        return typed_words(self.parts)
+
+    @property
+    def typed_line(self) -> str:
+        """The text of the prompt that may be a slash command."""
+        from pattern_acp.domain.typed_words import typed_line
+
+        return typed_line(self.parts)
+
+    @property
+    def searched(self) -> str:
+        """What a search finds the message by: what the user typed, or all that the model wrote."""
+        return self.words if self.role is Role.USER else self.text
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:

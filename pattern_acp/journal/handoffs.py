@@ -98,7 +98,7 @@ def _handoff(kept: Sequence[Recorded], cwd: str) -> HandoffLeft:
     plan = next((entry.event.plan for entry in reversed(kept) if isinstance(entry.event, PlanUpdated)), None)
     steps = [step.content for step in plan.entries if step.status != "completed"] if plan is not None else []
     files = _files(kept, cwd)
-    request = " ".join(last.message.text.split())
+    request = " ".join(last.message.words.split())
     return HandoffLeft(
         last.turn_id,
         _state([entry for entry in kept if entry.session_seq >= begun.session_seq]),

@@ -110,10 +110,12 @@ def _read_turn(messages: tuple[Message, ...]) -> _Turn:
 
 
 def _words_of(prompt: Message) -> str:
-    """The person's own words; an attached file gives its name only, since its content is data (invariant 8)."""
+    """What the user typed; an attached file gives its name only, since its content is data (invariant 8)."""
+    from pattern_acp.domain.typed_words import typed_parts
+
     parts = (
         part.text if isinstance(part, TextPart) else part.name if isinstance(part, ResourcePart) else ""
-        for part in prompt.parts
+        for part in typed_parts(prompt.parts)
     )
     return "".join(parts)
 

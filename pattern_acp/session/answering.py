@@ -177,7 +177,7 @@ async def _expand(session: "Session", turn: Turn) -> TurnEnd | None:
         turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
-        turn.command = Command(turn.message.words.strip().split()[0].lstrip("/"), "")
+        turn.command = Command(turn.message.typed_line.split()[0].lstrip("/"), "")
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     return None
 

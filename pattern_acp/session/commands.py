@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, TextPart
+from pattern_acp.domain.messages import Message
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.definitions import run_skills, written_commands
 from pattern_acp.session.errors import CommandMisusedError
@@ -71,12 +71,8 @@ def command_in(text: str) -> Command | None:
 
 
 def command_of(message: Message) -> Command | None:
-    """The command that the last block of text is, or None.
-
-    Clients put blocks of their own in front: notes, or a cancelled prompt once more (interop rule 10).
-    """
-    blocks = [part.text for part in message.parts if isinstance(part, TextPart)]
-    return command_in(blocks[-1]) if blocks else None
+    """The command that the user typed, or None, whatever a client put around it."""
+    return command_in(message.typed_line)
 
 
 async def run_help(session: "Session", argument: str) -> str:

@@ -83,7 +83,7 @@ async def run_skills(session: "Session", argument: str) -> str:
 
 def command_typed(session: "Session", message: Message) -> tuple[CommandDefinition, str] | None:
     """The written command that the last text of a message names, with what was typed behind it."""
-    typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
+    typed = message.typed_line
     match = _TYPED.fullmatch(typed.strip())
     if match is None:
         return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, ResourcePart, TextPart
+from pattern_acp.domain.messages import Message, ResourcePart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.tool_call_events import PinnedTool, ServerToolsPinned
 from pattern_acp.mcp_servers.catalogue import RemotePrompt, RemoteTool
@@ -126,7 +126,7 @@ class SessionMcp:
         Raises:
             ServerError: the server could not give it.
         """
-        typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
+        typed = message.typed_line
         command = split_action(typed.strip())
         if command is None or ":" not in command[0] or not self.servers.servers:
             return message

@@ -125,14 +125,14 @@ class SessionProjections:
             move_cursor(tx, self._persona, self._search_owner, seq=seq)
 
     def _index(self, tx: Transaction, kind: MessageKind, message: Message, now: int, seq: int) -> None:
-        if message.text.strip():
+        if message.searched.strip():
             index_message(
                 tx,
                 session_id=self._session_id,
                 owner=self._search_owner,
                 kind=kind,
                 message_id=message.message_id,
-                text=message.text,
+                text=message.searched,
                 at_ms=now,
                 seq=seq,
             )

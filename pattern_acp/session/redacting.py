@@ -136,7 +136,7 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
     for one in done.events:
         if isinstance(one.event, TurnStarted | MessageRecorded):
             message = one.event.message
-            forget_message(tx, one.stream, message.message_id, message.text, seq=audit.seq)
+            forget_message(tx, one.stream, message.message_id, message.searched, seq=audit.seq)
     clean_indexes(tx)
     return done
 
@@ -154,10 +154,15 @@ def _whole(tx: Transaction, recorded: list[Recorded], place: int) -> tuple[Plann
         raise RedactionError(f"Event {place} says what was taken out of others, so it stays.")
     seqs = [entry.seq]
     if isinstance(entry.event, TurnStarted):
-        # A title is the beginning of a prompt.
-        said = " ".join(entry.event.message.text.split())
+        # A title is the beginning of a prompt: of all of it in old journals, else of what the user typed.
+        message = entry.event.message
+        said = [" ".join(text.split()) for text in (message.text, message.words)]
         titled = ((one, one.event) for one in recorded)
-        seqs += [one.seq for one, event in titled if isinstance(event, SessionTitled) and _begins(said, event.title)]
+        seqs += [
+            one.seq
+            for one, event in titled
+            if isinstance(event, SessionTitled) and any(_begins(text, event.title) for text in said)
+        ]
     return with_requests(tx, _with_partials(tx, plan_redaction(tx, seqs, _blank)), dict)
 
 

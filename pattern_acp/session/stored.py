@@ -155,14 +155,14 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
 
 
 def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, message: Message, entry: Recorded) -> None:
-    if message.text.strip():
+    if message.searched.strip():
         index_message(
             tx,
             session_id=session_id,
             owner=owner,
             kind=kind,
             message_id=message.message_id,
-            text=message.text,
+            text=message.searched,
             at_ms=entry.at_ms,
             seq=entry.seq,
         )

@@ -11,7 +11,7 @@ import anyio
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.messages import Message, TextPart
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
@@ -51,7 +51,7 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 
 
 async def _unknown(session: "Session", message: Message) -> str:
-    typed = next((part.text for part in reversed(message.parts) if isinstance(part, TextPart)), "")
+    typed = message.typed_line
     found = _LOOKS_LIKE_ONE.match(typed)
     names = [*COMMANDS, *(command.name for command in more_commands(session))]
     # A name that is a path of this machine (`/tmp`) is taken for one.

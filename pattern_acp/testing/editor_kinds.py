@@ -4,6 +4,7 @@ Owns: the table. The habits were seen in recordings of the clients or read in th
 clients taught"). Must not know: how they are played (`pattern_acp.testing.simulated_editor`).
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -13,6 +14,17 @@ FOLDER = "$FOLDER"
 """Stands for the project's folder in blocks of a prompt."""
 
 FILES: JsonDict = {"readTextFile": True, "writeTextFile": True}
+
+
+def text(words: str) -> JsonDict:
+    """A block of text."""
+    return {"type": "text", "text": words}
+
+
+def plainly(words: str, earlier: Sequence[str]) -> Sequence[JsonDict]:
+    """The words in a block of their own."""
+    del earlier
+    return (text(words),)
 
 
 class AtCancel(Enum):
@@ -58,6 +70,8 @@ class EditorKind:
     """Blocks that it puts in front of every prompt."""
     behind: tuple[JsonDict, ...] = ()
     """Blocks that it puts behind every prompt."""
+    dresses: Callable[[str, Sequence[str]], Sequence[JsonDict]] = plainly
+    """The blocks of a prompt's words, by these and by the prompts that were sent before it in the session."""
     repeats: bool = False
     """Sends the text of a cancelled prompt again with the next one."""
     drops_newline: bool = False
@@ -97,9 +111,31 @@ def introduced(name: str = "", *, terminal: bool | None = None, files: bool = Tr
     return {"protocolVersion": 1, "clientCapabilities": capabilities, **info}
 
 
-def text(words: str) -> JsonDict:
-    """A block of text."""
-    return {"type": "text", "text": words}
+def as_previous_messages(words: str, earlier: Sequence[str]) -> Sequence[JsonDict]:
+    """avante: the newest first, all in the same tags, and how many there are."""
+    said = (words, *reversed(earlier))[:5]
+    counted = f"Continuing from previous session with {len(said)} recent user messages"
+    tagged = (text(f"<previous_user_message>{one}</previous_user_message>") for one in said)
+    return (*tagged, text(f"<system_context>{counted}</system_context>"))
+
+
+def behind_a_note(words: str, earlier: Sequence[str]) -> Sequence[JsonDict]:
+    """Jupyter AI: one block, with a note in front of the first prompt, and the agent's name in front of each."""
+    note = "" if earlier else "System note: When creating or editing Jupyter notebooks, use the tools for cells.\n\n"
+    return (text(f"{note}@Pattern {words}"),)
+
+
+def with_environment(words: str, earlier: Sequence[str]) -> Sequence[JsonDict]:
+    """agentic.nvim: the system behind the first prompt, in tags."""
+    system = (text("<environment_info>\n- Platform: Linux\n</environment_info>"),)
+    return (text(words), *(system if not earlier else ()))
+
+
+def with_open_note(words: str, earlier: Sequence[str]) -> Sequence[JsonDict]:
+    """Obsidian: which note is open, as a sentence, and as a line in front of what is no slash command."""
+    del earlier
+    sentence = f"The user has opened the note file://{FOLDER}/n.md in Obsidian. This may or may not be related."
+    return (text(sentence), text(words if words.startswith("/") else f"@[[n]]\n{words}"))
 
 
 KINDS = (
@@ -142,10 +178,8 @@ KINDS = (
         options=False,
         nulls=True,
         drops_newline=True,
-        before=(
-            text("<previous_user_message>Earlier words.</previous_user_message>"),
-            text("<system_context>It is Saturday.</system_context>"),
-        ),
+        before=({"type": "resource_link", "uri": f"file://{FOLDER}/main.cpp", "name": "main.cpp"},),
+        dresses=as_previous_messages,
     ),
     EditorKind(
         "agentic.nvim",
@@ -153,6 +187,7 @@ KINDS = (
             "protocolVersion": 1,
             "clientCapabilities": {"fs": FILES, "terminal": False, "clientInfo": {"name": "Agentic"}},
         },
+        dresses=with_environment,
         options=False,
         nulls=True,
         drops_newline=True,
@@ -173,7 +208,12 @@ KINDS = (
         at_cancel=AtCancel.ANSWERED_FIRST,
         quotes=False,
     ),
-    EditorKind("Obsidian", introduced("obsidian-agent-client", terminal=True, files=False), options=False),
+    EditorKind(
+        "Obsidian",
+        introduced("obsidian-agent-client", terminal=True, files=False),
+        options=False,
+        dresses=with_open_note,
+    ),
     EditorKind(
         "Toad",
         introduced("toad", terminal=True),
@@ -198,7 +238,7 @@ KINDS = (
     EditorKind(
         "Jupyter AI",
         introduced("Jupyter AI", terminal=True),
-        before=(text("System note: you are in a chat of a notebook."),),
+        dresses=behind_a_note,
     ),
     EditorKind(
         "Qt Creator",

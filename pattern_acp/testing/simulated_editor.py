@@ -106,6 +106,7 @@ class SimulatedEditor:
         self.opened: JsonDict = {}
         self.faults: list[str] = []
         self._cancelled_text = ""
+        self._said: list[str] = []
         editor = agent.editor
         editor.watch = self._see
         habits = editor.disk.habits
@@ -156,7 +157,8 @@ class SimulatedEditor:
         """Send a prompt and wait for its end; the stop reason."""
         again = [{"type": "text", "text": self._cancelled_text}] if self._cancelled_text else []
         self._cancelled_text = ""
-        blocks = [*self.kind.before, *again, {"type": "text", "text": words}, *self.kind.behind]
+        blocks = [*self.kind.before, *again, *self.kind.dresses(words, self._said), *self.kind.behind]
+        self._said.append(words)
         prompt = json.loads(json.dumps(blocks).replace(FOLDER, str(self.folder)))
         params = {"sessionId": self.session, "prompt": prompt}
         answer = await self.editor.request("session/prompt", params)

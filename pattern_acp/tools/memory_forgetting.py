@@ -310,4 +310,4 @@ def _forget_message(tx: Transaction, redacted: PlannedRedaction, seq: int) -> bo
         message = redacted.event.message
     if message is None:
         return False
-    return forget_message(tx, redacted.stream, message.message_id, message.text, seq=seq)
+    return forget_message(tx, redacted.stream, message.message_id, message.searched, seq=seq)

@@ -6,6 +6,7 @@ import pytest
 
 from pattern_acp.config.settings import IsolationSetting, MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.messages import TextPart
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.commands import COMMANDS, command_in
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -83,6 +84,28 @@ async def test_blocks_that_clients_put_in_front_of_a_command_do_not_hide_it():
             assert "/recall" in agent.editor.said()
         assert model.requests == []
         assert "not this again" not in await answer(agent, session, "/memory")
+
+
+async def test_a_prompt_in_the_form_of_a_client_is_titled_and_found_by_its_words_and_sent_whole():
+    model = ScriptedProvider([says("Done."), says("Done again.")])
+    async with running_agent(model) as agent:
+        session = await opened(agent)
+        said: list[str] = []
+        for words in ("Paint the zebra", "Feed the otter"):
+            said.insert(0, words)
+            texts = [f"<previous_user_message>{one}</previous_user_message>" for one in said]
+            context = f"Continuing from previous session with {len(said)} recent user messages"
+            blocks = [
+                {"type": "text", "text": text} for text in (*texts, f"<system_context>{context}</system_context>")
+            ]
+            await agent.editor.request("session/prompt", {"sessionId": session, "prompt": blocks})
+        sent = [part.text for part in model.requests[-1].messages[-1].parts if isinstance(part, TextPart)]
+        assert [block["text"] for block in blocks] == sent
+        (listed,) = (await agent.editor.request("session/list", {}))["sessions"]
+        assert listed["title"] == "Paint the zebra"
+        found = await answer(agent, session, "/search zebra")
+        assert found.count(", user)") == 1
+        assert "previous_user_message" not in found
 
 
 async def test_a_path_reaches_the_model():

@@ -28,11 +28,6 @@ def test_the_first_line_with_words_is_the_title(text: str, title: str):
     assert title_of(message(TextPart(text))) == title
 
 
-def test_what_clients_put_in_front_is_not_the_title():
-    notes = (TextPart("<previous_user_message>Earlier.</previous_user_message>"), TextPart("System note: a chat."))
-    assert title_of(message(*notes, TextPart("Fix the parser"))) == "Fix the parser"
-
-
 def test_words_on_both_sides_of_a_mentioned_file_are_the_title():
     file = ResourcePart("file:///a.py", "a.py")
     assert title_of(message(TextPart("Fix "), file, TextPart(" first"))) == "Fix  first"
