@@ -3,18 +3,20 @@
 Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's format (a `Wire` does).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import anyio
 
 from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageUntold, Waiting
 from pattern_acp.providers.buckets import AllBuckets, Buckets
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
-from pattern_acp.providers.errors import ModelMismatchError, ProviderOverloadedError
+from pattern_acp.providers.errors import ModelMismatchError, ProviderOverloadedError, ProviderStalledError
 from pattern_acp.providers.event_stream import EventStreamError
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
@@ -28,6 +30,8 @@ from pattern_acp.providers.status import (
     time_in_words,
 )
 
+logger = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     # At run time httpx is imported with the first client, in a worker thread (registry.py).
     from pattern_acp.providers.http import HttpClient, HttpResponse
@@ -37,6 +41,10 @@ DRAIN_SECONDS = 0.1
 handshake); a server that keeps it open longer than this gets a new one."""
 
 
+QUIET_SECONDS = 5.0
+"""How long more is waited for behind the reason for which an answer ended. Gemini, above all with its own tools, gives
+such a reason early and goes on; other servers say no more and leave the connection open."""
+
 TOLD_MS = 1_000
 """Waits for a rate limit that are shorter are not worth a line."""
 
@@ -44,13 +52,13 @@ TOLD_MS = 1_000
 class Decoder(Protocol):
     """Turns the events of one answer into ours; sans I/O."""
 
-    @property
-    def is_done(self) -> bool:
-        """Whether the wire's last event has been seen."""
-        ...
+    is_done: bool
+    """Whether the last event has been seen."""
+    finish: str
+    """The server's word for why the answer ended, once it is known; more of the answer may follow all the same."""
 
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
-        """Our events for one of the stream.
+        """Our events for one of the stream; see `feed_all`.
 
         Raises:
             ProviderError: the event is an error, or not in the wire's format.
@@ -65,6 +73,22 @@ class Decoder(Protocol):
             EmptyAnswerError: the model ended without text and without a call.
         """
         ...
+
+
+def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderEvent]:
+    """Our events for some of a stream, up to its last one; what follows that is not read.
+
+    What gateways add on any wire is passed over here: pings, events without data, and OpenAI's `[DONE]`, which ends the
+    stream wherever it comes. Raises like `Decoder.feed`.
+    """
+    for event in events:
+        if decoder.is_done:
+            return
+        data = event.data.strip()
+        if data == "[DONE]":
+            decoder.is_done = True
+        elif data and data != "null" and event.event != "ping":
+            yield from decoder.feed(event)
 
 
 class Wire(Protocol):
@@ -254,15 +278,11 @@ class WireProvider:
     async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
         parser = self._wire.new_parser() if isinstance(self._wire, FramedWire) else SseParser()
         try:
-            async for chunk in chunks:
-                for item in parser.feed(chunk):
-                    for event in decoder.feed(item):
-                        yield event
-                if decoder.is_done:
-                    return
-            for item in parser.end():
-                for event in decoder.feed(item):
+            while not decoder.is_done and (chunk := await _next(chunks, decoder)) is not None:
+                for event in feed_all(decoder, parser.feed(chunk)):
                     yield event
+            for event in feed_all(decoder, parser.end()):
+                yield event
         except (SseTooLargeError, EventStreamError) as error:
             raise broken_event(self._settings) from error
 
@@ -278,7 +298,23 @@ class WireProvider:
             raise not_a_stream(self._settings, response.content_type)
 
 
+async def _next(chunks: AsyncIterator[bytes], decoder: Decoder) -> bytes | None:
+    """More of the body; None at its end, and when nothing follows the reason for which the answer ended."""
+    if not decoder.finish:
+        return await anext(chunks, None)
+    try:
+        with anyio.move_on_after(QUIET_SECONDS):
+            return await anext(chunks, None)
+    except ProviderStalledError:
+        pass
+    return None
+
+
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    with anyio.move_on_after(DRAIN_SECONDS):
-        async for _ in chunks:
-            pass
+    """Read past the end of a whole answer, which a connection that breaks there no longer harms."""
+    try:
+        with anyio.move_on_after(DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
+    except ProviderError:
+        logger.debug("the connection broke behind a whole answer")

@@ -13,7 +13,7 @@ from pattern_acp.providers.base import ProviderEvent, ProviderRequest
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.scripted import Pause, ScriptStep
 from pattern_acp.providers.sse import SseParser
-from pattern_acp.providers.streaming import Decoder
+from pattern_acp.providers.streaming import Decoder, feed_all
 from pattern_acp.providers.streaming import Wire as WireFormat
 from pattern_acp.providers.wires import build_wire
 from pattern_acp.testing.model_streams import CallIds, anthropic_frames, openai_frames
@@ -65,6 +65,5 @@ def read(decoder: Decoder, stream: bytes, size: int = 0) -> list[ProviderEvent]:
     parser = SseParser()
     events: list[ProviderEvent] = []
     for start in range(0, len(stream), size or max(1, len(stream))):
-        for item in parser.feed(stream[start : start + (size or len(stream))]):
-            events += decoder.feed(item)
-    return [*events, *(event for item in parser.end() for event in decoder.feed(item))]
+        events += feed_all(decoder, parser.feed(stream[start : start + (size or len(stream))]))
+    return [*events, *feed_all(decoder, parser.end())]

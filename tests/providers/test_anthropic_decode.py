@@ -106,7 +106,6 @@ def test_usage_is_put_together_from_both_events():
         ("model_context_window_exceeded", ProviderStop.MAX_TOKENS),
         ("refusal", ProviderStop.REFUSAL),
         ("pause_turn", ProviderStop.INTERRUPTED),
-        ("something new", ProviderStop.END),
     ],
 )
 def test_every_stop_reason_is_known(reason: str, expected: ProviderStop):
@@ -162,3 +161,69 @@ def test_an_error_in_the_stream_is_raised(kind: str, message: str, expected: typ
 def test_what_is_no_event_is_a_protocol_error(data: str):
     with pytest.raises(ProviderProtocolError):
         decode(data)
+
+
+def nulls(*names: str) -> Mapping[str, object]:
+    return dict.fromkeys(names)
+
+
+def test_null_stands_for_what_a_block_does_not_have():
+    fields = ("id", "name", "text", "thinking", "signature", "data", "input", "partial_json", "stop_reason")
+    events = [
+        *block(
+            0,
+            {**nulls(*fields), "type": "thinking"},
+            {**nulls(*fields), "type": "thinking_delta", "thinking": "Hm."},
+            {**nulls(*fields), "type": "signature_delta"},
+        ),
+        *block(1, {**nulls(*fields), "type": "text"}, {**nulls(*fields), "type": "text_delta", "text": "so"}),
+        *block(
+            2,
+            {**nulls(*fields), "type": "tool_use", "id": "a", "name": "read"},
+            {**nulls(*fields), "type": "input_json_delta", "partial_json": "{}"},
+        ),
+    ]
+    whole = [{**nulls("message", "content_block", "delta", "usage"), **event} for event in events]
+    assert decode(*whole, *stop("tool_use")) == [
+        ThinkingDelta("Hm."),
+        ThinkingEnded(wire="anthropic"),
+        TextDelta("so"),
+        ToolCallBegun(2, "a", "read"),
+        ToolCallFragment(2, "{}"),
+        Stopped(ProviderStop.TOOL_CALLS),
+    ]
+
+
+@pytest.mark.parametrize("index", [{}, {"index": None}])
+def test_blocks_without_an_index_follow_each_other(index: Mapping[str, object]):
+    events = [
+        *block(0, {"type": "text"}, {"type": "text_delta", "text": "so"}),
+        *block(1, {"type": "tool_use", "id": "a", "name": "read"}, {"type": "input_json_delta", "partial_json": "{}"}),
+        *block(2, {"type": "tool_use", "id": "b", "name": "list"}, {"type": "input_json_delta", "partial_json": "[]"}),
+    ]
+    bare = [{**{name: value for name, value in event.items() if name != "index"}, **index} for event in events]
+    assert decode(*bare, *stop("tool_use")) == decode(*events, *stop("tool_use"))
+
+
+@pytest.mark.parametrize("arguments", [{"x": 1}, '{"x":1}'])
+def test_arguments_come_as_text_or_as_an_object_in_either_event(arguments: object):
+    call = {"type": "tool_use", "id": "a", "name": "read"}
+    first = block(0, {**call, "input": arguments})
+    later = block(0, {**call, "input": ""}, {"type": "input_json_delta", "partial_json": arguments})
+    for events in (first, later):
+        assert ToolCallFragment(0, '{"x":1}') in decode(*events, *stop("tool_use"))
+
+
+def test_a_whole_call_without_the_end_of_its_block_has_its_arguments():
+    begun = block(0, {"type": "tool_use", "id": "a", "name": "read", "input": {"x": 1}})[0]
+    assert decode(begun, *stop("tool_use"))[1:] == [ToolCallFragment(0, '{"x":1}'), Stopped(ProviderStop.TOOL_CALLS)]
+
+
+def test_the_type_of_an_event_may_stand_beside_its_data_only():
+    decoder = AnthropicDecoder(SETTINGS, "m", lambda _: None)
+    events: list[ProviderEvent] = []
+    for event in (*text("so"), *stop("end_turn")):
+        bare = {name: value for name, value in event.items() if name != "type"}
+        events += decoder.feed(SseEvent(str(event["type"]), json.dumps(bare)))
+    assert [*events, *decoder.end()] == [TextDelta("so"), Stopped(ProviderStop.END)]
+    assert decoder.is_done

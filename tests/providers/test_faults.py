@@ -147,6 +147,24 @@ async def test_silence_is_ended_by_its_limit_before_and_after_the_first_byte(wir
 
 
 @wires
+async def test_silence_behind_the_reason_for_which_the_answer_ended_costs_nothing(wire: Wire):
+    whole = stream_of(wire, STEPS)
+    behind: dict[Wire, bytes] = {"anthropic": b"event: message_stop", "openai": b"data: [DONE]"}
+    end = whole.find(behind[wire]) if wire in behind else len(whole)
+    assert end > 0
+    async with line(wire, limits=replace(Deadlines(), idle=0.3)) as it:
+        got = await it.ask(http_answer(whole[:end]), Pause(None))
+    assert (got.text, got.stop, got.asked) == ("Grüße.", ProviderStop.TOOL_CALLS, 1)
+
+
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "gemini"])
+async def test_a_connection_that_breaks_behind_the_last_event_costs_nothing(wire: Wire):
+    async with line(wire) as it:
+        got = await it.ask(http_answer(stream_of(wire, STEPS), more="content-length: 99999\r\n"))
+    assert (got.text, got.stop, got.asked) == ("Grüße.", ProviderStop.TOOL_CALLS, 1)
+
+
+@wires
 async def test_an_answer_that_comes_byte_by_byte_is_whole(wire: Wire):
     whole = http_answer(stream_of(wire, STEPS))
     async with line(wire) as it:

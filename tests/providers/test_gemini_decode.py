@@ -23,7 +23,6 @@ from pattern_acp.providers.errors import (
     EmptyAnswerError,
     ProviderConnectionError,
     ProviderOverloadedError,
-    ProviderProtocolError,
 )
 from pattern_acp.providers.gemini.decode import GeminiDecoder
 from pattern_acp.providers.sse import SseEvent
@@ -79,7 +78,7 @@ def test_a_prompt_that_is_blocked_is_refused_in_words(reason: str):
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
 def test_a_call_that_the_model_wrote_wrong_is_named(reason: str):
-    with pytest.raises(ProviderProtocolError, match="wrote a tool call that cannot be read"):
+    with pytest.raises(ProviderOverloadedError, match="wrote a tool call that cannot be read"):
         decode({"candidates": [{"finishReason": reason}]})
 
 
@@ -113,3 +112,27 @@ def test_null_where_others_leave_out_is_fine():
     nothing = {"text": None, "thought": None, "functionCall": None}
     empty: Chunk = {"candidates": None, "usageMetadata": {"promptTokenCount": None}}
     assert decode(chunk(nothing), empty, {"candidates": [{"content": None}]}, chunk({"text": "so"}, finish="STOP"))
+
+
+@pytest.mark.parametrize("counts", [{}, {"usageMetadata": {"candidatesTokenCount": 1}}])
+def test_what_follows_an_early_finish_reason_is_part_of_the_answer(counts: Mapping[str, object]):
+    events = decode(
+        chunk(finish="STOP", **counts),
+        chunk({"text": "One "}, finish="STOP", **counts),
+        chunk({"text": "two"}, finish="STOP", **counts),
+        chunk({"functionCall": {"name": "read"}}, usageMetadata={"candidatesTokenCount": 9}),
+    )
+    assert [event for event in events if not isinstance(event, UsageKnown)] == [
+        TextDelta("One "),
+        TextDelta("two"),
+        ToolCallBegun(0, "call_9_0", "read"),
+        ToolCallFragment(0, "{}"),
+        Stopped(ProviderStop.TOOL_CALLS),
+    ]
+    assert [event for event in events if isinstance(event, UsageKnown)][-1].usage == Usage(0, 9)
+
+
+def test_the_last_finish_reason_counts():
+    last = decode(chunk({"text": "One"}, finish="STOP"), chunk({"text": " two"}, finish="MAX_TOKENS"))[-1]
+    assert isinstance(last, Stopped)
+    assert last.reason is ProviderStop.MAX_TOKENS

@@ -30,6 +30,7 @@ from pattern_acp.providers.errors import (
 from pattern_acp.providers.openai.calls import CallAssembler, CallDelta, FunctionDelta
 from pattern_acp.providers.openai.decode import OpenAIDecoder
 from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.streaming import feed_all
 
 SETTINGS = ProviderSettings("mine", "openai")
 
@@ -38,7 +39,7 @@ def decode(*chunks: Mapping[str, object] | str, end: bool | None = True) -> list
     decoder = OpenAIDecoder(SETTINGS, "m", lambda _: None, "call_9")
     events: list[ProviderEvent] = []
     for chunk in chunks:
-        events += decoder.feed(SseEvent("", chunk if isinstance(chunk, str) else json.dumps(chunk)))
+        events += feed_all(decoder, [SseEvent("", chunk if isinstance(chunk, str) else json.dumps(chunk))])
     return [*events, *decoder.end()] if end else events
 
 
@@ -162,7 +163,6 @@ def test_a_whole_answer_in_message_is_taken():
         ("length", ProviderStop.MAX_TOKENS),
         ("content_filter", ProviderStop.CONTENT_FILTER),
         ("tool_calls", ProviderStop.END),
-        ("something new", ProviderStop.END),
     ],
 )
 def test_the_finish_reason_becomes_a_stop(finish: str, stop: ProviderStop):

@@ -1,6 +1,7 @@
 """Whole requests against the local model server, on both wires."""
 
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,11 +52,15 @@ from pattern_acp.providers.wires import build_wire
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.conversations import request, user
 from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
+from pattern_acp.testing.wires import WIRES, stream_of
 
-WIRES: tuple[Wire, ...] = ("anthropic", "openai", "responses", "gemini")
 KEY = "sk-planted-0123456789"
 
 HELLO = [ScriptStep(text="Hello."), ScriptStep(usage=ScriptUsage(7, 3, 20, 1))]
+
+
+STALLS: dict[Wire, int] = {"anthropic": 4, "openai": 3, "responses": 4, "gemini": 2}
+"""Frames of an answer of two texts, the second of which is the last before its end."""
 
 
 @dataclass(slots=True)
@@ -296,12 +301,75 @@ async def test_a_stall_before_content_is_tried_once_more_and_then_named(wire: Wi
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stall_after_content_ends_with_what_came(wire: Wire):
-    async with playing(
-        wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=2 if wire == "gemini" else 4), idle=0.5
-    ) as setup:
+    async with playing(wire, Reply([*HELLO, ScriptStep(text="x")], stall_after=STALLS[wire]), idle=0.5) as setup:
         events = await setup.events()
     assert isinstance(events[-1], Stopped)
     assert events[-1].reason is ProviderStop.INTERRUPTED
+
+
+def finishing(wire: Wire, word: str, steps: list[ScriptStep]) -> Reply:
+    """An answer that ends for the reason `word`."""
+    own = {"anthropic": "max_tokens", "openai": "length", "gemini": "MAX_TOKENS", "responses": "max_output_tokens"}[
+        wire
+    ]
+    stream = stream_of(wire, [*steps, ScriptStep(stop="max_tokens")]).decode()
+    assert stream.count(own) == 1
+    return Reply(raw=stream.replace(own, word))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_that_ends_in_an_error_before_any_text_is_tried_again(wire: Wire):
+    async with playing(wire, finishing(wire, "network_error", []), HELLO) as setup:
+        events = await setup.events()
+    assert [event.sentence.split(";")[0] for event in events if isinstance(event, Retrying)] == [
+        "mine/test-model did not finish its answer"
+    ]
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("word", ["network_error", "something_new"])
+async def test_an_answer_that_ends_in_an_error_after_text_is_interrupted_with_the_word(wire: Wire, word: str):
+    async with playing(wire, finishing(wire, word, [ScriptStep(text="First half of the ans")])) as setup:
+        events = await setup.events()
+        assert len(setup.server.requests) == 1
+    assert TextDelta("First half of the ans") in events
+    assert isinstance(events[-1], Stopped)
+    assert events[-1].reason is ProviderStop.INTERRUPTED
+    assert word in events[-1].detail
+
+
+GEMINI_PIECES: list[Mapping[str, object]] = [
+    {"parts": [{"text": ""}]},
+    {"parts": [{"text": "One "}]},
+    {"parts": [{"text": "two "}]},
+    {"parts": [{"functionCall": {"name": "read_file", "args": {}}}]},
+]
+
+
+@pytest.mark.parametrize("bytes_per_write", [0, 120])
+async def test_gemini_is_read_to_the_end_whatever_reason_each_chunk_gives(bytes_per_write: int):
+    chunks = [
+        {"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": {"candidatesTokenCount": count}}
+        for count, content in enumerate(GEMINI_PIECES, 1)
+    ]
+    raw = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    reply = Reply(raw=raw, bytes_per_write=bytes_per_write, write_delay_ms=20 if bytes_per_write else 0)
+    async with playing("gemini", reply) as setup:
+        events = await setup.events()
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["One ", "two "]
+    assert any(isinstance(event, ToolCallBegun) for event in events)
+    assert [event.usage.output_tokens for event in events if isinstance(event, UsageKnown)][-1] == 4
+    assert events[-1] == Stopped(ProviderStop.TOOL_CALLS)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("bytes_per_write", [0, 1, 200])
+async def test_done_behind_an_answer_changes_nothing_however_the_network_cuts_it(wire: Wire, bytes_per_write: int):
+    stream = stream_of(wire, HELLO).decode()
+    replies = (Reply(raw=stream), Reply(raw=f"{stream}data: [DONE]\n\n", bytes_per_write=bytes_per_write))
+    async with playing(wire, *replies) as setup:
+        assert await setup.events() == await setup.events()
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -12,8 +12,6 @@ from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
-    ProviderStop,
-    Stopped,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
@@ -21,7 +19,8 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
+from pattern_acp.providers.errors import ProviderConnectionError
+from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
 from pattern_acp.providers.token_counts import token_count
@@ -36,14 +35,16 @@ class _Message(msgspec.Struct):
 
 
 class _Block(msgspec.Struct):
-    type: str
-    id: str = ""
-    name: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    data: str = ""
-    input: dict[str, object] | None = None
+    """Servers that are compatible write null for what a block does not have, as they do in deltas."""
+
+    type: str | None = None
+    id: str | None = None
+    name: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    input: str | dict[str, object] | None = None
 
 
 class _StopDetails(msgspec.Struct):
@@ -51,40 +52,22 @@ class _StopDetails(msgspec.Struct):
 
 
 class _Delta(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    partial_json: str = ""
-    stop_reason: str | None = None
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | dict[str, object] | None = None
+    stop_reason: object = None
     stop_details: _StopDetails | None = None
 
 
 class _Event(msgspec.Struct):
-    type: str
-    index: int = 0
+    type: str | None = None
+    index: int | None = None
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
     usage: object = None
-
-
-_STOPS = {
-    "end_turn": ProviderStop.END,
-    "stop_sequence": ProviderStop.END,
-    "tool_use": ProviderStop.TOOL_CALLS,
-    "max_tokens": ProviderStop.MAX_TOKENS,
-    "model_context_window_exceeded": ProviderStop.MAX_TOKENS,
-    "refusal": ProviderStop.REFUSAL,
-    "pause_turn": ProviderStop.INTERRUPTED,
-}
-
-_DETAILS = {
-    "max_tokens": "The answer reached its limit of tokens.",
-    "model_context_window_exceeded": "The conversation filled the model's context window.",
-    "refusal": "The model declined to answer.",
-    "pause_turn": "The provider paused a long answer; send another prompt to go on.",
-}
 
 
 class AnthropicDecoder:
@@ -96,18 +79,15 @@ class AnthropicDecoder:
         self._price = price
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._open: dict[int, _Block] = {}
+        self._begun = 0
+        self._latest = 0
         self._has_fragments: set[int] = set()
         self._signatures: dict[int, str] = {}
         self._has_text = False
         self._calls = 0
-        self._stop = ""
         self._detail = ""
-        self._is_done = False
-
-    @property
-    def is_done(self) -> bool:
-        """See `Decoder.is_done`."""
-        return self._is_done
+        self.finish = ""
+        self.is_done = False
 
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
         """See `Decoder.feed`."""
@@ -115,22 +95,24 @@ class AnthropicDecoder:
             parsed = decode_event(event.data, _Event)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
-        match parsed.type:
+        kind = parsed.type or event.event
+        if kind == "error" or not kind:
+            failure = parse_failure(event.data.encode("utf-8", "replace")) if kind else None
+            raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
+        index = self._index(kind, parsed)
+        match kind:
             case "message_start":
                 return self._count(parsed.message.usage if parsed.message else None)
             case "content_block_start":
-                return self._block_started(parsed.index, parsed.content_block)
+                return self._block_started(index, parsed.content_block)
             case "content_block_delta":
-                return self._block_goes_on(parsed.index, parsed.delta or _Delta())
+                return self._block_goes_on(index, parsed.delta or _Delta())
             case "content_block_stop":
-                return self._block_ended(parsed.index)
+                return self._block_ended(index)
             case "message_delta":
                 return self._message_goes_on(parsed)
             case "message_stop":
-                self._is_done = True
-            case "error":
-                failure = parse_failure(event.data.encode("utf-8", "replace"))
-                raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
+                self.is_done = True
             case _:
                 pass
         return ()
@@ -138,43 +120,50 @@ class AnthropicDecoder:
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
         # A stream that named its stop reason is whole even when the last event is missing.
-        if not self._is_done and not self._stop:
+        if not self.is_done and not self.finish:
             raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
-        stop = _STOPS.get(self._stop, ProviderStop.END)
-        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}:
-            stop = ProviderStop.TOOL_CALLS if self._calls else ProviderStop.END
-        if stop is ProviderStop.END and not self._has_text:
-            raise EmptyAnswerError(f"{self._settings.name}/{self._model} ended without an answer; try again.")
-        return (Stopped(stop, self._detail or _DETAILS.get(self._stop, "")),)
+        has_calls = self._calls > 0
+        stop = stop_for(
+            self._settings, self._model, self.finish, has_text=self._has_text, has_calls=has_calls, detail=self._detail
+        )
+        left_open = [event for index in sorted(self._open) for event in self._block_ended(index)]
+        return [*left_open, stop]
+
+    def _index(self, kind: str, event: _Event) -> int:
+        if event.index is not None:
+            return event.index
+        return self._begun if kind == "content_block_start" else self._latest
 
     def _block_started(self, index: int, block: _Block | None) -> Sequence[ProviderEvent]:
         if block is None:
             raise broken_event(self._settings)
         self._open[index] = block
+        self._begun += 1
+        self._latest = index
         match block.type:
             case "text":
-                return self._text(block.text)
+                return self._text(block.text or "")
             case "thinking":
-                self._signatures[index] = block.signature
+                self._signatures[index] = block.signature or ""
                 return (ThinkingDelta(block.thinking),) if block.thinking else ()
             case "tool_use":
                 self._calls += 1
-                return (ToolCallBegun(index, block.id, block.name),)
+                return (ToolCallBegun(index, block.id or "", block.name or ""),)
             case _:
                 return ()
 
     def _block_goes_on(self, index: int, delta: _Delta) -> Sequence[ProviderEvent]:
         match delta.type:
             case "text_delta":
-                return self._text(delta.text)
+                return self._text(delta.text or "")
             case "thinking_delta":
                 return (ThinkingDelta(delta.thinking),) if delta.thinking else ()
             case "signature_delta":
-                self._signatures[index] = self._signatures.get(index, "") + delta.signature
+                self._signatures[index] = self._signatures.get(index, "") + (delta.signature or "")
             case "input_json_delta" if index in self._open and self._open[index].type == "tool_use":
                 if delta.partial_json:
                     self._has_fragments.add(index)
-                    return (ToolCallFragment(index, delta.partial_json),)
+                    return (ToolCallFragment(index, _json_text(delta.partial_json)),)
             case _:
                 pass
         return ()
@@ -186,15 +175,15 @@ class AnthropicDecoder:
         if block.type == "thinking":
             return (ThinkingEnded(self._signatures.pop(index, ""), wire="anthropic"),)
         if block.type == "redacted_thinking":
-            return (ThinkingEnded(redacted=block.data, wire="anthropic"),)
+            return (ThinkingEnded(redacted=block.data or "", wire="anthropic"),)
         # Compatible servers send a whole call in its first event.
         if block.type == "tool_use" and block.input and index not in self._has_fragments:
-            return (ToolCallFragment(index, msgspec.json.encode(block.input).decode()),)
+            return (ToolCallFragment(index, _json_text(block.input)),)
         return ()
 
     def _message_goes_on(self, event: _Event) -> Sequence[ProviderEvent]:
-        if event.delta is not None and event.delta.stop_reason:
-            self._stop = event.delta.stop_reason
+        if event.delta is not None and (word := finish_word(event.delta.stop_reason)):
+            self.finish = word
             if event.delta.stop_details is not None:
                 self._detail = event.delta.stop_details.explanation or ""
         return self._count(event.usage)
@@ -213,3 +202,8 @@ class AnthropicDecoder:
                 self._counts[name] = count
         total = Usage(*self._counts.values())
         return (UsageKnown(total, self._price(total)),)
+
+
+def _json_text(arguments: str | dict[str, object]) -> str:
+    """A call's arguments, which compatible servers also send as an object."""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()

@@ -11,8 +11,6 @@ from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
-    ProviderStop,
-    Stopped,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
@@ -20,12 +18,8 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import (
-    ContentFilteredError,
-    EmptyAnswerError,
-    ProviderConnectionError,
-    ProviderProtocolError,
-)
+from pattern_acp.providers.errors import ContentFilteredError, ProviderConnectionError
+from pattern_acp.providers.finish import filter_reason, finish_word, stop_for
 from pattern_acp.providers.gemini.encode import WIRE
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
@@ -52,7 +46,7 @@ class _Content(msgspec.Struct):
 
 class _Candidate(msgspec.Struct, rename="camel"):
     content: _Content | None = None
-    finish_reason: str | None = None
+    finish_reason: object = None
 
 
 class _Feedback(msgspec.Struct, rename="camel"):
@@ -64,23 +58,6 @@ class _Chunk(msgspec.Struct, rename="camel"):
     usage_metadata: object = None
     prompt_feedback: _Feedback | None = None
     error: object = None
-
-
-_FILTERED = {
-    "SAFETY": "for safety",
-    "IMAGE_SAFETY": "for safety of an image",
-    "RECITATION": "because it repeated protected text",
-    "IMAGE_RECITATION": "because it repeated a protected image",
-    "LANGUAGE": "because of its language",
-    "BLOCKLIST": "because of a forbidden word",
-    "PROHIBITED_CONTENT": "because of prohibited content",
-    "SPII": "because of personal data",
-}
-"""Reasons for which an answer is cut, in words."""
-
-_UNREADABLE = frozenset(
-    {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"}
-)
 
 
 class GeminiDecoder:
@@ -96,18 +73,11 @@ class GeminiDecoder:
         self._calls = 0
         self._is_thinking = False
         self._has_text = False
-        self._finish = ""
-        self._is_done = False
-
-    @property
-    def is_done(self) -> bool:
-        """See `Decoder.is_done`."""
-        return self._is_done
+        self.finish = ""
+        self.is_done = False
 
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
         """See `Decoder.feed`."""
-        if not event.data.strip():
-            return ()
         try:
             chunk = decode_event(event.data, _Chunk)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -116,37 +86,27 @@ class GeminiDecoder:
             failure = parse_failure(event.data.encode("utf-8", "replace"))
             raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            why = _FILTERED.get(chunk.prompt_feedback.block_reason, "without a reason")
+            why = filter_reason(chunk.prompt_feedback.block_reason) or "without a reason"
             raise ContentFilteredError(f"{self._settings.name} refused the prompt {why}; word it differently.")
         return [*self._chunk_events(chunk)]
 
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
-        if not self._finish:
+        if not self.is_done and not self.finish:
             raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
-        if self._finish in _UNREADABLE:
-            raise ProviderProtocolError(
-                f"{self._settings.name}/{self._model} wrote a tool call that cannot be read; prompt again."
-            )
-        ended = [*self._end_thinking()]
-        if self._finish in _FILTERED:
-            detail = f"The provider stopped the answer {_FILTERED[self._finish]}."
-            return [*ended, Stopped(ProviderStop.CONTENT_FILTER, detail)]
-        if self._finish == "MAX_TOKENS":
-            return [*ended, Stopped(ProviderStop.MAX_TOKENS, "The answer reached its limit of tokens.")]
-        if not self._calls and not self._has_text:
-            raise EmptyAnswerError(f"{self._settings.name}/{self._model} ended without an answer; try again.")
-        return [*ended, Stopped(ProviderStop.TOOL_CALLS if self._calls else ProviderStop.END)]
+        has_calls = self._calls > 0
+        stop = stop_for(self._settings, self._model, self.finish, has_text=self._has_text, has_calls=has_calls)
+        return [*self._end_thinking(), stop]
 
     def _chunk_events(self, chunk: _Chunk) -> Iterator[ProviderEvent]:
         for candidate in (chunk.candidates or ())[:1]:
             for part in (candidate.content.parts if candidate.content else None) or ():
                 yield from self._part_events(part)
-            self._finish = candidate.finish_reason or self._finish
+            # No last word: more of the answer may follow, and the reason that comes last counts.
+            self.finish = finish_word(candidate.finish_reason) or self.finish
         if chunk.usage_metadata is not None:
             usage = _usage(chunk.usage_metadata)
             yield UsageKnown(usage, self._price(usage))
-            self._is_done = bool(self._finish)
 
     def _part_events(self, part: _Part) -> Iterator[ProviderEvent]:
         if part.function_call is not None:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
-    ProviderStop,
-    Stopped,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
     UsageKnown,
 )
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
+from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
+from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.openai.calls import CallAssembler, CallDelta
 from pattern_acp.providers.sse import SseEvent
-from pattern_acp.providers.status import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.status import Failure, broken_event, error_of_event, parse_failure
 from pattern_acp.providers.token_counts import token_count
 from pattern_acp.providers.wire_json import decode_event
 
@@ -47,29 +47,15 @@ class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
     """Servers that do not stream put the whole answer here."""
-    finish_reason: str | None = None
+    finish_reason: object = None
+    error: object = None
+    """OpenRouter's way to say that the provider behind it failed in the middle."""
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: object = None
     error: object = None
-
-
-_STOPS = {
-    "stop": ProviderStop.END,
-    "tool_calls": ProviderStop.TOOL_CALLS,
-    "function_call": ProviderStop.TOOL_CALLS,
-    "length": ProviderStop.MAX_TOKENS,
-    "content_filter": ProviderStop.CONTENT_FILTER,
-    "refusal": ProviderStop.REFUSAL,
-}
-
-_DETAILS = {
-    ProviderStop.MAX_TOKENS: "The answer reached its limit of tokens.",
-    ProviderStop.CONTENT_FILTER: "The provider's content filter stopped the answer.",
-    ProviderStop.REFUSAL: "The model declined to answer.",
-}
 
 
 class OpenAIDecoder:
@@ -85,51 +71,45 @@ class OpenAIDecoder:
         self._is_thinking = False
         self._has_text = False
         self._has_refused = False
-        self._finish = ""
-        self._is_done = False
-
-    @property
-    def is_done(self) -> bool:
-        """See `Decoder.is_done`."""
-        return self._is_done
+        self.finish = ""
+        self.is_done = False
 
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
         """See `Decoder.feed`."""
-        data = event.data.strip()
-        if data == "[DONE]":
-            self._is_done = True
-            return ()
-        if not data:
-            return ()
         try:
-            chunk = decode_event(data, _Chunk)
+            chunk = decode_event(event.data, _Chunk)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         if chunk.error or event.event == "error":
-            failure = parse_failure(data.encode("utf-8", "replace"))
+            failure = parse_failure(event.data.encode("utf-8", "replace"))
             raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
         return [*self._chunk_events(chunk)]
 
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
         # Many servers close without [DONE]; a finish reason says as much.
-        if not self._is_done and not self._finish:
+        if not self.is_done and not self.finish:
             raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
-        stop = ProviderStop.REFUSAL if self._has_refused else _STOPS.get(self._finish, ProviderStop.END)
-        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}:
-            # What was sent counts: many servers say "stop" after calls.
-            stop = ProviderStop.TOOL_CALLS if self._calls.count else ProviderStop.END
-        if stop is ProviderStop.END and not self._has_text:
-            raise EmptyAnswerError(f"{self._settings.name}/{self._model} ended without an answer; try again.")
-        return [*self._end_thinking(), Stopped(stop, _DETAILS.get(stop, ""))]
+        word = "refusal" if self._has_refused else self.finish
+        has_calls = self._calls.count > 0
+        stop = stop_for(self._settings, self._model, word, has_text=self._has_text, has_calls=has_calls)
+        return [*self._end_thinking(), stop]
 
     def _chunk_events(self, chunk: _Chunk) -> Iterator[ProviderEvent]:
         for choice in (chunk.choices or ())[:1]:
             yield from self._delta_events(choice.delta or choice.message or _Delta())
-            self._finish = choice.finish_reason or self._finish
+            self.finish = finish_word(choice.finish_reason) or self.finish
+            if choice.error:
+                raise self._broken(choice.error)
         if chunk.usage is not None:
             usage = _usage(chunk.usage)
             yield UsageKnown(usage, self._price(usage))
+
+    def _broken(self, error: object) -> ProviderError:
+        failure = parse_failure(msgspec.json.encode({"error": error})) or Failure()
+        found = error_of_event(self._settings, self._model, failure)
+        # The request was taken, so an error without a kind is not the request's.
+        return found if failure.kind else ProviderOverloadedError(found.sentence)
 
     def _delta_events(self, delta: _Delta) -> Iterator[ProviderEvent]:
         text, thinking = _split_content(delta.content)

@@ -15,8 +15,6 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
-    ProviderStop,
-    Stopped,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
@@ -24,7 +22,8 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError
+from pattern_acp.providers.errors import ProviderConnectionError
+from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.openai_responses.encode import WIRE, MessagePhase, ReasoningItem
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.status import Failure, broken_event, error_of_event, parse_failure
@@ -42,6 +41,7 @@ class _IncompleteDetails(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
+    status: object = None
     usage: object = None
     error: _Error | None = None
     incomplete_details: _IncompleteDetails | None = None
@@ -88,13 +88,7 @@ class _Open:
     """The argument that the text of a free-form call is; empty for a call with JSON arguments."""
 
 
-_DETAILS = {
-    ProviderStop.MAX_TOKENS: "The answer reached its limit of tokens.",
-    ProviderStop.CONTENT_FILTER: "The provider's content filter stopped the answer.",
-    ProviderStop.REFUSAL: "The model declined to answer.",
-}
-
-_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 
 
 @dataclass(slots=True)
@@ -115,18 +109,11 @@ class ResponsesDecoder:
     _has_text: bool = False
     _has_refused: bool = False
     _calls: int = 0
-    _incomplete: str = ""
-    _is_done: bool = False
-
-    @property
-    def is_done(self) -> bool:
-        """See `Decoder.is_done`."""
-        return self._is_done
+    finish: str = ""
+    is_done: bool = False
 
     def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
         """See `Decoder.feed`."""
-        if not event.data.strip() or event.data.strip() == "[DONE]":
-            return ()
         try:
             parsed = decode_event(event.data, _Event)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -142,17 +129,13 @@ class ResponsesDecoder:
 
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
-        if not self._is_done:
+        # Only the last event says whether the answer is whole, so `[DONE]` alone is not enough.
+        if not self.finish:
             raise ProviderConnectionError(f"The connection to {self.settings.name} ended in the middle of the answer.")
-        stop = ProviderStop.TOOL_CALLS if self._calls else ProviderStop.END
-        if self._has_refused:
-            stop = ProviderStop.REFUSAL
-        elif self._incomplete:
-            is_filtered = self._incomplete == "content_filter"
-            stop = ProviderStop.CONTENT_FILTER if is_filtered else ProviderStop.MAX_TOKENS
-        if stop is ProviderStop.END and not self._has_text:
-            raise EmptyAnswerError(f"{self.settings.name}/{self.model} ended without an answer; try again.")
-        return [*self._end_thinking(), Stopped(stop, _DETAILS.get(stop, ""))]
+        word = "refusal" if self._has_refused and self.finish == "completed" else self.finish
+        has_calls = self._calls > 0
+        stop = stop_for(self.settings, self.model, word, has_text=self._has_text, has_calls=has_calls)
+        return [*self._end_thinking(), stop]
 
     def _item_events(self, kind: str, event: _Event, item: _Open) -> Iterator[ProviderEvent]:
         delta = event.delta or ""
@@ -241,13 +224,17 @@ class ResponsesDecoder:
         if response.usage is not None:
             usage = _usage(response.usage)
             yield UsageKnown(usage, self.price(usage))
-        if kind == "response.failed":
-            error = response.error or _Error()
+        word = kind.removeprefix("response.")
+        if word == "completed":
+            # Some servers send the response as it was when it began.
+            status = finish_word(response.status)
+            word = word if status in {"", "in_progress", "queued"} else status
+        error = response.error or _Error()
+        if word == "failed" or error.code or error.message:
             raise error_of_event(self.settings, self.model, Failure(error.message or "", error.code or ""))
-        if kind == "response.incomplete":
-            details = response.incomplete_details or _IncompleteDetails()
-            self._incomplete = details.reason or "max_output_tokens"
-        self._is_done = True
+        details = response.incomplete_details or _IncompleteDetails()
+        self.finish = details.reason or "max_output_tokens" if word == "incomplete" else word
+        self.is_done = True
 
     def _end_thinking(self) -> Iterator[ProviderEvent]:
         if self._is_thinking:

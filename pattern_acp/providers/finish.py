@@ -1,0 +1,117 @@
+"""Why an answer ended, in the words of all vendors.
+
+Owns: which words are a good end, a limit, a filter or a refusal. Servers and gateways mix the words of the vendors, so
+one table serves every wire. Must not know: where a wire has the word. Any other word means that something broke: a
+server that gives up says so in a word of its own, and half an answer must not pass for a whole one.
+"""
+
+from collections.abc import Mapping
+
+from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.providers.base import ProviderStop, Stopped
+from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
+
+_WORD_CHARS = 60
+
+
+def _plain(word: str) -> str:
+    """The word without case, blanks and punctuation: `MAX_TOKENS`, `max-tokens` and `maxTokens` are one."""
+    return "".join(char for char in word.lower() if char.isalnum()).removeprefix("finishreason")
+
+
+def _plain_words(words: str) -> frozenset[str]:
+    return frozenset(_plain(word) for word in words.split())
+
+
+_ABSENT = _plain_words("null none unspecified undefined")
+_GOOD = _plain_words(
+    "stop stopped stop_sequence end end_turn eos eos_token complete completed done finished tool_call tool_calls "
+    "tool_use function_call function_calls"
+)
+_LENGTH = _plain_words(
+    "length max_length max_tokens max_output_tokens max_completion_tokens max_new_tokens token_limit error_limit "
+    "limit model_length"
+)
+_WINDOW = _plain_words(
+    "max_context_length context_length context_length_exceeded context_window_exceeded model_context_window_exceeded"
+)
+_FILTERED: Mapping[str, str] = {
+    _plain(word): why
+    for word, why in {
+        "SAFETY": "for safety",
+        "IMAGE_SAFETY": "for safety of an image",
+        "RECITATION": "because it repeated protected text",
+        "IMAGE_RECITATION": "because it repeated a protected image",
+        "LANGUAGE": "because of its language",
+        "BLOCKLIST": "because of a forbidden word",
+        "PROHIBITED_CONTENT": "because of prohibited content",
+        "IMAGE_PROHIBITED_CONTENT": "because of prohibited content in an image",
+        "SPII": "because of personal data",
+        "sensitive": "because of sensitive content",
+        "MODEL_ARMOR": "by a filter of its account",
+        "guardrail_intervened": "by a guardrail of its account",
+        "guardrail": "by a guardrail of its account",
+        "moderation": "by its moderation",
+        "error_toxic": "because of toxic content",
+        "content_filter": "",
+        "content_filtered": "",
+        "content_policy": "",
+        "content_policy_violation": "",
+    }.items()
+}
+"""Words of filters, with what each says of its reason."""
+_UNREADABLE = _plain_words(
+    "MALFORMED_FUNCTION_CALL MALFORMED_TOOL_CALL MALFORMED_TOOL_USE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS "
+    "MALFORMED_RESPONSE"
+)
+
+
+def finish_word(raw: object) -> str:
+    """The reason that a server gives, empty when it gives none; some write `null` or `unspecified` as a word."""
+    word = str(raw).strip() if raw else ""
+    return "" if _plain(word) in _ABSENT else word
+
+
+def filter_reason(word: str) -> str:
+    """Why a filter stopped something, to stand behind a verb; empty when the word says nothing of it."""
+    return _FILTERED.get(_plain(word), "")
+
+
+def stop_for(
+    settings: ProviderSettings, model: str, word: str, *, has_text: bool, has_calls: bool, detail: str = ""
+) -> Stopped:
+    """The last event of an answer that ended for the reason `word`.
+
+    `word` is empty when the server ended its stream as it should and gave no reason. `detail` is the server's own
+    sentence of a refusal.
+
+    Raises:
+        EmptyAnswerError: a good end, and there is no answer.
+        ProviderOverloadedError: the word is no end that is known, so the answer is not whole.
+    """
+    plain = _plain(word)
+    if not plain or plain in _GOOD:
+        # What was sent counts: many servers say "stop" after calls.
+        if not has_calls and not has_text:
+            raise EmptyAnswerError(f"{settings.name}/{model} ended without an answer; try again.")
+        return Stopped(ProviderStop.TOOL_CALLS if has_calls else ProviderStop.END)
+    if plain in _WINDOW:
+        return Stopped(ProviderStop.MAX_TOKENS, "The conversation filled the model's context window.")
+    if plain in _LENGTH:
+        return Stopped(ProviderStop.MAX_TOKENS, "The answer reached its limit of tokens.")
+    if plain == "refusal":
+        return Stopped(ProviderStop.REFUSAL, detail or "The model declined to answer.")
+    if plain in _FILTERED:
+        why = _FILTERED[plain]
+        sentence = f"The provider stopped the answer {why}." if why else ""
+        return Stopped(ProviderStop.CONTENT_FILTER, sentence or "The provider's content filter stopped the answer.")
+    if plain == "pauseturn":
+        sentence = "The provider paused a long answer; send another prompt to go on."
+        return Stopped(ProviderStop.INTERRUPTED, sentence)
+    if plain in _UNREADABLE:
+        raise ProviderOverloadedError(
+            f"{settings.name}/{model} wrote a tool call that cannot be read (finish reason {word[:_WORD_CHARS]!r})."
+        )
+    raise ProviderOverloadedError(
+        f"{settings.name}/{model} did not finish its answer; the reason that it gives is {word[:_WORD_CHARS]!r}."
+    )
