@@ -9,6 +9,7 @@ the characters that stay keep their origin, so that blame still knows who wrote 
 """
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -24,8 +25,15 @@ from pattern_acp.memory.changing import change_document
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
-from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage
-from pattern_acp.memory.history import StoredHistory, texts_of_all_versions
+from pattern_acp.memory.forgotten import (
+    MARK,
+    Forgotten,
+    folded_length,
+    forget_lines,
+    forget_passage,
+    unquoted,
+)
+from pattern_acp.memory.history import StoredHistory, text_of_version, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
@@ -43,7 +51,8 @@ SHORTEST_PASSAGE = 4
 _GONE = "\x00"
 """Stands for the passage while lines are looked at; no block can hold it."""
 
-_LIST_MARKS = " \t-*+•#>|"
+_LEFT_OVER = " \t-*+•#>|.,;:!?\"'`“”\u2018\u2019«»"
+"""What is left of a line whose words are gone is left out when it is nothing but this."""
 
 _SHORTEST_OF_WHOLE = 12
 """Characters of a line that is looked for elsewhere when a whole block is forgotten: shorter ones are in too many texts
@@ -77,24 +86,33 @@ def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -
 
 
 def holds_words(history: StoredHistory, words: Forgotten) -> bool:
-    """Whether a version of the block holds the words, or its damaged history may."""
-    if words.mask(history.text) != history.text:
+    """Whether a version of the block holds the words, as far as its history can be read."""
+    if words.holds(history.text):
         return True
     try:
-        return any(words.mask(text) != text for text in texts_of_all_versions(history))
+        return any(words.holds(text) for text in texts_of_all_versions(history))
     except BlockError:
-        return True
+        _LOGGER.warning("The history of a memory block is damaged; only its readable versions were looked through.")
+        return any(words.holds(text) for text in _readable_versions(history))
 
 
-def refuse_short(passage: str, label: str) -> None:
-    """Refuse a passage that is part of too many words.
+def _readable_versions(history: StoredHistory) -> Iterator[str]:
+    for write in history.writes[history.history_from - 1 :]:
+        with suppress(BlockError):
+            yield text_of_version(history, write.number)
+
+
+def words_of_passage(passage: str, label: str) -> Forgotten:
+    """What recognises copies of a passage.
 
     Raises:
-        UnusableEditError: it is too short.
+        UnusableEditError: it holds characters that cannot be stored, or is too short to be told from other text.
     """
-    if len(passage.strip()) < SHORTEST_PASSAGE:
+    bare = unquoted(storable_text(passage, label=label))
+    if folded_length(bare) < SHORTEST_PASSAGE:
         problem = f"a passage to forget has at least {SHORTEST_PASSAGE} characters, so that nothing else is hit."
         raise UnusableEditError(label, problem)
+    return forget_passage(bare)
 
 
 def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
@@ -106,31 +124,32 @@ def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
     return read_row(_find(tx, key))[0]
 
 
-def propose_forgetting(tx: Transaction, key: BlockKey, passage: str, *, peer: int) -> ProposedForgetting:
-    """What forgetting `passage` would store. A block that was deleted is looked at too.
+def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer: int) -> ProposedForgetting:
+    """What forgetting `words` would store. A block that was deleted is looked at too.
 
     Raises:
         BlockMissingError: there is no such block.
-        UnusableEditError: the passage is too short to be told from other text.
+        UnusableEditError: the block would still hold them.
         ContentRefusedError: the block's schema does not allow it to be without the passage.
     """
-    wanted = storable_text(passage, label=key.label).strip()
-    refuse_short(wanted, key.label)
     opened = open_block(tx, _find(tx, key), peer=peer)
     document, before = opened.document, opened.document.frontiers
     # Entries of a log that it shows no longer hold words, too.
     schema = unfolded(opened.block.schema)
     document.schema = schema
     every = document.text
-    if wanted in every:
+    if words.holds(every):
         block = replace(opened.block, schema=schema, text=every, limit=len(every) * (1 + len(MARK)))
         try:
-            _rewrite(document, block, _without(every, wanted))
+            _rewrite(document, block, _without(every, words))
         except ContentRefusedError:
             # All that a required field said is to be forgotten: something has to stand there.
-            _rewrite(document, block, every.replace(wanted, MARK))
+            _rewrite(document, block, words.mask(every))
+        if words.holds(document.text):
+            problem = "the words are part of its form; edit the block, or forget it as a whole."
+            raise UnusableEditError(key.label, problem)
     document.schema = opened.block.schema
-    return ProposedForgetting(_change(opened.block, document, before, peer), forget_passage(wanted), whole=False)
+    return ProposedForgetting(_change(opened.block, document, before, peer), words, whole=False)
 
 
 def propose_forgetting_all(
@@ -211,7 +230,7 @@ def holds_archived(tx: Transaction, words: Forgotten) -> bool:
 def archived_with(tx: Transaction, words: Forgotten) -> list[str]:
     """The ids of the archival entries that hold a copy of the words."""
     rows = tx.all(_QUERIES["read_archival_texts"])
-    return [columns.text(row[0]) for row in rows if words.mask(columns.text(row[1])) != row[1]]
+    return [columns.text(row[0]) for row in rows if words.holds(columns.text(row[1]))]
 
 
 def clean_indexes(tx: Transaction) -> None:
@@ -253,13 +272,13 @@ def _find(tx: Transaction, key: BlockKey) -> Row:
     return row
 
 
-def _without(text: str, passage: str) -> str:
-    """`text` without the passage, and without the lines of which nothing but a list mark is left."""
+def _without(text: str, words: Forgotten) -> str:
+    """`text` without the words, and without the lines of which nothing but a list mark is left."""
     lines: list[str] = []
-    for line in text.replace(passage, _GONE).split("\n"):
-        left = line.replace(_GONE, "")
+    for line in words.mask(text, whole=_GONE).split("\n"):
+        left = line.replace(f" {_GONE} ", " ").replace(_GONE, "")
         if _GONE not in line:
             lines.append(line)
-        elif left.strip(_LIST_MARKS):
+        elif left.strip(_LEFT_OVER):
             lines.append(left.rstrip())
     return "\n".join(lines)

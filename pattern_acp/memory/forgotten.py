@@ -4,10 +4,19 @@ Owns: what counts as a copy, and what stands in its place. Must not know: where 
 
 A copy is the words as a whole, or a run of at least `_SEED` of their characters that is half of them, or that stands
 where a text was cut. Tools show lines with numbers or marks in front, so a longer line is a source of its own.
+
+Finding, masking and checking all ask `Forgotten.spans`, so that what one of them calls a copy the others do too. Texts
+are compared as they are *folded*: without case, with any white space as one blank, straight quotes and hyphens, without
+invisible characters, letters taken apart as Unicode's NFKD does. What JSON escapes is folded to what it stands for, at
+any depth. A backslash and a letter may be such an escape or part of a path, so a text that has one is folded both ways.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -71,26 +80,46 @@ class Forgotten:
     """The words to forget, as the sources that copies are recognised by."""
 
     sources: tuple[str, ...]
+    """Folded, longest first."""
     seeds: tuple[str, ...]
-    """Parts of the sources as they read inside payloads; a copy holds at least one."""
+    """Parts of the sources; a copy holds at least one."""
     folders: tuple[str, ...] = ()
     """Folders of sessions, which stay recorded: below them a path loses the words, and not in front."""
     parameters: frozenset[str] = frozenset()
     """Keys that tools of ours have, which stay in what a model gave them: they are nobody's words."""
 
     def is_in(self, text: str) -> bool:
-        """Whether `text`, which may be JSON, holds a copy."""
-        return any(seed in text for seed in self.seeds)
+        """Whether `text`, which may be JSON, may hold a copy; where this says no, `spans` finds none."""
+        return any(seed in folded for folded in _foldings(text) for seed in self.seeds)
 
-    def mask(self, text: str) -> str:
-        """`text` with `MARK` in the place of every copy."""
-        spans = _joined(span for source in self.sources for form in _forms(source) for span in _copies(form, text))
+    def holds(self, text: str) -> bool:
+        """Whether `text` holds a copy."""
+        return bool(self.spans(text))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in `text` copies begin and end, in order, none touching another. A mark is no copy of anything."""
+        found: list[tuple[int, int]] = []
+        for escapes, folded in enumerate(_foldings(text)):
+            cut = text.endswith(_CUT)
+            if cut or any(seed in folded for seed in self.seeds):
+                places = _Folded.of(text, escapes=bool(escapes))
+                found += (span for source in self.sources for span in _copies(source, text, places))
+                found += _cut_end(self.sources, places) if cut else ()
+        marks = [(one.start(), one.end()) for one in _MARKED.finditer(text)] if found else []
+        return _joined(
+            (start, end) for start, end in found if not any(left <= start and end <= right for left, right in marks)
+        )
+
+    def mask(self, text: str, whole: str = MARK) -> str:
+        """`text` with `MARK` in the place of every copy, and `whole` in that of every copy from end to end."""
         pieces: list[str] = []
         done = 0
-        for start, end in spans:
-            pieces += (text[done:start], MARK)
+        for start, end in self.spans(text):
+            copy = text[start:end]
+            is_whole = whole != MARK and any(folded.strip() in self.sources for folded in _foldings(copy))
+            pieces += (text[done:start], whole if is_whole else MARK)
             done = end
-        return _mask_cut_end("".join((*pieces, text[done:])), self.sources)
+        return "".join((*pieces, text[done:]))
 
     def mask_json(self, value: JsonObject) -> JsonObject:
         """A JSON object with every copy masked in its texts, but not in what only names or classifies things."""
@@ -162,22 +191,36 @@ def lost_words(text: str) -> bool:
     return any(mark in text for mark in MARKS)
 
 
+def unquoted(passage: str) -> str:
+    """A passage without the white space and the pair of quotes around it, as one types them in a shell."""
+    bare = passage.strip()
+    inner, ends = bare[1:-1], {_fold(bare[:1]), _fold(bare[-1:])}
+    if inner.strip() and ends in ({'"'}, {"'"}, {"`"}) and not ends & set(_fold(inner)):
+        return inner.strip()
+    return bare
+
+
+def folded_length(passage: str) -> int:
+    """How many characters of a passage count when copies are looked for."""
+    return len(_fold(passage).strip())
+
+
 def forget_passage(passage: str) -> Forgotten:
-    """What recognises a passage, and each of its longer lines."""
-    lines = [line.strip() for line in passage.split("\n")]
-    return _forgotten([passage.strip(), *(line for line in lines if len(line) >= _SHORTEST_LINE)])
+    """What recognises a passage, and each of its longer lines; quotes around it are not part of it."""
+    bare = unquoted(passage)
+    return _forgotten([bare, *(line for line in bare.split("\n") if folded_length(line) >= _SHORTEST_LINE)])
 
 
 def forget_lines(texts: Iterable[str], *, shortest: int) -> Forgotten:
     """What recognises the lines of texts that have at least `shortest` characters."""
-    lines = (line.strip() for text in texts for line in text.split("\n"))
-    return _forgotten(line for line in lines if len(line) >= shortest)
+    return _forgotten(line for text in texts for line in text.split("\n") if folded_length(line) >= shortest)
 
 
-def _forgotten(sources: Iterable[str]) -> Forgotten:
+def _forgotten(passages: Iterable[str]) -> Forgotten:
     # Longest first, so that a whole passage is found before its lines.
-    ordered = tuple(sorted({source for source in sources if source}, key=lambda source: (-len(source), source)))
-    return Forgotten(ordered, tuple({seed: None for source in ordered for seed in _seeds_as_stored(source)}))
+    sources = {folded.strip() for passage in passages for folded in _foldings(passage)} - {""}
+    ordered = tuple(sorted(sources, key=lambda source: (-len(source), source)))
+    return Forgotten(ordered, tuple({seed: None for source in ordered for seed in _seeds(source)}))
 
 
 def _each_once(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -191,17 +234,6 @@ def _names(key: str) -> bool:
     return key in _NAMES or key.endswith("_hash")
 
 
-def _forms(source: str) -> set[str]:
-    """The source as it is, and as it reads inside JSON text: tool calls keep the model's arguments as it wrote them."""
-    return {source, json.dumps(source)[1:-1], json.dumps(source, ensure_ascii=False)[1:-1]}
-
-
-def _seeds_as_stored(source: str) -> set[str]:
-    """The seeds as they read inside a payload: escaped once as JSON, and once more within a text that is JSON."""
-    seeds = {seed for form in _forms(source) for seed in _seeds(form)}
-    return {json.dumps(seed, ensure_ascii=False)[1:-1] for seed in seeds}
-
-
 def _seeds(source: str) -> Iterable[str]:
     return (source[at : at + _SEED] for at in _seed_places(source))
 
@@ -212,15 +244,17 @@ def _seed_places(source: str) -> list[int]:
     return sorted({*range(0, last + 1, _STRIDE), last})
 
 
-def _copies(source: str, text: str) -> Iterable[tuple[int, int]]:
+def _copies(source: str, text: str, places: "_Folded") -> Iterator[tuple[int, int]]:
+    folded = places.text
     for at in _seed_places(source):
         seed = source[at : at + _SEED]
-        place = text.find(seed)
+        place = folded.find(seed)
         while place >= 0:
-            start, end = _extend(source, at, text, place, len(seed))
-            if 2 * (end - start) >= len(source) or _is_cut(text, start, end):
-                yield start, end
-            place = text.find(seed, max(end, place + 1))
+            start, end = _extend(source, at, folded, place, len(seed))
+            span = places.span(start, end)
+            if 2 * (end - start) >= len(source) or _is_cut(text, *span):
+                yield span
+            place = folded.find(seed, max(end, place + 1))
 
 
 def _is_cut(text: str, start: int, end: int) -> bool:
@@ -236,7 +270,9 @@ def _extend(source: str, at: int, text: str, place: int, length: int) -> tuple[i
     end, source_end = place + length, at + length
     while end < len(text) and source_end < len(source) and text[end] == source[source_end]:
         end, source_end = end + 1, source_end + 1
-    return start, end
+    # A blank at an end of a run says nothing of the words.
+    start += text[start] == " "
+    return start, end - (end > start + 1 and text[end - 1] == " ")
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -249,13 +285,137 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _mask_cut_end(text: str, sources: Sequence[str]) -> str:
+def _cut_end(sources: Sequence[str], places: "_Folded") -> Iterator[tuple[int, int]]:
     """Titles and excerpts end with `…` where they were cut, maybe in the middle of the words."""
-    if not text.endswith(_CUT):
-        return text
-    body = text.removesuffix(_CUT).rstrip()
+    body = places.text.removesuffix(_fold(_CUT)).rstrip()
     for source in sources:
         for length in range(min(len(source), len(body)), _SHORTEST_CUT - 1, -1):
             if body.endswith(source[:length]):
-                return body[:-length] + MARK + _CUT
-    return text
+                yield places.span(len(body) - length, len(body))
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """A folded text that knows where each of its characters was.
+
+    It is made of pieces, each from `folded_at` of the folded text on, and from `starts` to `ends` of the text. The
+    characters of a piece that is `plain` are one to one those of the text, and any other piece is one thing.
+    """
+
+    text: str
+    folded_at: list[int]
+    starts: list[int]
+    ends: list[int]
+    plain: list[bool]
+
+    @classmethod
+    def of(cls, text: str, *, escapes: bool) -> "_Folded":
+        folded: list[str] = []
+        made = cls("", [], [], [], [])
+        length, blank = 0, False
+        for piece, start, end, plain in _pieces(text, escapes=escapes):
+            doubled = blank and piece.startswith(" ")
+            rest = piece[1:] if doubled else piece
+            if rest:
+                folded.append(rest)
+                made.folded_at.append(length)
+                made.starts.append(start + (doubled and plain))
+                made.ends.append(end)
+                made.plain.append(plain)
+                length += len(rest)
+                blank = rest.endswith(" ")
+        return cls("".join(folded), made.folded_at, made.starts, made.ends, made.plain)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where in the text these characters of the folded one were; `end` is behind the last."""
+        first, last = bisect_right(self.folded_at, start) - 1, bisect_right(self.folded_at, end - 1) - 1
+        begins = self.starts[first] + (start - self.folded_at[first] if self.plain[first] else 0)
+        ends = self.starts[last] + end - self.folded_at[last] if self.plain[last] else self.ends[last]
+        return begins, ends
+
+
+def _foldings(text: str) -> tuple[str, ...]:
+    """The text folded, and folded once more with escapes read as what they stand for when there may be some."""
+    return (_fold(text), _fold(text, escapes=True)) if "\\" in text else (_fold(text),)
+
+
+def _fold(text: str, *, escapes: bool = False) -> str:
+    """What `_Folded.of` says, without the places and so faster."""
+    if not text.isascii() or "\\" in text:
+        text = (_ESCAPED if escapes else _SPECIAL).sub(lambda found: _folded(found[0]), text)
+    return _BLANKS.sub(" ", text.lower())
+
+
+def _pieces(text: str, *, escapes: bool) -> Iterator[tuple[str, int, int, bool]]:
+    """The folded pieces of a text, where each begins and ends, and whether its characters are those of the text."""
+    done = 0
+    for found in (_ESCAPED if escapes else _SPECIAL).finditer(text):
+        if found.start() > done:
+            yield text[done : found.start()].lower(), done, found.start(), True
+        done = found.start()
+        for cluster in (found[0],) if found[0].isascii() else _clusters(found[0]):
+            yield _folded(cluster), done, done + len(cluster), False
+            done += len(cluster)
+    if done < len(text):
+        yield text[done:].lower(), done, len(text), True
+
+
+@lru_cache(maxsize=4096)
+def _folded(part: str) -> str:
+    """One find of `_SPECIAL` or `_ESCAPED`, folded."""
+    if part[0] != "\\":
+        return _BLANKS.sub(" ", "".join(_folded_cluster(cluster) for cluster in _clusters(part)))
+    sign = part.lstrip("\\")
+    if sign[:1] in {"u", "U"}:
+        units = (int(digits, 16) for digits in re.findall(r"[uU]([0-9a-fA-F]{4})", sign))
+        decoded = b"".join(unit.to_bytes(2, "big") for unit in units).decode("utf-16-be", "surrogatepass")
+        return _BLANKS.sub(" ", "".join(_folded_cluster(cluster) for cluster in _clusters(decoded)))
+    return " " if sign.lower() in _BLANK_ESCAPES else sign
+
+
+def _folded_cluster(cluster: str) -> str:
+    like = _INVISIBLE.sub("", cluster).translate(_LIKE)
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", like).casefold())
+    return _INVISIBLE.sub("", apart.translate(_LIKE)).lower()
+
+
+def _clusters(run: str) -> Iterator[str]:
+    """Each character with the marks on it, which one may write in any order."""
+    start = 0
+    for at in range(1, len(run)):
+        if not unicodedata.combining(run[at]) and not _INVISIBLE.match(run[at]):
+            yield run[start:at]
+            start = at
+    yield run[start:]
+
+
+_BLANKS = re.compile(r"\s+")
+
+_BLANK_ESCAPES = frozenset("nrtbf")
+
+_WIDE = r"[^\x00-\x7f]+|\s{2,}|[\t-\r\x1c-\x1f]"
+"""Parts of a text that do not read like their folded form but for the case of letters."""
+
+_SPECIAL = re.compile(rf"{_WIDE}|\\+")
+
+_ESCAPED = re.compile(
+    rf"""{_WIDE}|\\+(?:[uU][dD][89abAB][0-9a-fA-F]{{2}}\\+[uU][dD][c-fC-F][0-9a-fA-F]{{2}}|[uU][0-9a-fA-F]{{4}}|[nrtbfNRTBF"'/])?"""
+)
+
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+"""What Unicode says is not to be shown: soft hyphens, joiners, marks of direction, variants of a sign."""
+
+_LIKE = str.maketrans(
+    {
+        **dict.fromkeys("\u00b4\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2039\u203a\uff07", "'"),
+        **dict.fromkeys("\u00ab\u00bb\u02ba\u201c\u201d\u201e\u201f\u2033\u300c\u300d\u301d\u301e\uff02", '"'),
+        **dict.fromkeys("\u02d7\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+    }
+)
+"""Quotes and hyphens that programs put in the place of those that were typed."""
+
+_MARKED = re.compile("|".join(re.escape(mark) for mark in MARKS))

@@ -71,7 +71,7 @@ def names_without(tx: Transaction, source: str, words: "Forgotten") -> frozenset
     """The names of the passages of a block that do not hold the words."""
     rows = tx.all(_QUERIES["facts_of_sources"], {"sources": json.dumps([source])})
     texts = (columns.text(row[2]) for row in rows)
-    return frozenset(name_of(source, text) for text in texts if words.mask(text) == text)
+    return frozenset(name_of(source, text) for text in texts if not words.holds(text))
 
 
 def times_recalled(tx: Transaction, sources: list[str]) -> dict[str, int]:

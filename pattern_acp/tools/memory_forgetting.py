@@ -49,11 +49,11 @@ from pattern_acp.memory.forget import (
     holds_words,
     propose_forgetting,
     propose_forgetting_all,
-    refuse_short,
     store_forgetting,
     words_of_block,
+    words_of_passage,
 )
-from pattern_acp.memory.forgotten import MARK, Forgotten, forget_passage
+from pattern_acp.memory.forgotten import MARK, Forgotten
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block, mask_passages
@@ -164,7 +164,7 @@ class MemoryForgetting:
         nearby: Forgotten | None = None
         in_block = True
         if passage is not None:
-            words = forget_passage(passage)
+            words = words_of_passage(passage, block.key.label)
             in_block = await run_on_history(self._database, block, holds_words, words)
         else:
             words, nearby = await run_on_history(self._database, block, _words_of_whole)
@@ -194,7 +194,7 @@ class MemoryForgetting:
         forgetting = self._propose(tx, search, passage)
         planned = _plan(tx, search, block.id)
         uncounted = _uncounted(tx, block.id, words, passage, in_block=forgetting is not None)
-        kept = contents_with(tx, lambda text: words.mask(text) != text)
+        kept = contents_with(tx, words.holds)
         if forgetting is None and not (planned or kept or holds_archived(tx, words)):
             raise UnusableEditError(search.key.label, "the words to forget are neither in it nor recorded anywhere.")
         planned = (*planned, *uncounted)
@@ -231,8 +231,7 @@ class MemoryForgetting:
         peer = self._scope.peer
         if passage is None:
             return propose_forgetting_all(tx, search.key, search.words, head=search.head, peer=peer)
-        refuse_short(passage, search.key.label)
-        return propose_forgetting(tx, search.key, passage, peer=peer) if search.in_block else None
+        return propose_forgetting(tx, search.key, search.words, peer=peer) if search.in_block else None
 
     def _store(self, tx: Transaction, forgetting: ProposedForgetting, record: WriteRecord) -> None:
         store_forgetting(tx, forgetting, record)
@@ -259,7 +258,7 @@ class MemoryForgetting:
             messages=done.messages,
             archived=done.archived,
             kept_files=done.kept_files,
-            others=tuple(block.key.label for block in blocks if search.words.mask(block.text) != block.text),
+            others=tuple(block.key.label for block in blocks if search.words.holds(block.text)),
             backups=copies_of(self._database.path),
             clean=clean,
         )

@@ -162,6 +162,53 @@ async def test_no_stored_document_holds_the_words_in_a_packed_form(constellation
         assert "quartz" not in operations + str(document.get_deep_value())
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("The vault code word is zebrafish", '"vault code word is zebrafish"'),
+        ("The vault code word is zebrafish", "vault  code\tword is zebrafish"),
+        ("The vault code word is zebrafish", "“VAULT CODE WORD IS ZEBRAFISH”"),
+        ("It\u2019s the vault\u2011code word: zebra\u200bfish", "It's the vault-code word: zebrafish"),
+        ("Die Schlu\u0308ssel liegen im Tresor", "die schlüssel liegen"),
+        ("code: ZEBRAFISH", "zebrafish"),
+    ],
+)
+async def test_a_passage_is_found_whatever_its_case_white_space_quotes_and_unicode_form(
+    constellation: Constellation, written: str, asked: str
+):
+    await write(constellation, "- likes tea")
+    await write(constellation, f"- {written}\n- {written.upper()}, she said\n- works at night")
+    answer = Message(MessageId("msg_3"), Role.ASSISTANT, (TextPart(f"NOTED: {written.upper()}!"),))
+
+    def say(tx: Transaction) -> None:
+        append(tx, SESSION, events.MessageRecorded(TURN, answer), actor=Actor.PERSONA, origin=Origin.MODEL, at_ms=1)
+
+    await constellation.database.write(say)
+    report = await forgetting(constellation).forget("human", asked)
+    assert report.after.splitlines()[0] == "- likes tea"
+    assert report.after.splitlines()[-1] == "- works at night"
+    (said,) = [
+        one.event.message.text
+        for one in await constellation.database.read(lambda tx: read_stream(tx, SESSION))
+        if isinstance(one.event, events.MessageRecorded)
+    ]
+    for word in ("zebra", "schl"):
+        assert word not in (report.after + said).lower()
+    await constellation.database.close()
+    left = raw_files(constellation).lower()
+    assert b"zebrafish" not in left
+    assert b"ssel liegen" not in left
+
+
+async def test_a_line_that_says_half_of_it_keeps_the_rest_and_a_mark(constellation: Constellation):
+    await write(constellation, "- The deploy key is under the blue flowerpot by the door\n- The deploy key rotates")
+    report = await forgetting(constellation).forget("human", "the deploy key is under the blue flowerpot")
+    assert report.after == "- by the door\n- The deploy key rotates"
+    await write(constellation, "- the deploy key is under the blue sofa")
+    report = await forgetting(constellation).forget("human", "the deploy key is under the blue flowerpot")
+    assert report.after.endswith("\n- [forgotten] sofa")
+
+
 async def test_the_rest_of_the_block_stays_and_still_knows_its_authors(constellation: Constellation):
     await write(constellation, "- likes tea")
     await write(constellation, f"- {SECRET}")

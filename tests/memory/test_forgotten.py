@@ -1,14 +1,16 @@
 """Recognising copies of words that are to be forgotten."""
 
 import json
+import unicodedata
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json
-from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage
+from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage, unquoted
 
 SECRET = "the door code is 4711-zebra"
 
@@ -129,3 +131,93 @@ def test_a_text_of_arguments_stays_as_it_is_unless_it_holds_the_words(text: str,
 def test_a_path_loses_the_words_below_the_folder_of_a_session(path: str, left: str):
     payload: JsonObject = {"changes": [{"path": path}], "text": "/work/secret-plan"}
     assert knowing("secret-plan").mask_json(payload) == {"changes": [{"path": left}], "text": f"/work/{MARK}"}
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "THE DOOR CODE IS 4711-ZEBRA",
+        "The Door  Code\tis\n  4711-zebra",
+        "the\u00a0door\u3000code is 4711\u2011zebra",
+        "the do\u200bor c\u00adode is 4711\u2013zeb\u2060ra",
+        "".join(chr(ord(one) + 0xFEE0) if one != " " else one for one in SECRET),
+        "the door\\ncode is\\t4711-zebra",
+        r"the d\u006For code is 4711\u2011zebra",
+        r"the door\\\u00a0code is 4711-zebra",
+    ],
+)
+@pytest.mark.parametrize("passage", [SECRET, f'"{SECRET}"', f"“{SECRET}”", f" «{SECRET}»\n", SECRET.replace(" ", "  ")])
+def test_copies_in_another_case_white_space_or_unicode_form_are_masked(passage: str, copy: str):
+    words = forget_passage(passage)
+    assert words.mask(f"note: {copy}, tell") == f"note: {MARK}, tell"
+    assert words.is_in(json.dumps({"arguments": json.dumps({"text": copy})}))
+
+
+_FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_letters_with_marks_are_the_same_however_they_are_composed(form: Literal["NFC", "NFD", "NFKC", "NFKD"]):
+    secret = "Der Schlüssel für Škoda-Flügeltür №3 ist “Änne\u2019s”"
+    words = forget_passage(unicodedata.normalize(form, secret))
+    for other in _FORMS:
+        copy = unicodedata.normalize(other, secret.upper().replace("\u2019", "'"))
+        assert words.mask(f"<{copy}>") == f"<{MARK}>"
+
+
+@pytest.mark.parametrize(
+    ("passage", "copy"),
+    [
+        ("network share", "C:\\network share"),
+        ("C:\\new\\table of names", '{"path": "c:\\\\NEW\\\\table of names"}'),
+        ('say "hello" to', '{"a": "{\\"b\\": \\"say \\\\\\"hello\\\\\\" to\\"}"}'),
+        ("it's mine, all of it", "IT\u2019S MINE, ALL OF IT"),
+    ],
+)
+def test_a_backslash_may_be_of_a_path_or_of_an_escape(passage: str, copy: str):
+    words = forget_passage(passage)
+    assert words.is_in(copy)
+    assert words.is_in(json.dumps(copy))
+    assert not words.holds(words.mask(copy))
+    assert MARK in words.mask(copy)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ('"a passage"', "a passage"),
+        ("“a passage”", "a passage"),
+        ("`a passage` ", "a passage"),
+        ('"one" and "two"', '"one" and "two"'),
+        ('""', '""'),
+        ("'tis a passage", "'tis a passage"),
+    ],
+)
+def test_one_pair_of_quotes_around_a_passage_is_not_part_of_it(typed: str, meant: str):
+    assert unquoted(typed) == meant
+
+
+def test_a_mark_is_no_copy_of_what_it_says():
+    words = forget_passage("forgotten")
+    once = words.mask("a forgotten word")
+    assert once == f"a {MARK} word"
+    assert words.mask(once) == once
+    assert not words.holds(once)
+
+
+_ODD = st.text(
+    alphabet=st.sampled_from([*"aAeEnut \t\n\\\"'0-…", "\u0301", "\u0323", *"éßﬁİΣ한", "\u200b", "\u00a0", "\u2019"])
+)
+
+
+@given(_ODD, _ODD, _ODD)
+def test_what_is_found_in_a_text_is_found_in_its_payload_and_gone_once_masked(secret: str, before: str, after: str):
+    words = forget_passage(secret)
+    for text in (
+        before + secret + after,
+        before + secret.upper() + after,
+        before + unicodedata.normalize("NFD", secret),
+    ):
+        if words.holds(text):
+            assert words.is_in(text)
+            assert not words.holds(words.mask(text))
