@@ -320,7 +320,13 @@ KEYS: tuple[Key, ...] = (
         86_400,
         _TURN.command_timeout_seconds,
     ),
-    _turn_limit("max_output_tokens", "Tokens of one answer of the model.", 1, 1_000_000, _TURN.max_output_tokens),
+    _turn_limit(
+        "max_output_tokens",
+        "Most tokens of one answer, beside its reasoning; fewer where the model writes no longer answers.",
+        1,
+        1_000_000,
+        _TURN.max_output_tokens,
+    ),
     _turn_limit(
         "provider_connect_seconds", "Longest wait for a provider's connection.", 1, 600, _TURN.provider_connect_seconds
     ),

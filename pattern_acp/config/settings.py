@@ -146,7 +146,8 @@ class TurnSettings:
     max_wall_seconds: int = 3600
     tool_result_chars: int = 40_000
     command_timeout_seconds: int = 120
-    max_output_tokens: int = 8192
+    max_output_tokens: int = 32_000
+    """Within what the model can write and its window leaves (context/window.py)."""
     provider_idle_seconds: int = 90
     """Longest wait between two bytes of a stream."""
     slow_commands: SlowCommands = "end"
@@ -156,7 +157,7 @@ class TurnSettings:
     provider_first_byte_seconds: int = 300
     """A laptop's processor reads some 30 tokens a second, and a conversation starts with about 10,000."""
     provider_total_seconds: int = 1800
-    """The usual 8192 tokens of an answer at 5 tokens a second, and some room."""
+    """8,192 tokens, the longest answer of a model that nobody knows, at 5 tokens a second, and some more."""
 
 
 @dataclass(frozen=True, slots=True)

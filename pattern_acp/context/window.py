@@ -4,13 +4,14 @@ Owns: the numbers, and which tools a small window has room for. Must not know: h
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.estimate import stable_weight, tool_weight, weight_per_token
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.providers.answer_limit import reserve_of
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolSpec
+from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 
 NEAR = 0.15
 """How near to a limit an estimate has to be for the provider to be asked for its count (issue 6, section 4)."""
@@ -54,6 +55,16 @@ def output_limit(model: ModelInfo, wanted: int) -> int:
     return max(min(wanted, model.max_output_tokens, model.context_window // ANSWER_SHARE), 1)
 
 
+def _kept_for_answer(model: ModelInfo, wanted: int) -> int:
+    return min(output_limit(model, wanted), USUAL_ANSWER_TOKENS)
+
+
+def with_answer_in_window(request: ProviderRequest, model: ModelInfo, tokens: int) -> ProviderRequest:
+    """A request of about so many tokens whose answer, with what is reasoned before it, fits beside it."""
+    most = answer_beside(model, request.max_output_tokens, request.thought_level, tokens)
+    return request if most == request.max_output_tokens else replace(request, max_output_tokens=most)
+
+
 def limits_of(
     model: ModelInfo,
     settings: CompactionSettings,
@@ -63,9 +74,11 @@ def limits_of(
 ) -> WindowLimits:
     """The limits for requests to a model, whose answers may have so many tokens, beside what it reasons at its level.
 
+    Of a long answer only the usual part is kept free: where less is left than it may have, it may have less.
+
     `refused` are the tokens, by our estimate, of a request that its provider called too long.
     """
-    usable = model.context_window - reserve_of(model, output_limit(model, max_output_tokens), thought_level)
+    usable = model.context_window - reserve_of(model, _kept_for_answer(model, max_output_tokens), thought_level)
     if refused is not None:
         usable = min(usable, refused * 9 // 10)
     trigger = usable * settings.threshold_percent // 100
@@ -80,7 +93,7 @@ def text_limit(model: ModelInfo, wanted: int) -> int:
 
 def tools_with_room(tools: Sequence[ToolSpec], system: str, model: ModelInfo, max_output_tokens: int) -> frozenset[str]:
     """The names of the tools that the window has room for beside a conversation; in most windows all."""
-    usable = model.context_window - output_limit(model, max_output_tokens)
+    usable = model.context_window - _kept_for_answer(model, max_output_tokens)
     room = usable // STABLE_SHARE * weight_per_token(model.name) - stable_weight(system, ())
     if stable_weight("", tools) <= room:
         return frozenset(tool.name for tool in tools)

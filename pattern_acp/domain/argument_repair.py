@@ -21,6 +21,9 @@ MOST_UNWRAPPED = 2
 MOST_LEVELS = 8
 """Levels to which values are compared with a schema; deeper ones are left as they are."""
 
+MOST_OF_FIELD = 400
+"""Longest field, as JSON, that is kept of a call that was cut: a path or a command, not the text of a file."""
+
 _FENCE = late_pattern(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 _STRING_OR_COMMA = late_pattern(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 _PREFIX = "functions."
@@ -51,6 +54,30 @@ def read_object(text: str) -> Repaired:
     if isinstance(value, dict):
         return Repaired(value, tuple(dict.fromkeys(repairs)))
     raise ValueError("no JSON object")
+
+
+def whole_fields(text: str) -> str:
+    """The short fields that are whole in arguments that were cut, as the text of an object: what the call was about."""
+    fields: dict[str, Json] = {}
+    text = text.lstrip()
+    decoder, place = json.JSONDecoder(), int(text.startswith("{"))
+    try:
+        while place:
+            key, after = _next_value(decoder, text, place)
+            colon = text.index(":", after)
+            value, end = _next_value(decoder, text, colon + 1)
+            rest = text[end:].lstrip()[:1]
+            # A number that nothing follows may have had more digits.
+            if isinstance(key, str) and rest and end - colon <= MOST_OF_FIELD:
+                fields[key] = value
+            place = text.index(",", end) + 1 if rest == "," else 0
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _next_value(decoder: json.JSONDecoder, text: str, place: int) -> tuple[Json, int]:
+    return decoder.raw_decode(text, len(text) - len(text[place:].lstrip()))
 
 
 def fit_to_schema(value: JsonObject, schema: JsonObject) -> Repaired:

@@ -17,6 +17,13 @@ REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
 """Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
 
 
+USUAL_ANSWER_TOKENS = 8_192
+"""What the window always leaves for an answer that may be so long. One that may be longer takes what the conversation
+leaves besides, so that a conversation is not compacted sooner for answers that hardly ever come."""
+
+ESTIMATE_PERCENT = 115
+"""What an estimate of a request's tokens may turn out to be, before an answer takes the rest of the window."""
+
 REASONING_SHARE = 4
 """One part in so many of a window is kept for reasoning at most."""
 
@@ -30,6 +37,13 @@ def reserve_of(info: ModelInfo, answer_tokens: int, level: ThoughtLevel) -> int:
     """Tokens of the window that are kept for an answer of so many tokens and for the reasoning before it."""
     room = reasoning_room(info, level) if info.thought_levels else 0
     return min(answer_tokens + room, max(info.max_output_tokens, answer_tokens))
+
+
+def answer_beside(info: ModelInfo, answer_tokens: int, level: ThoughtLevel, request_tokens: int) -> int:
+    """Tokens that an answer may have beside a request of about so many, of the `answer_tokens` that are wanted."""
+    reasoning = reserve_of(info, answer_tokens, level) - answer_tokens
+    left = info.context_window - request_tokens * ESTIMATE_PERCENT // 100 - reasoning
+    return min(answer_tokens, max(left, USUAL_ANSWER_TOKENS))
 
 
 def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, unasked: bool = False) -> int:

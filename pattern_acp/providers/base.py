@@ -108,6 +108,13 @@ class ToolCallFragment:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallEnded:
+    """The wire says that all of a call has come. Not every wire does; a call that another one follows is whole too."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallUnread:
     """A call is in no form that can be read, and `problem` says why: it does not run, and this is its result."""
 
@@ -189,6 +196,7 @@ ProviderEvent: TypeAlias = (
     | ThinkingEnded
     | ToolCallBegun
     | ToolCallFragment
+    | ToolCallEnded
     | ToolCallUnread
     | UsageKnown
     | UsageUntold

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pattern_acp.domain.errors import ConfigError, ProviderError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart
+from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside
 from pattern_acp.providers.base import (
     ModelInfo,
     ModelSwitched,
@@ -136,7 +137,7 @@ class FallbackProvider:
         """Why a model cannot take a request; empty when it can. Tools are no reason: they can be written as text."""
         if not info.sees_images and has_images(request.messages):
             return "it sees no images, and there are some in this conversation"
-        most = min(request.max_output_tokens, info.max_output_tokens, info.context_window // 2)
+        most = min(request.max_output_tokens, info.max_output_tokens, info.context_window // 2, USUAL_ANSWER_TOKENS)
         tokens = self._tokens_of(replace(request, model=info.name))
         if tokens > info.context_window - most:
             return f"its window of {info.context_window:,} tokens is too small for this conversation of {tokens:,}"
@@ -151,6 +152,8 @@ class FallbackProvider:
             return request
         level = request.thought_level if request.thought_level in info.thought_levels else ThoughtLevel.OFF
         most = min(request.max_output_tokens, info.max_output_tokens)
+        if most > USUAL_ANSWER_TOKENS:
+            most = answer_beside(info, most, level, self._tokens_of(replace(request, model=info.name)))
         return replace(request, model=info.name, thought_level=level, max_output_tokens=most)
 
 

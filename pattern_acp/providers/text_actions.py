@@ -89,7 +89,7 @@ def _calls(message: Message, verbs: Verbs[ToolVerb]) -> Message:
 
 
 def _action(call: ToolCallPart, verbs: Verbs[ToolVerb]) -> str:
-    if call.problem:
+    if call.problem and not call.arguments.startswith("{"):
         return call.arguments.rstrip("\n")
     try:
         arguments = read_object(call.arguments).value

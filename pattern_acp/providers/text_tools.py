@@ -18,6 +18,7 @@ from pattern_acp.providers.base import (
     Provider,
     ProviderEvent,
     ProviderRequest,
+    ProviderStop,
     Stopped,
     TextDelta,
     TokenCounter,
@@ -102,8 +103,9 @@ class TextToolsProvider:
                         shown = reader.feed(text)
                         if shown:
                             yield TextDelta(shown)
-                    case Stopped():
-                        for told in _end(reader.end(), verbs, native, f"action_{len(request.messages)}"):
+                    case Stopped(reason):
+                        is_cut = reason is ProviderStop.MAX_TOKENS
+                        for told in _end(reader.end(), verbs, native, f"action_{len(request.messages)}", is_cut=is_cut):
                             yield told
                         yield event
                     case _:
@@ -120,12 +122,15 @@ def put_as_text(request: ProviderRequest) -> ProviderRequest:
     )
 
 
-def _end(end: RunEnd, verbs: Verbs[ToolVerb], first: int, prefix: str) -> Iterator[ProviderEvent]:
+def _end(end: RunEnd, verbs: Verbs[ToolVerb], first: int, prefix: str, *, is_cut: bool) -> Iterator[ProviderEvent]:
     if end.text:
         yield TextDelta(end.text)
     for index, action in enumerate(end.actions, first):
         yield ToolCallBegun(index, f"{prefix}_{index}", action.verb)
         yield ToolCallFragment(index, json.dumps(action.arguments, ensure_ascii=False))
+        if is_cut:
+            # Such an answer runs as a whole or not at all, and what was cut off could have been an argument.
+            yield ToolCallUnread(index, "The answer was cut before its end.")
     if end.problem:
         verb = verbs.find(end.verb)
         form = f" The form is: {usage(verb)}" if verb is not None else ""

@@ -15,7 +15,14 @@ from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.estimate import Calibration, MessageTokens, prompt_tokens, request_tokens
 from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
-from pattern_acp.context.window import WindowLimits, does_not_fit, limits_of, text_limit, tools_with_room
+from pattern_acp.context.window import (
+    WindowLimits,
+    does_not_fit,
+    limits_of,
+    text_limit,
+    tools_with_room,
+    with_answer_in_window,
+)
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
@@ -146,14 +153,18 @@ class SessionWindow:
             ContextFullError: it does not fit whatever is left out.
             DatabaseError: a compaction could not be recorded.
         """
+        request, tokens = await self._fitted()
+        return with_answer_in_window(request, self._model.info, tokens)
+
+    async def _fitted(self) -> tuple[ProviderRequest, int]:
         request = await self._compose()
         tokens = await self._count(request)
         if tokens > self._limits.trigger and await self._make_room(tokens):
             request = await self._compose()
             tokens = self._estimated(request)
-        return request if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
+        return (request, tokens) if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
 
-    async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> ProviderRequest:
+    async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> tuple[ProviderRequest, int]:
         from pattern_acp.session.compaction_choice import LAST_RESORT_CHARACTERS, Wanted
 
         for characters in LAST_RESORT_CHARACTERS:
@@ -170,7 +181,7 @@ class SessionWindow:
                 request = await self._compose()
                 tokens = self._estimated(request)
             if tokens <= self._limits.usable:
-                return request
+                return request, tokens
         fixed = self._estimated(without_messages(request))
         raise does_not_fit(self._model.info, self._limits, tokens, fixed)
 

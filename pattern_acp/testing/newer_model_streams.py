@@ -29,6 +29,8 @@ def responses_frames(
     numbered = _Numbered(model)
     yield numbered.event("response.created", response=numbered.response("in_progress"))
     items: list[Json] = []
+    stop = stop_word(steps, {"max_tokens": "max_output_tokens"})
+    cut = next((s for s in reversed(steps) if s.tool or s.text), None) if stop == "max_output_tokens" else None
     for step in steps:
         if step.error is not None:
             code = "server_error" if step.error == "overloaded" else step.error
@@ -39,6 +41,8 @@ def responses_frames(
         if item is None:
             yield from pauses_of(step)
             continue
+        if "status" in item and step is cut:
+            item = {**item, "status": "incomplete"}
         index = len(items)
         yield numbered.event("response.output_item.added", output_index=index, item=_begun(item))
         for kind, fields in _deltas(step, item, chunk):
@@ -46,7 +50,6 @@ def responses_frames(
             yield numbered.event(kind, **at, **fields)
         yield numbered.event("response.output_item.done", output_index=index, item=item)
         items.append(item)
-    stop = stop_word(steps, {"max_tokens": "max_output_tokens"})
     status = "incomplete" if stop in {"max_output_tokens", "content_filter"} else "completed"
     ended: JsonObject = {
         **numbered.response(status),

@@ -22,6 +22,36 @@ NAMED_TOOLS = 40
 """Most tools that an error names; MCP servers may bring hundreds."""
 
 
+CUT = "This call was cut at "
+"""How the problem of a call begins that the limit of its answer cut; a replay has only these words to tell it by."""
+
+WRITERS = ("write_file", "edit_file", "apply_patch")
+"""The tools whose calls are long because a file is."""
+
+
+class CallCutError(ToolInputError):
+    """The answer reached its limit in the middle of the call."""
+
+    failure_code = "tool.call-cut"
+
+
+def cut_problem(name: str, tokens: int, offered: Collection[str]) -> str:
+    """What the model is told of its call of `name` that was cut after so many tokens, beside the tools it has."""
+    cut = f"{CUT}{tokens:,} tokens, the limit of one answer, before it was complete, and nothing of it was done."
+    if name not in WRITERS:
+        return f"{cut} Make the call shorter, or do the work in several smaller calls."
+    edit = "apply_patch" if "edit_file" not in offered and "apply_patch" in offered else "edit_file"
+    return (
+        f"{cut} Write the file in smaller pieces: its first part with write_file, then append one part after the "
+        f"other with {edit}, each in an answer of its own."
+    )
+
+
+def was_cut(call: ToolCallPart) -> bool:
+    """Whether the limit of its answer cut the call."""
+    return call.problem.startswith(CUT)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadCall:
     """A call as it was meant. `repairs` says in phrases what had to be mended, without values."""
@@ -38,7 +68,10 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collectio
 
     Raises:
         ToolInputError: there is no such tool, it is withheld, or the arguments are no JSON object.
+        CallCutError: the call was cut.
     """
+    if was_cut(call):
+        raise CallCutError(call.problem)
     if call.problem:
         raise ToolInputError(call.problem)
     tool = find_tool(call.name, tools)

@@ -16,6 +16,9 @@ REPEATS_STOP = 5
 UNREAD_STOP = 4
 """Messages in a row whose calls cannot be read at all after which the turn stops: the first, and three repairs."""
 
+CUT_STOP = 3
+"""Answers in a row with a call that the limit of tokens cut after which the turn stops."""
+
 
 @dataclass(slots=True)
 class RepeatGuard:

@@ -19,10 +19,11 @@ from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
 from pattern_acp.turn.budget import Budget
+from pattern_acp.turn.call_reading import cut_problem, was_cut
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.limits import REPEATS_STOP, UNREAD_STOP
+from pattern_acp.turn.limits import CUT_STOP, REPEATS_STOP, UNREAD_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
@@ -130,6 +131,7 @@ class TurnLoop:
         self._digests = digests or RequestDigests()
         self._number = 0
         self._unread = 0
+        self._cut = 0
         self.window: TurnWindow | None = None
         """What watches over the size of requests, when something does."""
         self.gate: RequestGate | None = None
@@ -210,7 +212,7 @@ class TurnLoop:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await self._record_cut(turn_id, assembly, history, error)
             raise
-        return await self._recorded(turn_id, assembly, history)
+        return await self._recorded(turn_id, assembly, request, history)
 
     async def _record_request(self, turn_id: TurnId, number: int, request: ProviderRequest) -> None:
         known = self._digests.known(request, self._model.info.context_window)
@@ -244,11 +246,14 @@ class TurnLoop:
         if facts:
             await self._sink.record(*facts)
 
-    async def _recorded(self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message]) -> _Answer:
+    async def _recorded(
+        self, turn_id: TurnId, assembly: MessageAssembly, request: ProviderRequest, history: list[Message]
+    ) -> _Answer:
         interrupted = assembly.stop is ProviderStop.INTERRUPTED
-        # Whatever else ended the answer may have cut its calls too.
-        with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS}
-        message = assembly.message(with_calls=with_calls)
+        # Whatever else ended the answer may have cut its calls too; the limit cuts the last one, and says so.
+        with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS, ProviderStop.MAX_TOKENS}
+        cut_call = cutter(assembly, request) if assembly.stop is ProviderStop.MAX_TOKENS else None
+        message = assembly.message(with_calls=with_calls, cut_call=cut_call)
         message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
         facts: list[Fact] = []
         if message.parts:
@@ -295,6 +300,14 @@ class TurnLoop:
         self._budget.take_tool_calls(len(calls))
         results = await self._runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
+        self._cut = self._cut + 1 if any(map(was_cut, calls)) else 0
+        if self._cut >= CUT_STOP:
+            return TurnEnd(
+                StopReason.MAX_TOKENS,
+                f"Stopped: the limit of tokens cut a call of the model in {self._cut} answers in a row. Ask for "
+                "smaller steps, raise `turn.max_output_tokens`, or choose a model with longer answers (/model).",
+                failure=TurnFailure("provider.answer-cut"),
+            )
         self._unread = self._unread + 1 if all(call.problem for call in calls) else 0
         if self._unread >= UNREAD_STOP:
             sentence = f"Stopped: the model wrote actions that cannot be read {self._unread} times in a row. "
@@ -349,6 +362,13 @@ def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *
         used.add(call_id)
         parts.append(replace(part, call_id=call_id))
     return replace(message, parts=tuple(parts))
+
+
+def cutter(assembly: MessageAssembly, request: ProviderRequest) -> Callable[[str], str]:
+    """What says of a call, by the name of its tool, that the limit cut the answer to `request` in its middle."""
+    tokens = assembly.usage.output_tokens or request.max_output_tokens
+    offered = {tool.name for tool in request.tools}
+    return lambda name: cut_problem(name, tokens, offered)
 
 
 def end_of(stop: ProviderStop, detail: str) -> TurnEnd:

@@ -1,10 +1,11 @@
 """From a provider's events to one message, shown while it comes."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import field
 
 import anyio
 
+from pattern_acp.domain.argument_repair import whole_fields
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
@@ -25,6 +26,7 @@ from pattern_acp.providers.base import (
     ThinkingEnded,
     Told,
     ToolCallBegun,
+    ToolCallEnded,
     ToolCallFragment,
     ToolCallUnread,
     UsageKnown,
@@ -45,6 +47,8 @@ class _OpenCall:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     problem: str = ""
+    is_whole: bool = False
+    """Whether nothing of it is missing, also when the answer was cut behind it."""
 
 
 @dataclass(slots=True)
@@ -88,7 +92,7 @@ class MessageAssembly:
                 self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
             case ThinkingEnded():
                 self._end_thinking(event)
-            case ToolCallBegun() | ToolCallFragment() | ToolCallUnread():
+            case ToolCallBegun() | ToolCallFragment() | ToolCallEnded() | ToolCallUnread():
                 self._take_call(event)
             case UsageKnown(usage, cost):
                 self.usage, self.cost, self.is_untold = usage, cost, False
@@ -101,29 +105,42 @@ class MessageAssembly:
             case _:
                 pass
 
-    def _take_call(self, event: ToolCallBegun | ToolCallFragment | ToolCallUnread) -> None:
+    def _take_call(self, event: ToolCallBegun | ToolCallFragment | ToolCallEnded | ToolCallUnread) -> None:
         match event:
             case ToolCallBegun(index, call_id, name):
                 self._end_thinking(ThinkingEnded())
                 self._end_text()
+                for before in self._calls.values():
+                    # A model writes one call behind the other.
+                    before.is_whole = True
                 self._calls[index] = _OpenCall(call_id, name)
                 self._places.append((len(self.parts), self._calls[index]))
             case ToolCallFragment(index, text):
                 if index in self._calls:
+                    self._calls[index].is_whole = False
                     self._calls[index].arguments.append(text)
                     self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
+            case ToolCallEnded(index):
+                if index in self._calls:
+                    self._calls[index].is_whole = True
             case ToolCallUnread(index, problem):
                 if index in self._calls:
                     self._calls[index].problem = problem
 
-    def message(self, *, with_calls: bool) -> Message:
-        """The message so far. Without calls when the stream was cut, since their arguments may be cut too."""
+    def message(self, *, with_calls: bool, cut_call: Callable[[str], str] | None = None) -> Message:
+        """The message so far. Without calls when the stream was cut, since their arguments may be cut too.
+
+        `cut_call` is for an answer that its limit cut: it says, by the name of its tool, what is wrong with a call that
+        may not be whole, and such a call has only those arguments that are.
+        """
         self._end_thinking(ThinkingEnded())
         self._end_text()
         parts = list(self.parts)
         for place, call in reversed(self._places if with_calls else ()):
-            arguments = "".join(call.arguments) or "{}"
-            parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, arguments, call.problem))
+            arguments, problem = "".join(call.arguments) or "{}", call.problem
+            if cut_call is not None and (problem or not call.is_whole):
+                arguments, problem = whole_fields(arguments), cut_call(call.name)
+            parts.insert(place, ToolCallPart(ToolCallId(call.call_id), call.name, arguments, problem))
         return Message(self.message_id, Role.ASSISTANT, _with_texts_joined(parts))
 
     def _end_text(self) -> None:

@@ -15,7 +15,14 @@ from pattern_acp.context.estimate import (
     request_tokens,
     weight_per_token,
 )
-from pattern_acp.context.window import does_not_fit, limits_of, output_limit, text_limit, tools_with_room
+from pattern_acp.context.window import (
+    does_not_fit,
+    limits_of,
+    output_limit,
+    text_limit,
+    tools_with_room,
+    with_answer_in_window,
+)
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -51,7 +58,7 @@ def test_the_target_lies_below_the_trigger_and_that_within_the_window(
     model = ModelInfo("lab", "m", context_window=window, max_output_tokens=output)
     limits = limits_of(model, CompactionSettings("summarise", threshold, target), output)
     assert limits.target < limits.trigger <= limits.usable < limits.window
-    assert limits.usable + output_limit(model, output) == window
+    assert limits.usable + min(output_limit(model, output), 8_192) == window
 
 
 def test_reasoning_has_room_in_the_window_beside_the_answer():
@@ -62,6 +69,25 @@ def test_reasoning_has_room_in_the_window_beside_the_answer():
     small = ModelInfo("lab", "m", context_window=8_000, max_output_tokens=8_000, thought_levels=levels)
     assert limits_of(small, SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 8_000 - 2_000 - 2_000
     assert limits_of(ModelInfo("lab", "m"), SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 128_000 - 8_192
+
+
+@given(st.integers(1_000, 2_000_000), st.integers(1, 200_000), st.integers(0, 2_000_000))
+def test_a_long_answer_takes_what_the_conversation_leaves_of_the_window(window: int, output: int, tokens: int):
+    model = ModelInfo("lab", "m", context_window=window, max_output_tokens=output)
+    limits, wanted = limits_of(model, SETTINGS, 32_000), output_limit(model, 32_000)
+    request = ProviderRequest("m", "", (), (), max_output_tokens=wanted)
+    most = with_answer_in_window(request, model, min(tokens, limits.usable)).max_output_tokens
+    assert min(wanted, 8_192) <= most <= wanted
+    assert min(tokens, limits.usable) + most <= window
+    assert with_answer_in_window(request, model, 0).max_output_tokens == wanted
+
+
+def test_a_long_answer_leaves_the_place_of_compaction_where_it_is():
+    model = ModelInfo("lab", "m", context_window=200_000, max_output_tokens=64_000)
+    assert limits_of(model, SETTINGS, 32_000) == limits_of(model, SETTINGS, 8_192)
+    assert limits_of(model, SETTINGS, 4_096).usable == 200_000 - 4_096
+    tools = [ToolSpec("read_file", "x" * 200_000, {})]
+    assert tools_with_room(tools, "", model, 32_000) == tools_with_room(tools, "", model, 8_192)
 
 
 def test_small_windows_keep_room_for_an_answer_and_cut_texts_sooner():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.argument_repair import Repaired, fit_to_schema, meant_name, read_object
+from pattern_acp.domain.argument_repair import Repaired, fit_to_schema, meant_name, read_object, whole_fields
 from pattern_acp.domain.canonical import Json, JsonObject
 
 SCHEMA: JsonObject = {
@@ -151,3 +151,37 @@ def test_the_phrases_hold_no_values():
     told += fit_to_schema({"Line": "31337"}, SCHEMA).repairs
     assert "planted" not in " ".join(told)
     assert "31337" not in " ".join(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ('{"path": "a.txt", "content": "one tw', {"path": "a.txt"}),
+        ('{"path": "a.txt", "con', {"path": "a.txt"}),
+        (
+            ' {"path" : "a\\"b,}.txt" , "x": {"y": [1, 2]}, "content": "',
+            {"path": 'a"b,}.txt', "x": {"y": [1, 2]}},
+        ),
+        ('{"line": 12', {}),
+        ('{"line": 12, "path": "a', {"line": 12}),
+        ('{"path": "a.txt"', {}),
+        ('{"path": "a.txt"}', {"path": "a.txt"}),
+        ('{"content": "' + "x" * 500 + '", "path": "a.txt", ', {"path": "a.txt"}),
+        ('{"edits": [{"old_text": "a"}, {"old_', {}),
+        ('{"a": ' + "[" * 100_000, {}),
+        ("", {}),
+        ("{", {}),
+        ('/write a.txt <<<{"path": "b", "c": 1}', {}),
+        ('{1: 2, "a": 3}', {"a": 3}),
+        ('{"a": \ud800', {}),
+    ],
+)
+def test_only_short_fields_that_are_whole_are_kept_of_arguments_that_were_cut(text: str, fields: JsonObject):
+    assert json.loads(whole_fields(text)) == fields
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=9) | st.integers() | st.lists(st.integers())), st.data())
+def test_what_is_kept_of_cut_arguments_is_what_was_written(arguments: dict[str, Json], data: st.DataObject):
+    text = json.dumps(arguments)
+    kept = json.loads(whole_fields(text[: data.draw(st.integers(0, len(text)))]))
+    assert kept.items() <= arguments.items() or all(arguments[key] == value for key, value in kept.items())

@@ -103,7 +103,7 @@ async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
         await session_goes_on(agent, session)
 
 
-CUTS = [ProviderStop.INTERRUPTED, ProviderStop.MAX_TOKENS, ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER]
+CUTS = [ProviderStop.INTERRUPTED, ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER]
 
 
 @pytest.mark.parametrize("stop", CUTS, ids=[stop.value for stop in CUTS])
@@ -153,10 +153,10 @@ async def test_the_model_s_own_ends_have_their_stop_reason_and_a_sentence(stop: 
 
 
 async def test_an_answer_that_is_all_cut_off_calls_leaves_nothing_behind():
-    cut = calls("write_file", path="new.txt", content="x") + stops(ProviderStop.MAX_TOKENS)
+    cut = calls("write_file", path="new.txt", content="x") + stops(ProviderStop.CONTENT_FILTER)
     async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_tokens"
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "refusal"
         await session_goes_on_after_blank(agent, session)
 
 

@@ -76,6 +76,7 @@ def raising(error: ProviderError) -> Way:
     return Way(error.failure_code, ((*says("Well, "), error),))
 
 
+CUT_CALL: Turn = calls("read_file", path="a.txt") + stops(ProviderStop.MAX_TOKENS)
 LOOP: Turn = calls("read_file", path="not-there.txt")
 
 WAYS: Mapping[str, Way] = {
@@ -92,6 +93,7 @@ WAYS: Mapping[str, Way] = {
     "empty": Way("provider.answer-empty", ((),)),
     "cut connection": Way("provider.interrupted", (says("Half") + stops(ProviderStop.INTERRUPTED),)),
     "cut answer": Way("provider.answer-cut", (says("Half") + stops(ProviderStop.MAX_TOKENS),)),
+    "cut calls": Way("provider.answer-cut", (CUT_CALL,) * 3),
     "refusal": Way("provider.model-refused", (says("No") + stops(ProviderStop.REFUSAL),)),
     "filtered answer": Way("provider.answer-filtered", (says("N") + stops(ProviderStop.CONTENT_FILTER),)),
     "budget": Way("turn.budget-reached", budget=BudgetSettings(day="0 tokens")),

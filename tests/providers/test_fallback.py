@@ -165,6 +165,16 @@ async def test_a_request_is_cut_to_what_the_other_model_takes():
     assert sent.messages == asked.messages
 
 
+async def test_a_long_answer_of_the_other_model_keeps_no_conversation_from_it_and_fits_beside_it():
+    spare = ScriptedProvider([says("Here.")])
+    wide = ModelInfo("spare", "m", 64_000, max_output_tokens=64_000)
+    chain = FallbackProvider(ScriptedProvider([(OUT,)]), ["spare/m"], lambda _: (spare, wide), size_of, 1_000)
+    asked = replace(request(user("x" * 40_000)), max_output_tokens=32_000)
+    async with chain.stream(asked) as events:
+        assert [event async for event in events][-1] == END
+    assert spare.requests[0].max_output_tokens == 64_000 - 46_000
+
+
 async def test_a_long_rate_limit_is_waited_for_only_by_the_last_model():
     chain = Chain([(OUT,)], {"spare": scripted(says("Here."))})
     await chain.ask()

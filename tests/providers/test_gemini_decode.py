@@ -15,6 +15,7 @@ from pattern_acp.providers.base import (
     ThinkingDelta,
     ThinkingEnded,
     ToolCallBegun,
+    ToolCallEnded,
     ToolCallFragment,
     UsageKnown,
 )
@@ -48,8 +49,10 @@ def test_a_signature_stands_before_its_call_and_ends_the_reasoning():
         ThinkingEnded("c2ln", wire="gemini"),
         ToolCallBegun(0, "call_9_0", "read"),
         ToolCallFragment(0, '{"path":"ä"}'),
+        ToolCallEnded(0),
         ToolCallBegun(1, "own", "list"),
         ToolCallFragment(1, "{}"),
+        ToolCallEnded(1),
         Stopped(ProviderStop.TOOL_CALLS),
     ]
 

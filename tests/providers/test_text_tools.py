@@ -8,7 +8,8 @@ import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Wire
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.messages import Role
+from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderRequest,
@@ -94,6 +95,18 @@ async def test_what_cannot_be_read_comes_as_a_call_with_its_problem_and_the_righ
         ),
         Stopped(ProviderStop.END),
     ]
+
+
+async def test_no_action_of_an_answer_that_the_limit_cut_counts_as_whole():
+    model = Model([(*says("/read_file a.py\n/run_command rm -r a"), Stopped(ProviderStop.MAX_TOKENS))])
+    unread = [event for event in await model.ask() if isinstance(event, ToolCallUnread)]
+    assert [event.index for event in unread] == [0, 1]
+
+
+def test_a_call_that_the_limit_cut_goes_back_as_an_action():
+    cut = ToolCallPart(ToolCallId("a"), "read_file", '{"path": "a b.py"}', "This call was cut at 9 tokens.")
+    told, _ = with_text_calls([Message(MessageId("m"), Role.ASSISTANT, (cut,))], verbs_of((READ_FILE, RUN_COMMAND)))
+    assert told.text == '/read_file path="a b.py"'
 
 
 async def test_a_model_that_refuses_tools_is_asked_again_and_the_person_is_told_once():

@@ -9,20 +9,34 @@ import pytest
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.ids import MessageId, RandomIds, ToolCallId, TurnId
-from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
+from pattern_acp.journal.events import (
+    MessageRecorded,
+    ModelRequested,
+    ToolCallFinished,
+    ToolCallStarted,
+    UsageReported,
+)
 from pattern_acp.policy.access import RunCommand
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode
-from pattern_acp.providers.base import ProviderRequest, ProviderStop, ToolCallBegun, ToolCallFragment, UsageKnown
+from pattern_acp.providers.base import (
+    ProviderRequest,
+    ProviderStop,
+    ToolCallBegun,
+    ToolCallEnded,
+    ToolCallFragment,
+    UsageKnown,
+)
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.approver import ScriptedApprover
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.models import fake_model
-from pattern_acp.testing.scripts import Turn, calls, gate, says, stops
+from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, uses
 from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.testing.tools import FakeTool, tool_bench
 from pattern_acp.testing.turns import of_type
@@ -137,7 +151,7 @@ async def test_every_request_is_recorded_before_the_model_is_asked():
             held.opened.set()
 
 
-@pytest.mark.parametrize("stop", [ProviderStop.MAX_TOKENS, ProviderStop.REFUSAL, ProviderStop.INTERRUPTED])
+@pytest.mark.parametrize("stop", [ProviderStop.CONTENT_FILTER, ProviderStop.REFUSAL, ProviderStop.INTERRUPTED])
 async def test_calls_of_an_answer_that_was_cut_are_not_run(stop: ProviderStop):
     tool = FakeTool()
     made = bench(says("I look.") + calls("look") + stops(stop), tool=tool)
@@ -147,6 +161,81 @@ async def test_calls_of_an_answer_that_was_cut_are_not_run(stop: ProviderStop):
     assert made.history[-1].tool_calls == ()
     [recorded] = of_type(made.sink.events, MessageRecorded)
     assert recorded.complete is (stop is not ProviderStop.INTERRUPTED)
+
+
+CUT = stops(ProviderStop.MAX_TOKENS, "The answer reached its limit of tokens.")
+
+
+async def test_a_call_that_the_limit_cut_fails_and_the_turn_goes_on():
+    tool = FakeTool()
+    cut = calls_raw("look", '{"path": "new.txt", "content": "one two th')
+    made = bench(says("I write.") + cut + uses(10, 4_096) + CUT, says("In pieces, then."), tool=tool)
+    end = await made.run()
+    assert (end.stop_reason, end.sentence) == (StopReason.END_TURN, "")
+    assert tool.prepared == []
+    [call] = made.history[1].tool_calls
+    # What was cut is worth nothing, and would be sent again with every request.
+    assert call.arguments == '{"path": "new.txt"}'
+    [result] = made.history[2].parts
+    assert isinstance(result, ToolResultPart)
+    assert (result.call_id, result.is_error) == (call.call_id, True)
+    assert result.text.startswith("This call was cut at 4,096 tokens, the limit of one answer, before it was complete")
+    [started], [ended] = of_type(made.sink.events, ToolCallStarted), of_type(made.sink.events, ToolCallFinished)
+    assert started.call.raw_input == {"path": "new.txt"}
+    assert (ended.status, ended.failure) == (ToolCallStatus.FAILED, "tool.call-cut")
+    assert made.history[-1].text == "In pieces, then."
+
+
+@pytest.mark.parametrize("arguments", ["", "{", '{"path": "a"}'])
+async def test_the_last_call_of_a_cut_answer_does_not_run_even_when_it_looks_complete(arguments: str):
+    """Servers close what a limit left open, such as the text of a file (vLLM does)."""
+    tool = FakeTool()
+    made = bench(calls_raw("look", arguments) + CUT, says("Again."), tool=tool)
+    await made.run()
+    assert tool.prepared == []
+    assert made.history[1].tool_calls[0].problem.startswith("This call was cut at 8,192 tokens")
+
+
+async def test_calls_before_the_cut_one_run():
+    tool = FakeTool()
+    whole = calls_raw("look", '{"n": 1}', call_id="a") + calls_raw("look", '{"n": 2}', index=1, call_id="b")
+    made = bench(whole + calls_raw("look", '{"n": 3', index=2, call_id="c") + CUT, says("Done."), tool=tool)
+    await made.run()
+    assert tool.prepared == [{"n": 1}, {"n": 2}]
+    assert [getattr(part, "is_error", None) for part in made.history[2].parts] == [False, False, True]
+
+
+async def test_a_call_that_the_wire_calls_whole_runs_also_when_nothing_follows_it():
+    tool = FakeTool()
+    made = bench((*calls_raw("look", '{"n": 1}'), ToolCallEnded(0), *CUT), says("Done."), tool=tool)
+    assert (await made.run()).sentence == ""
+    assert tool.prepared == [{"n": 1}]
+
+
+async def test_calls_whose_pieces_come_mixed_are_both_cut():
+    tool = FakeTool()
+    mixed = (*call_of("a", 0), ToolCallBegun(1, "b", "look"), ToolCallFragment(0, " "))
+    made = bench((*mixed, *CUT), says("Done."), tool=tool)
+    await made.run()
+    assert tool.prepared == []
+
+
+async def test_three_answers_in_a_row_with_a_cut_call_end_the_turn_at_its_limit_of_tokens():
+    cut = calls_raw("look", '{"path": "new') + CUT
+    made = bench(cut, cut, calls("look"), cut, cut, cut, says("Never."))
+    end = await made.run()
+    assert end.stop_reason is StopReason.MAX_TOKENS
+    assert "3 answers in a row" in end.sentence
+    assert "`turn.max_output_tokens`" in end.sentence
+    assert len(made.model.requests) == 6
+    # The last one is told and recorded as failed too.
+    assert len(of_type(made.sink.events, ToolCallFinished)) == 6
+
+
+async def test_text_that_the_limit_cut_ends_the_turn_and_says_why():
+    made = bench(says("It is so") + CUT)
+    end = await made.run()
+    assert (end.stop_reason, end.sentence) == (StopReason.MAX_TOKENS, "The answer reached its limit of tokens.")
 
 
 async def test_text_that_came_before_a_cancel_is_recorded_as_incomplete_and_remembered():

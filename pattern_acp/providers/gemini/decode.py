@@ -15,6 +15,7 @@ from pattern_acp.providers.base import (
     ThinkingDelta,
     ThinkingEnded,
     ToolCallBegun,
+    ToolCallEnded,
     ToolCallFragment,
     UsageKnown,
 )
@@ -131,6 +132,7 @@ class GeminiDecoder:
         self._calls += 1
         yield ToolCallBegun(index, call.id or f"{self._id_seed}_{index}", call.name or "")
         yield ToolCallFragment(index, msgspec.json.encode(call.args or {}).decode())
+        yield ToolCallEnded(index)
 
     def _sign(self, part: _Part) -> Iterator[ProviderEvent]:
         if part.thought_signature:

@@ -19,6 +19,7 @@ from pattern_acp.providers.base import (
     ThinkingDelta,
     ThinkingEnded,
     ToolCallBegun,
+    ToolCallEnded,
     ToolCallFragment,
     UsageKnown,
 )
@@ -61,6 +62,7 @@ class _Item(msgspec.Struct):
     arguments: str | None = None
     input: str | None = None
     phase: str | None = None
+    status: str | None = None
     encrypted_content: str | None = None
     content: list[_Content] | None = None
     summary: list[_Content] | None = None
@@ -185,6 +187,8 @@ class ResponsesDecoder:
                     yield from self._arguments(index, ended.arguments or ended.input or "", item)
                 if item.argument:
                     yield ToolCallFragment(index, '"}')
+                if ended.status == "completed":
+                    yield ToolCallEnded(index)
             case _:
                 pass
 

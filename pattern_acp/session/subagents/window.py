@@ -11,7 +11,7 @@ from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compacted
 from pattern_acp.context.choosing import SHORT_RESULT_CHARACTERS, Untouchable
 from pattern_acp.context.estimate import MessageTokens, messages_tokens, prompt_tokens, request_tokens
-from pattern_acp.context.window import does_not_fit
+from pattern_acp.context.window import does_not_fit, with_answer_in_window
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -72,7 +72,7 @@ class SubagentWindow:
                 tokens = self._tokens(request)
         if tokens > self._limits.usable:
             raise does_not_fit(self._model.info, self._limits, tokens, self._tokens(without_messages(request)))
-        return request
+        return with_answer_in_window(request, self._model.info, tokens)
 
     def sending(self, request: ProviderRequest) -> int:
         """See `TurnWindow.sending`."""

@@ -412,6 +412,19 @@ async def test_texts_around_a_call_that_was_cut_replay_the_same():
     assert report.difference is None, report.difference
 
 
+@pytest.mark.parametrize("answers", [1, 3])
+async def test_calls_that_the_limit_of_tokens_cut_replay_the_same(answers: int):
+    whole = calls_raw("read_file", '{"path": "a.txt"}', call_id="call_whole")
+    cut = calls_raw("write_file", '{"path": "b.txt", "content": "one t', index=1, call_id="call_cut")
+    script = [says("I write.") + whole + cut + uses(10, 500) + stops(ProviderStop.MAX_TOKENS)] * answers
+    async with running_agent(ScriptedProvider([*script, says("Done.")])) as agent:
+        session = await open_with_file(agent)
+        ended = (await agent.editor.prompt(session, "Go."))["stopReason"]
+        report = await replayed(agent, session)
+    assert ended == ("end_turn" if answers == 1 else "max_tokens")
+    assert (report.difference, report.calls) == (None, 2 * answers)
+
+
 @pytest.mark.parametrize("cached", [0, 50])
 @pytest.mark.parametrize("written", [says("word " * 50), calls("read_file", path="a.txt")])
 async def test_an_answer_cut_behind_the_counts_of_its_input_replays_the_same(cached: int, written: Turn):
