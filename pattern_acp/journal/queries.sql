@@ -332,7 +332,7 @@ SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0
+WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0 AND title <> ''
     AND NOT EXISTS (
         SELECT 1 FROM events
         WHERE stream = sessions.id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention'
@@ -344,12 +344,14 @@ ORDER BY deleted_ms DESC, id DESC LIMIT :limit;
 SELECT deleted_ms, cwd FROM sessions WHERE id = :id AND deleted = 1;
 
 -- name: list_sessions
--- Sessions with a prompt, newest first, below a place in that order.
+-- Sessions with a title, newest first, below a place in that order: one without is about nothing, since it had only
+-- slash commands, or a slip.
 SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND archived = :archived AND (updated_ms, id) < (:before_ms, :before_id)
+WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND archived = :archived
+    AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
 -- name: list_sessions_of_cwd
@@ -358,7 +360,7 @@ SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND archived = :archived
+WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND cwd_key = :cwd_key AND archived = :archived
     AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
@@ -411,7 +413,7 @@ SELECT
         WHERE step.value ->> 'status' <> 'completed'
     )
 FROM sessions
-WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.cwd_key = :cwd_key
+WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.title <> '' AND sessions.cwd_key = :cwd_key
     AND sessions.persona = :persona AND sessions.last_seq > :after AND sessions.id <> :exclude
 ORDER BY sessions.updated_ms DESC, sessions.id DESC LIMIT :limit;
 

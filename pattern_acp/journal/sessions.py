@@ -233,10 +233,11 @@ def was_swept(tx: Transaction, session_id: str) -> bool:
 def list_sessions(
     tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool = False
 ) -> tuple[tuple[SessionRow, ...], str | None]:
-    """Sessions that had a prompt, newest first, of one folder or of all, and the cursor of the next page or None.
+    """Sessions that are about something, newest first, of one folder or of all, and the cursor of the next page.
 
-    Those that are archived are a list of their own. A cursor is the place of the last session that was shown: what is
-    used meanwhile moves to the front, and no other session is left out or shown twice.
+    One that had no prompt, or slash commands alone, has no title and is left out. Those that are archived are a list of
+    their own. A cursor is the place of the last session that was shown: what is used meanwhile moves to the front, and
+    no other session is left out or shown twice; it is None behind the last page.
 
     Raises:
         BadCursorError: `cursor` is not one that this function returned.

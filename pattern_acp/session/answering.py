@@ -165,7 +165,12 @@ async def _answer(session: "Session", turn: Turn) -> TurnEnd:
     if refusal is not None:
         return refusal
     if turn.command is not None:
-        return await prompting.run_command(session, turn.turn_id, turn.command)
+        end = await prompting.run_command(session, turn.turn_id, turn.command)
+        if not session.state.title and not session.checkpoints.is_clean:
+            # Lists leave out what has no title, and this session has files to go back in.
+            session.state.title = title_of(turn.message)
+            await session.sink.record(Fact(SessionTitled(session.state.title), Actor.SYSTEM, Origin.PERSON))
+        return end
     session.state.history.append(turn.message)
     await note_files_in_hand(session, ToolKind.READ, given_files(session, turn.message), session.state)
     return await prompting.run_model_turn(session, turn.turn_id)

@@ -176,6 +176,16 @@ async def test_renaming_needs_a_name_and_the_persons_own_words_do_it_too():
         assert (agent.folder / "b.txt").read_text(encoding="utf-8") == "six\n"
 
 
+async def test_a_session_in_which_a_slash_command_alone_changed_files_is_listed_by_that_command():
+    async with running_agent(ScriptedProvider([]), settings=with_server()) as agent:
+        (agent.folder / "b.txt").write_text("one\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/code rename b.txt:1:one six")
+        assert (agent.folder / "b.txt").read_text(encoding="utf-8") == "six\n"
+        (row,) = (await agent.editor.request("session/list", {}))["sessions"]
+        assert row["title"] == "/code rename b.txt:1:one six"
+
+
 async def test_deleted_and_moved_files_are_closed():
     moved = "*** Update File: b.txt\n*** Move to: c.txt\n@@\n-two\n+bad\n"
     patch = f"*** Begin Patch\n*** Delete File: a.txt\n{moved}*** End Patch"

@@ -40,6 +40,22 @@ async def test_a_session_without_a_prompt_is_hidden():
         assert [row["sessionId"] for row in await rows(agent)] == [session]
 
 
+@pytest.mark.parametrize("slip", ["/status", "/no-such-command", "/memory show no-such-block"])
+async def test_a_session_of_slash_commands_alone_is_hidden_until_it_is_about_something(slip: str):
+    async with running_agent(talkative()) as agent:
+        session = await talked(agent, agent.folder, slip)
+        assert await rows(agent) == []
+        assert (await agent.editor.request("session/list", {"cwd": str(agent.folder)}))["sessions"] == []
+        await agent.editor.prompt(session, "Fix the parser")
+        assert [(row["sessionId"], row["title"]) for row in await rows(agent)] == [(session, "Fix the parser")]
+
+
+async def test_a_session_of_slash_commands_with_a_name_is_listed():
+    async with running_agent(talkative()) as agent:
+        session = await talked(agent, agent.folder, "/rename Of animals")
+        assert [(row["sessionId"], row["title"]) for row in await rows(agent)] == [(session, "Of animals")]
+
+
 async def test_a_row_has_folder_title_and_time():
     async with running_agent(talkative()) as agent:
         await talked(agent, agent.folder, "# Fix the parser\nIt drops the last line.")

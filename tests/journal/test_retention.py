@@ -116,6 +116,7 @@ class Store:
             message = Message(MessageId("m"), Role.USER, (TextPart(words),))
             seq = self.add(tx, name, TurnStarted(turn, message), at_ms)
             sessions.note_prompt(tx, SessionId(name), seq=seq, at_ms=at_ms)
+            sessions.set_title(tx, SessionId(name), "x", seq=seq, at_ms=at_ms)
             for digest in digests:
                 state = FileState("file", 0o644, 1, sha256_hex(digest.encode()))
                 seq = self.add(tx, name, FilesSaved(turn, (SavedFile("/w/a", state),)), at_ms)

@@ -21,7 +21,9 @@ def create(tx: Transaction, name: str, *, cwd: str = "/work", prompt_ms: int = 0
     new = NewSession(session_id, cwd, ("/more",), "default", "identity", "offline/offline", "ask")
     sessions.create_session(tx, new, seq=event(tx, name), at_ms=10)
     if prompt_ms:
-        sessions.note_prompt(tx, session_id, seq=event(tx, name), at_ms=prompt_ms)
+        seq = event(tx, name)
+        sessions.note_prompt(tx, session_id, seq=seq, at_ms=prompt_ms)
+        sessions.set_title(tx, session_id, "x", seq=seq, at_ms=prompt_ms)
     return session_id
 
 

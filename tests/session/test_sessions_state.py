@@ -112,6 +112,7 @@ class TwoWindows(RuleBasedStateMachine):
             started = TurnStarted(turn, message)
             seq = append(tx, session_id, started, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now).seq
             sessions.note_prompt(tx, session_id, seq=seq, at_ms=now)
+            sessions.set_title(tx, session_id, turn, seq=seq, at_ms=now)
             if whole:
                 ended = TurnEnded(turn, StopReason.END_TURN)
                 append(tx, session_id, ended, actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=now)
