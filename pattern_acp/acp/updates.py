@@ -226,7 +226,7 @@ def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool
     )
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
-        status=event.status,
+        status=event.shown_status,
         title=event.title or None,
         content=content or None,
         locations=locations_of(event.locations) or None,

@@ -68,6 +68,11 @@ class ToolCallFinished:
     """The title at its end; empty for the one that it was announced with."""
     failure: str = ""
 
+    @property
+    def shown_status(self) -> ToolCallStatus:
+        """The status as the user sees it: a command that failed is no error for the model, and yet it failed."""
+        return ToolCallStatus.FAILED if self.failure else self.status
+
 
 @dataclass(frozen=True, slots=True)
 class ToolResultExtended:

@@ -181,10 +181,10 @@ def _call(finished: ToolCallFinished, call: ToolCallView | None) -> str:
     title = one_line(finished.title or (call.title if call is not None else "Tool call"))
     content = finished.content or (call.content if call is not None else ())
     shown = "".join(_content(item) for item in content) or _pre(finished.result_text)
-    failed = finished.status is ToolCallStatus.FAILED
+    failed = finished.shown_status is ToolCallStatus.FAILED
     marks = ' class="failed"' if failed else ""
     is_open = " open" if any(isinstance(item, DiffContent) for item in content) else ""
-    status = f'<span class="status">({escape(finished.status.value)})</span>'
+    status = f'<span class="status">({escape(finished.shown_status.value)})</span>'
     return f"<details{marks}{is_open}><summary>{escape(title)} {status}</summary><div>{shown}</div></details>"
 
 

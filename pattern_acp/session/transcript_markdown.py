@@ -89,7 +89,7 @@ def _message_text(message: Message) -> str:
 def _call(finished: ToolCallFinished, call: ToolCallView | None) -> Iterator[str]:
     title = one_line(call.title) if call is not None else "Tool call"
     failed = f": `{finished.failure}`" if finished.failure else ""
-    yield f"### {title.replace('`', chr(39))} ({finished.status.value}{failed})"
+    yield f"### {title.replace('`', chr(39))} ({finished.shown_status.value}{failed})"
     shown = [text for text in (_content(item) for item in finished.content) if text]
     yield from shown or [fenced(_cut(finished.result_text))]
 

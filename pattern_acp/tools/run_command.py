@@ -3,9 +3,10 @@
 Owns: what the person sees while a command runs and what the model reads when it ended. Must not know: which shell runs
 it, or whether the editor or we own the terminal beyond what `RunningCommand` says.
 
-A command that ends with another exit code than 0 is a result, not an error: tests that fail are what the model wanted
-to know. The call fails only when the command could not start, hit its time limit, or waits for input in a terminal of
-the client, where nobody may be able to type. Our own commands in the foreground have no input and no terminal to ask
+A command that ends with another exit code than 0 is a result for the model, not an error: tests that fail are what it
+wanted to know. The user sees it as failed, as clients show it of other agents. For the model the call fails only when
+the command could not start, hit its time limit, or waits for input in a terminal of the client, where nobody may be
+able to type. Our own commands in the foreground have no input and no terminal to ask
 on.
 """
 
@@ -156,7 +157,7 @@ class RunCommand:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
         outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit)
-        return replace(outcome, raw_output={"exit_code": None if run.timed_out else status.exit_code})
+        return replace(_marked(outcome, status), raw_output={"exit_code": None if run.timed_out else status.exit_code})
 
 
 async def start_job(
@@ -182,7 +183,14 @@ async def start_job(
     if job.command is not None and job.command.client_owned:
         await progress.show((_terminal_content(job.command, asked, folder),))
     await context.jobs.wait(job, look_seconds, until=has_settled)
-    return job_outcome(job, limit=context.result_limit)
+    return _marked(job_outcome(job, limit=context.result_limit), job.status)
+
+
+def _marked(outcome: ToolOutcome, status: ExitStatus | None) -> ToolOutcome:
+    """The result with the code of a failure, if the command ended badly."""
+    if status is None or outcome.is_error or not (status.exit_code or status.signal is not None):
+        return outcome
+    return replace(outcome, failure="tool.command-failed")
 
 
 async def _move_to_background(

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -144,7 +145,7 @@ async def test_a_client_that_follows_our_terminals_sees_output_and_end_live():
         name = announced["toolCallId"]
         assert announced["_meta"] == {"terminal_info": {"terminal_id": name}}
         updates = agent.editor.of_kind("tool_call_update")
-        metas = [update["_meta"] for update in updates if "_meta" in update]
+        metas = [update["_meta"] for update in updates if "_meta" in update and "pattern" not in update["_meta"]]
         assert metas[0] == {"terminal_info": {"terminal_id": name, "cwd": str(agent.folder)}}
         output = "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
         assert sorted(output.splitlines()) == ["one", "two"]
@@ -160,8 +161,37 @@ async def test_other_clients_see_the_output_as_text():
         last = agent.editor.of_kind("tool_call_update")[-1]
         assert "$ printf hello; exit 2\nhello" in last["content"][0]["content"]["text"]
         assert last["content"][1]["content"]["text"].startswith("Exit code 2 after ")
-        assert last["status"] == "completed"
-        assert not any("_meta" in update for update in agent.editor.of_kind("tool_call_update"))
+        assert not any("terminal_info" in update.get("_meta", {}) for update in agent.editor.updates)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("line", "status", "failure"),
+    [
+        ("true", "completed", None),
+        ("exit 2", "failed", "tool.command-failed"),
+        ("no-such-program", "failed", "tool.command-failed"),
+        ("kill -9 $$", "failed", "tool.command-failed"),
+    ],
+)
+async def test_a_command_that_ends_badly_is_shown_as_failed_live_and_replayed_and_is_no_error_for_the_model(
+    line: str, status: str, failure: str | None
+):
+    model = ScriptedProvider([calls("run_command", command=line), says("Done."), says("Done.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await go(agent)
+        assert not last_result(model.requests[1]).is_error
+        for _ in range(2):
+            last = agent.editor.of_kind("tool_call_update")[-1]
+            assert last["status"] == status
+            assert last.get("_meta", {}).get("pattern", {}).get("failure") == failure
+            agent.editor.updates.clear()
+            await agent.editor.request("session/close", {"sessionId": session})
+            opening: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+            await agent.editor.request("session/load", opening)
+        await agent.editor.prompt(session, "Go on.")
+        results = [part for message in model.requests[2].messages for part in message.parts]
+        assert not any(part.is_error for part in results if isinstance(part, ToolResultPart))
 
 
 @posix

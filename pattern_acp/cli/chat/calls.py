@@ -202,7 +202,7 @@ def _note(call: Call, text: str, marks: Marks) -> Text:
     if one_line(plain_text(text, call.kind)) == one_line(call.title):
         return Text()
     if call.kind is ToolKind.EXECUTE and call.status is ToolCallStatus.FAILED and "\n" not in text:
-        return Text(one_line(text), style="dim", overflow="fold")  # why it did not run: no output, so nothing is cut
+        return Text(one_line(text), style="red", overflow="fold")  # how it ended, or why it did not run: nothing is cut
     if call.kind is ToolKind.EXECUTE:
         return last_lines(plain_text(text, call.kind), OUTPUT_LINES, marks)
     if call.kind in QUIET and call.status is ToolCallStatus.COMPLETED:

@@ -57,7 +57,7 @@ class Activity:
         if isinstance(event, ToolCallStarted):
             self._calls[event.call.call_id] = _Line(one_line(event.call.title, CALL_CHARACTERS), " …")
         elif isinstance(event, ToolCallFinished) and event.call_id in self._calls:
-            failed = event.status is ToolCallStatus.FAILED
+            failed = event.shown_status is ToolCallStatus.FAILED
             self._calls[event.call_id].state = ": failed" if failed else ""
         else:
             return
