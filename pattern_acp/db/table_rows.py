@@ -26,6 +26,16 @@ def columns_of(tx: Transaction, table: str) -> tuple[str, ...]:
     return tuple(text(row[0]) for row in tx.all("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)))
 
 
+def text_columns(tx: Transaction, table: str) -> tuple[str, ...]:
+    """The columns of a table that hold texts, in their order; none when there is no such table.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    rows = tx.all("SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT' ORDER BY cid", (table,))
+    return tuple(text(row[0]) for row in rows)
+
+
 def tables_of_state(tx: Transaction) -> tuple[str, ...]:
     """The tables that have a `last_seq`, by name.
 

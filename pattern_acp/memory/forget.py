@@ -9,7 +9,6 @@ the characters that stay keep their origin, so that blame still knows who wrote 
 """
 
 import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,7 +32,7 @@ from pattern_acp.memory.forgotten import (
     forget_passage,
     unquoted,
 )
-from pattern_acp.memory.history import StoredHistory, text_of_version, texts_of_all_versions
+from pattern_acp.memory.history import StoredHistory, archived_document, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
@@ -85,21 +84,29 @@ def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -
     return forget_lines(texts, shortest=shortest)
 
 
-def holds_words(history: StoredHistory, words: Forgotten) -> bool:
-    """Whether a version of the block holds the words, as far as its history can be read."""
+def look_through(history: StoredHistory, words: Forgotten) -> tuple[bool, bool]:
+    """Whether a version of the block that can be read holds the words, and whether all versions can be read."""
     if words.holds(history.text):
-        return True
+        return True, True
+    seen = 0
     try:
-        return any(words.holds(text) for text in texts_of_all_versions(history))
+        for text in texts_of_all_versions(history):
+            seen += 1
+            if words.holds(text):
+                return True, True
     except BlockError:
-        _LOGGER.warning("The history of a memory block is damaged; only its readable versions were looked through.")
-        return any(words.holds(text) for text in _readable_versions(history))
-
-
-def _readable_versions(history: StoredHistory) -> Iterator[str]:
-    for write in history.writes[history.history_from - 1 :]:
         with suppress(BlockError):
-            yield text_of_version(history, write.number)
+            # What the updates do not give, the archive may.
+            archived = archived_document(history)
+            later = history.writes[history.history_from - 1 + seen :]
+            return any(words.holds(archived.text_at(write.frontiers)) for write in later), True
+        return False, False
+    return False, True
+
+
+def holds_words(history: StoredHistory, words: Forgotten) -> bool:
+    """Whether a version of the block that can be read holds the words."""
+    return look_through(history, words)[0]
 
 
 def words_of_passage(passage: str, label: str) -> Forgotten:
@@ -122,6 +129,12 @@ def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
         BlockMissingError: there is neither.
     """
     return read_row(_find(tx, key))[0]
+
+
+def every_block(tx: Transaction) -> tuple[tuple[Block, bool], ...]:
+    """All blocks that are not forgotten, whosever they are, as they are stored; and whether each was deleted."""
+    rows = tx.all(_QUERIES["every_block"])
+    return tuple((read_row(row)[0], row[17] == 1) for row in rows)
 
 
 def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer: int) -> ProposedForgetting:
@@ -220,11 +233,6 @@ def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:
     for entry_id in found:
         forget_entry(tx, entry_id, seq=seq)
     return len(found)
-
-
-def holds_archived(tx: Transaction, words: Forgotten) -> bool:
-    """Whether an archival entry holds a copy of the words."""
-    return bool(archived_with(tx, words))
 
 
 def archived_with(tx: Transaction, words: Forgotten) -> list[str]:

@@ -39,6 +39,13 @@ JOIN blocks AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 
 WHERE b.deleted = 0
 ORDER BY wanted.key, b.created_ms, b.rowid;
 
+-- name: every_block
+-- Every block that is not forgotten, oldest first, and whether it was deleted.
+SELECT {block}, b.deleted
+FROM blocks AS b
+WHERE b.deleted < 2
+ORDER BY b.created_ms, b.rowid;
+
 -- name: block_owners
 -- Who owns blocks.
 SELECT DISTINCT scope, owner FROM blocks WHERE deleted = 0 ORDER BY scope, owner;

@@ -8,11 +8,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.bound import BoundKind
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session import memory_markdown as markdown
 from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.history_scope import history_scope
@@ -27,11 +34,13 @@ from pattern_acp.session.memory_setup import (
 )
 from pattern_acp.session.memory_traps import HINT, list_traps, note_as, set_status_to
 from pattern_acp.session.recall_command import run_recall
-from pattern_acp.tools.memory_forgetting import MemoryForgetting
+from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
 from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.text_limits import one_line
+from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -41,6 +50,12 @@ LOG_LENGTH = 30
 
 WHOLE = "--all"
 """What the person types to forget a whole block, so that a passage left out by mistake does not."""
+
+YES = "--yes"
+"""What the user types before a passage, or before `--all`, to have it forgotten without a question."""
+
+FORGET_CALL = "memory_forget"
+"""Name of the call that shows the question."""
 
 Run = Callable[["Session", str], Awaitable[str]]
 
@@ -207,11 +222,56 @@ async def _forget(session: "Session", argument: str) -> str:
         session.constellation.database, history_scope(session), clock=session.constellation.clock
     )
     forgetting.turn_id = session.person_memory.turn_id
-    whole = passage.strip() == WHOLE
-    report = await forgetting.forget(label, None if whole else passage.strip("\n"))
+    word, rest = take_word(passage)
+    sure = word == YES
+    wanted = (rest if sure else passage).strip()
+    whole = None if wanted == WHOLE else wanted
+    if not sure:
+        taken = await forgetting.preview(label, whole)
+        if not await _confirmed(session, taken):
+            return (
+                f"Nothing was forgotten. Where your editor cannot ask, `/memory forget {label} {YES} …` does it "
+                "without a question."
+            )
+    report = await forgetting.forget(label, whole)
     # What this session has in memory would go to the model with the next prompt.
     await session.reload_history()
     return markdown.forgotten_text(report)
+
+
+async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
+    """Whether the user wants to have it forgotten. The question does not repeat the words."""
+    turn_id = session.person_memory.turn_id or TurnId("")
+    question = markdown.forgetting_question(taken)
+    what = f"the block {taken.label}" if taken.whole else f"a passage of {taken.label}"
+    call = ToolCallView(
+        ToolCallId(session.constellation.ids.new("call")),
+        FORGET_CALL,
+        f"Forget {what} for good?",
+        ToolKind.DELETE,
+        {"label": taken.label},
+        (),
+        (TextContent(question),),
+    )
+    options = (
+        ApprovalOption(Answer.ALLOW_ONCE, "Forget for good"),
+        ApprovalOption(Answer.REJECT_ONCE, "Leave everything as it is"),
+    )
+    offered = tuple(option.answer.value for option in options)
+    asked = PermissionAsked(turn_id, call.call_id, question, offered)
+    await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+    answer = Answer.CANCELLED
+    try:
+        answer = await session.approver.ask(ApprovalRequest(call, question, options))
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+            status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+            chosen = next((each.name for each in options if each.answer is answer), "Nobody answered.")
+            await session.sink.record(
+                Fact(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                Fact(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
+            )
+    return answer.allows
 
 
 def _set_up(verb: Callable[[SetupPlace, str], Awaitable[str]]) -> Run:
@@ -291,7 +351,9 @@ VERBS: dict[str, Verb] = {
     "resolve": Verb("ENTRY [REASON]", "Such an entry holds no longer", _set_up(set_status_to("resolve"))),
     "reopen": Verb("ENTRY [REASON]", "It holds again", _set_up(set_status_to("reopen"))),
     "verify": Verb("", "Check that what is stored of each block agrees with itself", _verify),
-    "forget": Verb(f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good", _forget),
+    "forget": Verb(
+        f"LABEL PASSAGE|{WHOLE}", "Forget a passage or a whole block everywhere, for good; asks before", _forget
+    ),
     "help": Verb("", "This list", _help),
 }
 """All verbs, in the order of the help."""

@@ -14,7 +14,7 @@ from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
-from pattern_acp.tools.memory_forgetting import ForgottenReport
+from pattern_acp.tools.memory_forgetting import ForgettingPreview, ForgottenReport
 from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 
@@ -222,40 +222,73 @@ def change_text(change: HistoryChange) -> str:
     return "\n\n".join(parts)
 
 
-def archived_sentence(count: int) -> str:
-    """How many archival entries were deleted along with it."""
-    what = "1 archival entry with these words was" if count == 1 else f"{count} archival entries with these words were"
-    return f"{what} deleted."
+def taken_words(taken: ForgettingPreview) -> str:
+    """What forgetting takes the words out of, as the end of a sentence."""
+    label = f"`{taken.label}`"
+    places = [f"the text of {label}"] if taken.in_text and not taken.whole else []
+    if taken.versions and not taken.whole:
+        places.append(f"{_counted(taken.versions, 'stored version')} of its history")
+    if taken.events:
+        places.append(_counted(taken.events, "recorded event"))
+    if taken.archived:
+        places.append(_counted(taken.archived, "archived fact"))
+    if taken.kept_files:
+        places.append(f"{_counted(taken.kept_files, 'state')} of files kept for /rewind")
+    return f"{', '.join(places[:-1])} and {places[-1]}" if places[1:] else "".join(places)
+
+
+def forgetting_question(taken: ForgettingPreview) -> str:
+    """What forgetting would do, to ask the user before."""
+    what = f"The whole block `{taken.label}` would be gone" if taken.whole else "The words would be taken out"
+    places = taken_words(taken)
+    if places:
+        what += f", with copies of its lines in {places}" if taken.whole else f" of {places}"
+    return f"{what}. {_history_sentence(taken)} Nobody can take this back."
+
+
+def forgotten_sentence(taken: ForgettingPreview) -> str:
+    """What was forgotten. The words themselves are not repeated."""
+    places = taken_words(taken)
+    if taken.whole:
+        copies = f", and copies of its lines are gone from {places}" if places else ""
+        return f"The whole block `{taken.label}` is forgotten with its history{copies}. {_history_sentence(taken)}"
+    return f"The passage is forgotten: taken out of {places}. {_history_sentence(taken)}"
+
+
+def _history_sentence(taken: ForgettingPreview) -> str:
+    if not taken.versions:
+        return f"No version of `{taken.label}` holds the words, so it and its history stay."
+    return f"Older versions of `{taken.label}` cannot be shown afterwards; who wrote when is still known."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def forgotten_text(report: ForgottenReport) -> str:
-    """What was forgotten. The words themselves are not repeated."""
-    what = f"The whole block `{report.label}`" if report.whole else f"The passage of `{report.label}`"
-    parts = [
-        f"{what} is forgotten: taken out of the block, its history, the search index and {report.events} recorded "
-        f"events. Versions of before can no longer be shown; who wrote when is still known."
-    ]
+    """What was forgotten, and what is left. The words themselves are not repeated."""
+    parts, label = [forgotten_sentence(report.taken)], report.taken.label
     if report.before != report.after:
-        parts.append(diff_fence(report.before, report.after, (report.label, report.label)))
-    if report.archived:
-        parts.append(archived_sentence(report.archived))
-    if report.kept_files:
-        parts.append(
-            f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."
-        )
+        parts.append(diff_fence(report.before, report.after, (label, label)))
+    if report.taken.kept_files:
+        parts.append("/rewind leaves the files alone whose kept states are gone.")
     parts += [f"> {note}" for note in forgotten_notes(report)]
     return "\n\n".join(parts)
 
 
 def forgotten_notes(report: ForgottenReport) -> tuple[str, ...]:
-    """What the person has to know about what is left."""
+    """What the user has to know about what is left."""
     notes: list[str] = []
     if report.others:
         names = ", ".join(f"`{label}`" for label in report.others)
         notes.append(f"The words are in other blocks too, which were left alone: {names}.")
+    if report.left:
+        notes.append(f"They are still in: {'; '.join(report.left)}.")
+    if not report.others and not report.left:
+        notes.append("Everything that the constellation holds was looked through again: they are nowhere in it.")
     if report.backups:
         names = ", ".join(f"`{path}`" for path in report.backups)
-        notes.append(f"Backups made before still hold the words; delete them when you can: {names}.")
+        notes.append(f"Backups made before still hold what they held; delete them when you can: {names}.")
     if not report.clean:
         notes.append(
             "Another process is reading the constellation, so its write-ahead log may still hold the words; close the "

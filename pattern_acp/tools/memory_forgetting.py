@@ -1,26 +1,32 @@
 """Forgetting: words taken out of a block, its history, the search indexes and the journal, for good.
 
-Owns: composing all of it in one transaction with the event that says who did it and why, and what a person is told
-afterwards. Must not know: how anything is shown, or who decided that it is allowed.
+Owns: composing all of it in one transaction with the event that says who did it and why, and what the user is told
+before and afterwards. Must not know: how anything is shown, or who decided that it is allowed.
 
 The order: copies are looked for in the whole journal first, without holding the write lock; then, in one transaction,
 the audit event is appended and everything is changed; then the file is written anew, since SQLite leaves deleted words
-in free pages and in the write-ahead log.
+in free pages and in the write-ahead log. Last, everything is looked through once more by the same recogniser, and what
+still holds the words is named.
+
+The command that asks for it holds the words too: events of the turn that runs are masked like any other, but count for
+nothing, so that words which are nowhere else are refused.
 """
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
 from pattern_acp.journal.file_contents import contents_with, drop_contents
+from pattern_acp.journal.reader import read_item
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     digest_of,
@@ -35,18 +41,19 @@ from pattern_acp.journal.redact import (
     with_requests,
 )
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.bound import mask_bound
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
     archived_with,
     clean_indexes,
+    every_block,
     find_forgettable,
     forget_archived,
     forget_message,
-    holds_archived,
     holds_words,
+    look_through,
     propose_forgetting,
     propose_forgetting_all,
     store_forgetting,
@@ -60,9 +67,9 @@ from pattern_acp.memory.indexing import index_block, mask_passages
 from pattern_acp.memory.listed import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
-from pattern_acp.memory.store import WriteRecord, block_exists, changed_block, list_blocks
+from pattern_acp.memory.store import WriteRecord, block_exists, changed_block
 from pattern_acp.memory.stored import text_hash
-from pattern_acp.tools.kept_names import with_names
+from pattern_acp.tools.kept_names import places_with, with_names
 from pattern_acp.tools.memory_counting import plan_uncounting
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
@@ -79,25 +86,39 @@ _SHORTEST_NEARBY = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ForgottenReport:
-    """What was forgotten, and what a person has to know about what is left.
+class ForgettingPreview:
+    """What forgetting would take away, or took.
 
-    `before` is the text with a mark in the place of the words. `events`, `messages` and `archived` count what lost
-    words or was deleted besides the block, `kept_files` states of files that going back brings back no longer.
-    `others` are labels of blocks that hold the words too. `backups` are copies of the file, or folders of them, that
-    were made before and are not touched. `clean` is False while another process's reading keeps the old words in the
-    write-ahead log.
+    `in_text` tells that the block's text holds the words. `versions` are those that can be shown no longer: all that
+    can be shown now, or none when no version holds the words. `events`, `archived` and `kept_files` count recorded
+    events, archival entries, and states of files that going back brings back no longer.
     """
 
     label: str
     whole: bool
-    before: str
-    after: str
+    in_text: bool
+    versions: int
     events: int
-    messages: int
     archived: int
     kept_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenReport:
+    """What was forgotten, and what the user has to know about what is left.
+
+    `before` is the text with a mark in the place of the words. `messages` counts the indexed ones that lost words.
+    `others` are labels of blocks that hold the words too, `left` all other places that do, a clause each. `backups` are
+    copies of the file, or folders of them, that were made before and are not looked at. `clean` is False while another
+    process's reading keeps the old words in the write-ahead log.
+    """
+
+    taken: ForgettingPreview
+    before: str
+    after: str
+    messages: int
     others: tuple[str, ...]
+    left: tuple[str, ...]
     backups: tuple[Path, ...]
     clean: bool
 
@@ -118,14 +139,19 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _Prepared:
+    """What one transaction would do, or did."""
+
     block: Block
-    after: str
-    whole: bool
-    events: int
-    messages: int
-    archived: int
-    kept_files: int
+    forgetting: ProposedForgetting | None
+    planned: tuple[PlannedRedaction, ...]
+    kept: tuple[str, ...]
+    taken: ForgettingPreview
+
+    @property
+    def after(self) -> str:
+        """The text that is left."""
+        return self.block.text if self.forgetting is None else self.forgetting.change.text
 
 
 class MemoryForgetting:
@@ -136,6 +162,17 @@ class MemoryForgetting:
         self._database = database
         self._scope = scope
         self._clock = clock
+
+    async def preview(self, label: str, passage: str | None = None) -> ForgettingPreview:
+        """What `forget` would take away. Changes nothing.
+
+        Raises:
+            BlockError: there is nothing to forget, or it cannot be done, as `forget` says.
+            RedactionError: see `forget`.
+            DatabaseError: the constellation cannot be read.
+        """
+        search = await self._search(label, passage)
+        return (await self._database.read(lambda tx: self._prepare(tx, search, passage))).taken
 
     async def forget(self, label: str, passage: str | None = None, reason: str = "") -> ForgottenReport:
         """Forget a passage of a block, or with the label `archive` of the archive, or a whole block, for good.
@@ -151,12 +188,12 @@ class MemoryForgetting:
         for attempt in range(_ATTEMPTS):
             search = await self._search(label, passage)
             try:
-                done = await self._database.write(lambda tx, s=search: self._forget(tx, s, passage, reason))
+                done, messages = await self._database.write(lambda tx, s=search: self._forget(tx, s, passage, reason))
             except StaleProposalError:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                return await self._report(search, done)
+                return await self._report(search, done, messages)
         raise AssertionError("the last attempt returns or raises")
 
     async def _search(self, label: str, passage: str | None) -> _Search:
@@ -188,17 +225,41 @@ class MemoryForgetting:
                 continue
         return find_forgettable(tx, find_key(tx, self._scope.owners, label))
 
-    def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> _Done:
-        at_ms, words = self._clock.now_ms(), search.words
+    def _prepare(self, tx: Transaction, search: _Search, passage: str | None) -> _Prepared:
+        words = search.words
         block = find_forgettable(tx, search.key)
         forgetting = self._propose(tx, search, passage)
         planned = _plan(tx, search, block.id)
-        uncounted = _uncounted(tx, block.id, words, passage, in_block=forgetting is not None)
+        own = self._running(tx)
         kept = contents_with(tx, words.holds)
-        if forgetting is None and not (planned or kept or holds_archived(tx, words)):
-            raise UnusableEditError(search.key.label, "the words to forget are neither in it nor recorded anywhere.")
-        planned = (*planned, *uncounted)
-        after = block.text if forgetting is None else forgetting.change.text
+        taken = ForgettingPreview(
+            label=block.key.label,
+            whole=passage is None,
+            in_text=passage is None or words.holds(block.text),
+            versions=0 if forgetting is None else block.head_update - block.history_from + 1,
+            events=sum(one.seq not in own for one in planned),
+            archived=len(archived_with(tx, words)),
+            kept_files=len(kept),
+        )
+        if forgetting is None and not (taken.events or taken.archived or kept):
+            but = "" if self.turn_id is None else " but in this command"
+            problem = f"the words to forget are neither in it nor recorded anywhere{but}."
+            raise UnusableEditError(search.key.label, problem)
+        uncounted = _uncounted(tx, block.id, words, passage, in_block=forgetting is not None)
+        return _Prepared(block, forgetting, (*planned, *uncounted), kept, taken)
+
+    def _running(self, tx: Transaction) -> range:
+        """The numbers that events of the running turn may have: those from its beginning on."""
+        if self.turn_id is None:
+            return range(0)
+        recorded = read_item(tx, self._scope.stream, self.turn_id)
+        first = next((one.seq for one in recorded if isinstance(one.event, TurnStarted)), None)
+        return range(0) if first is None else range(first, newest_event(tx) + 1)
+
+    def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> tuple[_Prepared, int]:
+        at_ms, words = self._clock.now_ms(), search.words
+        done = self._prepare(tx, search, passage)
+        block, forgetting, planned = done.block, done.forgetting, done.planned
         shown_reason = words.mask(reason)
         event = BlockForgotten(
             block_id=block.id,
@@ -208,7 +269,7 @@ class MemoryForgetting:
             reason=shown_reason,
             whole=passage is None,
             events=len(planned),
-            after_hash=text_hash(after),
+            after_hash=text_hash(done.after),
             redaction=digest_of(planned),
             turn_id=self.turn_id,
         )
@@ -221,11 +282,11 @@ class MemoryForgetting:
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
         mask_tasks(tx, words.mask, seq=appended.seq)
-        drop_contents(tx, kept)
-        archived = forget_archived(tx, words, seq=appended.seq)
+        drop_contents(tx, done.kept)
+        forget_archived(tx, words, seq=appended.seq)
         mask_bound(tx, words.mask, seq=appended.seq)
         clean_indexes(tx)
-        return _Done(block, after, passage is None, len(planned), messages, archived, len(kept))
+        return done, messages
 
     def _propose(self, tx: Transaction, search: _Search, passage: str | None) -> ProposedForgetting | None:
         peer = self._scope.peer
@@ -242,26 +303,45 @@ class MemoryForgetting:
             index_block(tx, block, at_ms=record.at_ms, seq=record.seq)
             mask_passages(tx, block, forgetting.words.mask, seq=record.seq)
 
-    async def _report(self, search: _Search, done: _Done) -> ForgottenReport:
+    async def _report(self, search: _Search, done: _Prepared, messages: int) -> ForgottenReport:
         try:
             clean = await self._database.rewrite()
         except DatabaseError:
             _LOGGER.warning("The constellation could not be written anew after forgetting.", exc_info=True)
             clean = False
-        blocks = await self._database.read(lambda tx: list_blocks(tx, self._scope.owners))
+        words = search.words
+        others = await self._blocks_with(words)
+        left = await self._database.read(lambda tx: places_with(tx, words, others.keys()))
         return ForgottenReport(
-            label=search.key.label,
-            whole=done.whole,
-            before=search.words.mask(done.block.text),
-            after=done.after,
-            events=done.events,
-            messages=done.messages,
-            archived=done.archived,
-            kept_files=done.kept_files,
-            others=tuple(block.key.label for block in blocks if search.words.holds(block.text)),
+            taken=done.taken,
+            before=words.mask(done.block.text),
+            after=words.mask(done.after),
+            messages=messages,
+            others=tuple(others.values()),
+            left=left,
             backups=copies_of(self._database.path),
             clean=clean,
         )
+
+    async def _blocks_with(self, words: Forgotten) -> dict[str, str]:
+        """The blocks of which a version holds the words, whosever they are, with what to call each."""
+        found: dict[str, str] = {}
+        for block, deleted in await self._database.read(every_block):
+            holds = readable = words.holds(block.text)
+            where = ""
+            if not holds:
+                with suppress(BlockError):
+                    holds, readable = await run_on_history(self._database, block, look_through, words)
+                if readable and not holds:
+                    continue
+                where = "in an older version" if holds else "maybe, its history is damaged"
+            key = block.key
+            label = key.label
+            if (key.scope, key.owner) not in self._scope.owners and key.scope is not Scope.SHARED:
+                label += f" of {key.scope.value} {key.owner}"
+            notes = ", ".join(note for note in ("deleted" if deleted else "", where) if note)
+            found[block.id] = f"{label} ({notes})" if notes else label
+        return found
 
 
 def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedaction, ...]:

@@ -354,7 +354,7 @@ async def test_what_was_noted_can_be_forgotten_for_good_by_the_name_of_the_archi
         await said(agent, session, TRAP)
         await agent.editor.prompt(session, "Go.")
         told = await said(agent, session, "/memory forget archive The pool must be closed first.")
-        assert "1 archival entry with these words was deleted." in told
+        assert "and 1 archived fact." in told
         assert "is noted here" in await said(agent, session, "/memory traps")
         turns += [write("a.sql"), says("Done.")]
         await agent.editor.prompt(session, "Go on.")

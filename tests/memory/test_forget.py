@@ -138,7 +138,7 @@ async def test_a_kept_state_of_a_file_that_holds_the_words_is_dropped(constellat
     await constellation.database.write(keep)
     report = await forgetting(constellation).forget("human", SECRET)
     left = await constellation.database.read(lambda tx: [read_content(tx, sha256_hex(one)) for one in contents[:2]])
-    assert (report.kept_files, left) == (2, [None, b"y = 1\n"])
+    assert (report.taken.kept_files, left) == (2, [None, b"y = 1\n"])
 
 
 async def test_no_stored_document_holds_the_words_in_a_packed_form(constellation: Constellation):
@@ -228,7 +228,7 @@ async def test_the_chain_still_holds_and_says_what_was_redacted(constellation: C
     report = await forgetting(constellation).forget("human", SECRET, f"Because {SECRET} is private.")
     checked = await verified(constellation, SESSION)
     assert checked.ok
-    assert checked.redacted == report.events >= 5
+    assert checked.redacted == report.taken.events >= 5
     assert (await verified(constellation, CONSTELLATION_STREAM)).ok
     recorded = await constellation.database.read(lambda tx: read_stream(tx, CONSTELLATION_STREAM))
     (event,) = [one.event for one in recorded if isinstance(one.event, events.BlockForgotten)]
@@ -289,7 +289,7 @@ async def test_archival_entries_with_the_words_are_deleted(constellation: Conste
     await constellation.database.write(archive)
     report = await forgetting(constellation).forget("human", SECRET)
     entries = await constellation.database.read(lambda tx: list_entries(tx, OWNERS, limit=10))
-    assert report.archived == 1
+    assert report.taken.archived == 1
     assert [entry.text for entry in entries] == ["harmless"]
 
 
@@ -297,7 +297,7 @@ async def test_a_whole_block_is_gone_with_its_history_and_cannot_be_restored(con
     await write(constellation, "- an early line that was replaced later")
     await constellation.database.write(lambda tx: record_edit(tx, KEY, Rewrite(f"- {SECRET}")))
     report = await forgetting(constellation).forget("human", None, "The person wanted it.")
-    assert report.whole
+    assert report.taken.whole
     await constellation.database.close()
     left = raw_files(constellation)
     assert SECRET.encode() not in left
@@ -396,10 +396,26 @@ async def test_words_that_only_a_conversation_holds_cost_the_block_nothing(const
     await write(constellation, "- likes tea")
     await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
     report = await forgetting(constellation).forget("human", SECRET)
-    assert report.events >= 5
+    assert report.taken.events >= 5
     assert (await history(constellation).show("human", 1)).text == ""
     await constellation.database.close()
     assert b"quartz" not in raw_files(constellation)
+
+
+async def test_a_history_that_cannot_be_read_is_not_given_up_for_words_that_are_elsewhere(constellation: Constellation):
+    await write(constellation, "- likes tea")
+    await write(constellation, "- works at night")
+    await constellation.database.write(lambda tx: plant_conversation(tx, SECRET))
+
+    def damage(tx: Transaction) -> None:
+        tx.execute("UPDATE block_updates SET data = x'00' WHERE number = 2")
+        tx.execute("UPDATE block_archives SET snapshot = x'00'")
+
+    await constellation.database.write(damage)
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert (report.taken.in_text, report.taken.versions) == (False, 0)
+    assert report.others == ("human (maybe, its history is damaged)",)
+    assert [one.operation for one in await history(constellation).log("human")] == ["append", "append", "create"]
 
 
 async def test_words_that_an_older_version_held_are_gone_from_the_history(constellation: Constellation):

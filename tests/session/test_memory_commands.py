@@ -11,7 +11,7 @@ from pattern_acp.session.memory_commands import VERBS
 from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.session.memory_setup import take_word
 from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.scripts import Turn, calls, says
 
 
@@ -168,13 +168,65 @@ async def test_forgetting_leaves_nothing_of_the_words_anywhere():
         assert "forgotten" in said
         assert "wintergarden" not in said
         assert "-[forgotten]" in said
-        again = await ask(agent, session, f"/memory forget human the {secret}")
-        assert "```" not in again, "a block that stays as it is has no diff"
         assert "wintergarden" not in await ask(agent, session, "/memory human")
         await ask(agent, session, "What did I say?")
         assert "wintergarden" not in str(model.requests[-1])
         await agent.database.close()
         assert b"wintergarden" not in raw(agent.database.path)
+
+
+async def test_what_only_the_command_says_is_refused_and_costs_no_history():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        said = await ask(agent, session, "/memory forget human nothing like this is there")
+        assert "neither in it nor recorded anywhere but in this command" in said
+        assert agent.editor.asked == []
+        assert "likes tea" in await ask(agent, session, "/memory show human 2")
+
+
+@pytest.mark.parametrize(
+    "typed", ['"vault code word is zebrafish"', "vault  code word IS zebrafish", "“code word is zebrafish”"]
+)
+async def test_a_passage_typed_otherwise_than_it_stands_is_gone_and_the_answer_is_true(typed: str):
+    async with running_agent(ScriptedProvider([says("Yes: VAULT CODE WORD IS ZEBRAFISH.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await ask(agent, session, "/remember project: The vault code word is zebrafish")
+        await ask(agent, session, "Which code word?")
+        said = await ask(agent, session, f"/memory forget project {typed}")
+        assert "taken out of the text of `project`, 2 stored versions of its history and" in said
+        assert "[forgotten]\n+The" in said, "what is gone stands before what is left"
+        assert "they are nowhere in it" in said
+        for shown in ("/memory show project", "/recall code word", "/memory history project"):
+            assert "zebrafish" not in (await ask(agent, session, shown)).lower()
+        await agent.database.close()
+        assert b"zebrafish" not in raw(agent.database.path).lower()
+
+
+async def test_forgetting_asks_first_and_without_a_yes_nothing_is_lost():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        agent.editor.permission = choose("reject_once")
+        for what in ("likes tea", "--all"):
+            assert "Nothing was forgotten" in await ask(agent, session, f"/memory forget human {what}")
+        first, second = agent.editor.asked
+        assert "4 stored versions of its history" in str(first["toolCall"])
+        assert "likes tea" not in str(first)
+        assert "whole block `human` would be gone" in str(second["toolCall"])
+        assert "likes tea" in await ask(agent, session, "/memory show human 2")
+        said = await ask(agent, session, "/memory forget human --yes likes tea")
+        assert "The passage is forgotten" in said
+        assert len(agent.editor.asked) == 2
+
+
+async def test_where_the_words_are_left_is_said():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/remember project: She LIKES tea a lot")
+        await ask(agent, session, "/memory edit project She drinks")
+        await ask(agent, session, "/memory set persona description Whoever likes tea")
+        said = await ask(agent, session, "/memory forget human likes tea")
+        assert "in other blocks too, which were left alone: `project (in an older version)`" in said
+        assert "They are still in: 1 description of a memory block" in said
 
 
 def raw(path: Path) -> bytes:

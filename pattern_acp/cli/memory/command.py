@@ -37,7 +37,7 @@ from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.session.memory_files import renew_files
-from pattern_acp.session.memory_markdown import verified_table
+from pattern_acp.session.memory_markdown import forgetting_question, verified_table
 from pattern_acp.session.memory_setup import SetupPlace, create_block, set_up_block, share_block, unshare_block
 from pattern_acp.session.memory_traps import note_as, noted_about, set_status_to, traps_table
 from pattern_acp.tools.base import MemoryHit
@@ -281,20 +281,24 @@ async def _forget(desk: Desk) -> Answer:
     passage = arguments.passage
     if passage == "-":
         passage = (await anyio.to_thread.run_sync(sys.stdin.read)).strip("\n")
-    if not (arguments.assume_yes or await anyio.to_thread.run_sync(_confirmed, arguments)):
-        return Answer([line("Nothing was forgotten.")], {"label": arguments.label, "forgotten": False}, EXIT_ERROR)
+    if not arguments.assume_yes:
+        if not sys.stdin.isatty():
+            write_failure("cli.not-confirmed", "Forgetting cannot be taken back; say --yes when nobody can be asked.")
+            return _not_forgotten(arguments)
+        taken = await desk.forgetting.preview(arguments.label, passage or None)
+        question = forgetting_question(taken).replace("`", "")
+        if not await anyio.to_thread.run_sync(_confirmed, question):
+            return _not_forgotten(arguments)
     report = await desk.forgetting.forget(arguments.label, passage or None, arguments.reason)
     return Answer(pages.forgotten_page(report), values.forgotten_value(report))
 
 
-def _confirmed(arguments: Memory) -> bool:
-    if not sys.stdin.isatty():
-        write_failure("cli.not-confirmed", "Forgetting cannot be taken back; say --yes when nobody can be asked.")
-        return False
-    what = f"this passage of {arguments.label}" if arguments.passage else f"all of {arguments.label}"
-    sys.stderr.write(
-        f"Forget {what} for good, with every older version of the block and every copy in recorded sessions? [y/N] "
-    )
+def _not_forgotten(arguments: Memory) -> Answer:
+    return Answer([line("Nothing was forgotten.")], {"label": arguments.label, "forgotten": False}, EXIT_ERROR)
+
+
+def _confirmed(question: str) -> bool:
+    sys.stderr.write(f"{question} Forget? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

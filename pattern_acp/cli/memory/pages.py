@@ -16,8 +16,8 @@ from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.session.memory_markdown import (
     archive_table,
-    archived_sentence,
     forgotten_notes,
+    forgotten_sentence,
     full_label,
     healed_note,
     line_counts,
@@ -222,18 +222,13 @@ def _entry_lines(entry: ArchivalEntry, head: str) -> list[Part]:
 
 
 def forgotten_page(report: ForgottenReport) -> list[Part]:
-    """What was forgotten, without the words themselves."""
-    what = "The whole block" if report.whole else "The passage"
-    lines = [line(f"{what} is forgotten, and so are {report.events} recorded events of it; nobody can take this back.")]
-    if not report.whole:
-        lines += diff_lines(
-            unified_diff(report.before, report.after, before_name=report.label, after_name=report.label)
-        )
-    if report.archived:
-        lines.append(line(archived_sentence(report.archived)))
-    if report.kept_files:
-        told = f"{report.kept_files} kept states of files held them and are gone; /rewind leaves these files alone."
-        lines.append(line(told))
+    """What was forgotten and what is left, without the words themselves."""
+    lines = [line(forgotten_sentence(report.taken).replace("`", ""))]
+    if not report.taken.whole:
+        label = report.taken.label
+        lines += diff_lines(unified_diff(report.before, report.after, before_name=label, after_name=label))
+    if report.taken.kept_files:
+        lines.append(line("/rewind leaves the files alone whose kept states are gone."))
     return [*lines, *(line((note.replace("`", ""), "yellow")) for note in forgotten_notes(report))]
 
 

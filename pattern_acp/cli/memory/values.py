@@ -218,13 +218,16 @@ def imported_value(imported: Imported) -> Json:
 def forgotten_value(report: ForgottenReport) -> Json:
     """What was forgotten, and what is left. The words are not repeated."""
     return {
-        "label": report.label,
-        "whole": report.whole,
-        "events": report.events,
+        "label": report.taken.label,
+        "whole": report.taken.whole,
+        "in_text": report.taken.in_text,
+        "versions": report.taken.versions,
+        "events": report.taken.events,
         "messages": report.messages,
-        "archived": report.archived,
-        "kept_files": report.kept_files,
+        "archived": report.taken.archived,
+        "kept_files": report.taken.kept_files,
         "others": list(report.others),
+        "left": list(report.left),
         "backups": [str(path) for path in report.backups],
         "clean": report.clean,
     }
