@@ -3,6 +3,7 @@
 Owns: the answers. Must not know: how a question is shown.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pattern_acp.policy.approver import Answer, ApprovalRequest
@@ -20,11 +21,14 @@ class ScriptedApprover:
     clock: FakeClock
     requests: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
     """Every question so far, in order."""
+    while_asked: Callable[[], object] = lambda: None
+    """What happens while the person thinks."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         """See `Approver.ask`."""
         self.requests.append(request)
         self.clock.advance(THINKING_MS)
+        self.while_asked()
         answer = self.answers.pop(0)
         offered = {option.answer for option in request.options} | {Answer.CANCELLED}
         return answer if answer in offered else Answer.REJECT_ONCE

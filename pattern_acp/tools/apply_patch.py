@@ -12,18 +12,12 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.errors import PatternError, WorkspaceError
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext, ToolFailedError, WrongTargetError
-from pattern_acp.tools.file_changes import (
-    FileChange,
-    prepared_changes,
-    prepared_failure,
-    read_if_there,
-    require_current,
-)
+from pattern_acp.tools.file_changes import FileChange, prepared_changes, read_if_there, require_current
 from pattern_acp.tools.patch_format import AddFile, DeleteFile, Section, UpdateFile, parse_patch
 from pattern_acp.tools.patch_text import PatchedText, apply_hunks
 from pattern_acp.tools.read_file import text_lines
@@ -64,18 +58,15 @@ async def prepare_patch(patch: str, context: ToolContext) -> PreparedCall:
 
     Raises:
         PatchSyntaxError: the text is no patch.
-        ToolFailedError: it does not fit the files as they are, all of which lie inside the roots.
+        ToolFailedError: it does not fit the files as they are.
         WorkspaceError: a file could not be read.
     """
     sections = parse_patch(patch)
     named = [(section, *await _targets_of(section, context)) for section in sections]
     targets = [target for _, target, to in named for target in (target, to) if target is not None]
     title = one_line(", ".join(_title(section, target, to) for section, target, to in named))
-    try:
-        _require_distinct(targets)
-        changes = [await _plan(section, target, to, context) for section, target, to in named]
-    except (ToolFailedError, WorkspaceError) as error:
-        return prepared_failure(title, error, targets, context)
+    _require_distinct(targets)
+    changes = [await _plan(section, target, to, context) for section, target, to in named]
     return prepared_changes(title, changes, context)
 
 

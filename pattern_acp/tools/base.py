@@ -131,6 +131,11 @@ class Progress(Protocol):
         ...
 
 
+def unnoted(path: str, resolved: str) -> None:
+    """What a context does with named paths when nobody wants to know of them."""
+    del path, resolved
+
+
 async def no_text(text_id: str) -> str | None:
     """What a context without a conversation answers."""
     del text_id
@@ -174,6 +179,8 @@ class ToolContext:
     """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable
     """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
+    note_path: Callable[[str, str], None] = unnoted
+    """Called with every path that a call names: absolute, and resolved through symbolic links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +216,9 @@ class Tool(Protocol):
 
     async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext, /) -> PreparedCall:
         """Understand the call.
+
+        An error may quote the files that it is about: the model sees it only if it may read all that was looked at
+        through `context` (`turn.gate.LookedAt`).
 
         Raises:
             ToolInputError: an argument is missing, unknown or wrong.

@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio.to_thread
+
 from pattern_acp.codemap.model import Symbol
 from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
@@ -35,7 +37,7 @@ from pattern_acp.tools.targets import find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile
-from pattern_acp.workspace.paths import display_path, is_within
+from pattern_acp.workspace.paths import display_path, is_within, resolve_path
 
 _AT_LINE = re.compile(r"(?P<path>.+?):(?P<line>[1-9]\d{0,8}):(?P<name>[^:]+)")
 _IN_FILE = re.compile(r"(?P<path>.+?):(?P<name>[^:/\\]+)")
@@ -100,6 +102,11 @@ async def prepare_rename(asked: CodeMapArguments, title: str, context: ToolConte
     languages = servers_of(context)
     spot = await find_spot(asked.query.strip(), context)
     edits = await languages.rename(spot.file.path, spot.file.text, spot.span, new_name)
+    for each in edits:
+        # Before anything is read: a server may want to change the libraries that it knows.
+        if not is_within(await anyio.to_thread.run_sync(resolve_path, each.path), context.roots):
+            shown = _shown(each.path, context)
+            raise WrongTargetError(f"Renaming would change {shown}, outside the folders of this session.")
     files = [await _read(each.path, context) for each in edits]
     if any(file.source == "editor" for file in files):
         # The server may have read from the disk what the person has changed and not saved.
@@ -197,8 +204,6 @@ async def _read(path: str, context: ToolContext) -> TextFile:
 
 async def _change(edits: FileEdits, context: ToolContext) -> FileChange:
     target = await find_target(edits.path, context)
-    if not is_within(target.resolved, context.roots):
-        raise WrongTargetError(f"Renaming would change {target.shown}, outside the folders of this session.")
     before = await context.files.read_text_file(target.path)
     after = apply_edits(before.text, edits.edits)
     line = min(each.span.line for each in edits.edits) + 1 if edits.edits else 1

@@ -7,19 +7,12 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext, ToolFailedError
+from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext
 from pattern_acp.tools.edit_text import EditResult, Replacement, apply_replacements
-from pattern_acp.tools.file_changes import (
-    FileChange,
-    prepared_change,
-    prepared_failure,
-    read_if_there,
-    require_current,
-)
+from pattern_acp.tools.file_changes import FileChange, prepared_change, read_if_there, require_current
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import plural
@@ -60,11 +53,7 @@ class EditFile:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, EditFileArguments)
         target = await find_target(asked.path, context)
-        title = f"Edit {target.shown}"
-        try:
-            return prepared_change(title, await _plan(asked, target, context), context)
-        except (ToolFailedError, WorkspaceError) as error:
-            return prepared_failure(title, error, (target,), context)
+        return prepared_change(f"Edit {target.shown}", await _plan(asked, target, context), context)
 
 
 async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) -> FileChange:

@@ -12,6 +12,7 @@ SHOWN_TITLE = 120
 """Most characters of a title."""
 
 WORDS: Mapping[str, str] = {
+    "apply_patch": "Edit",
     "edit_file": "Edit",
     "find_files": "Find",
     "list_directory": "List",

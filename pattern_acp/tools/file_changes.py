@@ -19,7 +19,7 @@ from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.diff_regions import more_places, regions_within
 from pattern_acp.tools.read_file import text_lines
-from pattern_acp.tools.targets import Target, confirm_target, is_inside
+from pattern_acp.tools.targets import Target, confirm_target
 from pattern_acp.tools.text_limits import cut_middle, numbered, short_diff
 from pattern_acp.workspace.errors import FileChangedError, FileMissingError
 from pattern_acp.workspace.files import TextFile
@@ -113,23 +113,6 @@ def prepared_changes(title: str, changes: Sequence[FileChange], context: ToolCon
         locations=tuple(change.location for change in changes),
         preview=tuple(diff for diffs in shown for diff in diffs),
     )
-
-
-def prepared_failure(title: str, error: PatternError, targets: Sequence[Target], context: ToolContext) -> PreparedCall:
-    """A call that will fail with `error`.
-
-    Outside the roots the sentence waits until the access was allowed: it may tell what a file holds.
-
-    Raises:
-        PatternError: `error` itself, when all targets lie inside the roots.
-    """
-    if all(is_inside(target, context) for target in targets):
-        raise error
-
-    async def fail(_progress: Progress) -> ToolOutcome:
-        raise error
-
-    return PreparedCall(title, write_accesses(targets), fail, tuple(Location(target.path) for target in targets))
 
 
 def write_accesses(targets: Sequence[Target]) -> tuple[WritePath, ...]:
@@ -312,8 +295,12 @@ async def _outcome(
             context.read_fingerprints.pop(change.target.resolved, None)
             continue
         if file.text != change.after:
-            diff = await anyio.to_thread.run_sync(short_diff, change.after, file.text)
-            sentences.append(f"On saving it was changed further, by a formatter or the person:\n{diff}")
+            saved = "On saving it was changed further, by a formatter or the person"
+            if context.may_read(change.targets[-1].resolved):
+                diff = await anyio.to_thread.run_sync(short_diff, change.after, file.text)
+                sentences.append(f"{saved}:\n{diff}")
+            else:
+                sentences.append(f"{saved}; read it again before you change more.")
         if change.moved_to is not None:
             context.read_fingerprints.pop(change.target.resolved, None)
         if change.knows_text:
@@ -336,4 +323,7 @@ async def _confirm_unchanged(change: FileChange, context: ToolContext) -> None:
         return
     if change.before is None or now.text != change.before.text:
         sentence = f"{change.target.shown} was changed after this change was prepared."
+        if not context.may_read(change.target.resolved):
+            # Whoever allowed the change has seen the text that it was made for, and not this one.
+            raise FileChangedError(f"{sentence} Nothing was written. Read it again before you change it.")
         raise changed_since(sentence, change.target, now, context)

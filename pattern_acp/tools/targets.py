@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolContext, ToolFailedError
-from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
+from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 
 T = TypeVar("T")
 
@@ -43,6 +43,7 @@ async def find_target(raw: str, context: ToolContext) -> Target:
     """
     path = absolute_path(raw, context.cwd)
     resolved = await anyio.to_thread.run_sync(resolve_path, path)
+    context.note_path(path, resolved)
     return Target(path, resolved, display_path(path, context.cwd))
 
 
@@ -70,11 +71,6 @@ async def confirmed(target: Target, look: Callable[[str], T]) -> T:
         return look(target.path)
 
     return await anyio.to_thread.run_sync(look_there)
-
-
-def is_inside(target: Target, context: ToolContext) -> bool:
-    """Whether the target lies in the session's roots, where reading needs no question."""
-    return is_within(target.resolved, context.roots)
 
 
 async def missing_sentence(target: Target) -> str:

@@ -5,19 +5,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext
 from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, newline_of, with_newline
-from pattern_acp.tools.file_changes import (
-    FileChange,
-    changed_since,
-    prepared_change,
-    prepared_failure,
-    read_if_there,
-)
+from pattern_acp.tools.file_changes import FileChange, changed_since, prepared_change, read_if_there
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import Target, find_target
@@ -47,10 +40,7 @@ class WriteFile:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, WriteFileArguments)
         target = await find_target(asked.path, context)
-        try:
-            change = await _plan(asked, target, context)
-        except (ToolFailedError, WorkspaceError) as error:
-            return prepared_failure(f"Write {target.shown}", error, (target,), context)
+        change = await _plan(asked, target, context)
         return prepared_change(f"{'Create' if change.before is None else 'Write'} {target.shown}", change, context)
 
 

@@ -196,16 +196,17 @@ class ConfiguredChecks:
         """What a formatter made of the edited files: from here on, the model knows them so."""
         told: list[str] = []
         for path, (old, new) in changes.items():
+            resolved = await anyio.to_thread.run_sync(resolve_path, path)
+            changed = f"The formatter {check.name} changed {display_path(path, self._context.cwd)} further"
+            if not self._context.may_read(resolved):
+                told.append(f"{changed}; read it again before you change more.")
+                continue
             diff = await anyio.to_thread.run_sync(short_diff, old, new)
-            told.append(f"The formatter {check.name} changed {display_path(path, self._context.cwd)} further:\n{diff}")
-            await self._note_known(path, old, new)
+            told.append(f"{changed}:\n{diff}")
+            known = self._context.read_fingerprints
+            if known.get(resolved) == fingerprint(old):
+                known[resolved] = fingerprint(new)
         return told
-
-    async def _note_known(self, path: str, before: str, after: str) -> None:
-        resolved = await anyio.to_thread.run_sync(resolve_path, path)
-        known = self._context.read_fingerprints
-        if known.get(resolved) == fingerprint(before):
-            known[resolved] = fingerprint(after)
 
 
 def runs_for(

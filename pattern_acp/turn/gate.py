@@ -1,33 +1,44 @@
 """The one way to an effect: policy decides, the person is asked when it says so, and both are recorded.
 
 Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
+
+A call is decided on after it was prepared, and preparing it reads files. `LookedAt` keeps what was read from being told
+before the decision: the error of a call that cannot be prepared may quote a file, and its preview shows one.
 """
 
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, Collection
+from dataclasses import field, replace
 
 import anyio
+import anyio.to_thread
 
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.tool_calls import ToolCallView
+from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
-from pattern_acp.policy.access import Access
+from pattern_acp.policy.access import Access, ReadPath, WritePath
 from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.grants import LIFETIME, Grant
 from pattern_acp.policy.narrowing import WHOLE, Narrowing
 from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.text_limits import one_line
 from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.workspace.paths import absolute_path, resolve_path
+from pattern_acp.workspace.files import TextFile
+from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 
 REFUSED = (
     "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
     "continue without it or ask the person what they prefer."
 )
+
+PATHS_NAMED = 5
+"""Files that a question about a call that does not work names."""
 
 REFUSED_BY_PERSON = "Refused; it did not run."
 
@@ -137,6 +148,104 @@ class Gate:
         if grant is not None:
             self._state.grants.append(grant)
         return answer
+
+
+class LookedAt:
+    """The paths that one call named and the files that it read while it was prepared.
+
+    Also the `FileSystem` that the call is prepared with, so that no tool can read past it.
+    """
+
+    def __init__(self, context: ToolContext, gate: Gate) -> None:
+        """`context` is what the call would be prepared with otherwise."""
+        self._gate = gate
+        self._files = context.files
+        self._fingerprints = context.read_fingerprints
+        self._cwd = context.cwd
+        self._resolved: dict[str, str] = {}
+        self._seen_before: dict[str, str | None] = {}
+        """Resolved path to the fingerprint of the text that the model knew when the path was named."""
+        self._read: dict[str, TextFile] = {}
+        self.context = replace(context, files=self, note_path=self._note)
+        """What the call is to be prepared with."""
+
+    def unreadable(self) -> tuple[str, ...]:
+        """The resolved paths that the model may not read without a question, and whose text it has not read."""
+        return tuple(path for path in self._seen_before if not self._may_tell(path))
+
+    def withheld(self, tool: Tool, error: PatternError) -> PreparedCall | None:
+        """The call that tells of its failure only when policy lets the model read the files; None when it does already.
+
+        An edit is decided on as an edit all the same: whether it would have fitted must not show in the decision.
+        """
+        unreadable = self.unreadable()
+        if not unreadable:
+            return None
+        # Late: hardly a call comes here.
+        from pattern_acp.tools.failed_titles import WORDS
+
+        learned = {path: self._fingerprints[path] for path in unreadable if path in self._fingerprints}
+        for path in unreadable:
+            known = self._seen_before[path]
+            if known is None:
+                self._fingerprints.pop(path, None)
+            else:
+                self._fingerprints[path] = known
+
+        async def fail(_progress: Progress) -> ToolOutcome:
+            self._fingerprints.update(learned)
+            raise error
+
+        written = tuple(self._seen_before) if tool.kind is ToolKind.EDIT else ()
+        preview = (
+            "This call does not work as it is. If you allow it, nothing is changed: the model reads why, which can "
+            f"show it text of {self._shown(unreadable)}."
+        )
+        return PreparedCall(
+            one_line(f"{WORDS.get(tool.spec.name, tool.spec.name)} {self._shown(self._seen_before)}"),
+            (*map(ReadPath, unreadable), *map(WritePath, written)),
+            fail,
+            tuple(Location(path) for path in self._resolved),
+            (TextContent(preview),),
+        )
+
+    def _shown(self, real_paths: Collection[str]) -> str:
+        named = [display_path(path, self._cwd) for path, real in self._resolved.items() if real in real_paths]
+        return ", ".join(named[:PATHS_NAMED]) + (" and more" if len(named) > PATHS_NAMED else "")
+
+    def _may_tell(self, path: str) -> bool:
+        match self._gate.decide((ReadPath(path),)).verdict:
+            case Verdict.ALLOW:
+                return True
+            case Verdict.DENY:
+                return False
+            case Verdict.ASK:
+                read = self._read.get(path)
+                return read is not None and read.fingerprint == self._seen_before[path]
+
+    def _note(self, path: str, real: str) -> None:
+        self._resolved[path] = real
+        self._seen_before.setdefault(real, self._fingerprints.get(real))
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `TextStore.read_text_file`."""
+        real = self._resolved.get(path) or await anyio.to_thread.run_sync(resolve_path, path)
+        self._note(path, real)
+        file = await self._files.read_text_file(path)
+        self._read[real] = file
+        return file
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `TextStore.write_text_file`."""
+        return await self._files.write_text_file(path, text)
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        await self._files.move_file(path, to)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        await self._files.remove_file(path)
 
 
 def _settled(decision: Decision) -> Refusal | None:

@@ -16,6 +16,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import (
@@ -33,7 +34,7 @@ from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedEr
 from pattern_acp.tools.text_limits import SHOWN_NAME
 from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
-from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.gate import Gate, LookedAt
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.limits import RepeatGuard, repeat_notice
 from pattern_acp.turn.sink import Fact, TurnSink
@@ -104,6 +105,16 @@ class _Place:
         """Wait for those before."""
         if self._before is not None:
             await self._before.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class _Understood:
+    """A call that is prepared: as it is shown, what hooks think of it, and what was looked at for it."""
+
+    view: ToolCallView
+    prepared: PreparedCall
+    looked_at: LookedAt
+    opinion: Opinion = Opinion()
 
 
 class ToolRunner:
@@ -218,7 +229,7 @@ class ToolRunner:
         tool = find_tool(call.name, self._tools)
         try:
             read = read_call(call, self._tools, self.withheld)
-            view, prepared, opinion = await self._understand(turn_id, call, read)
+            understood = await self._understand(turn_id, call, read)
         except DatabaseError:
             raise
         except PatternError as error:
@@ -231,35 +242,38 @@ class ToolRunner:
                 turn_id, call, tool, f"The tool {call.name} failed; the log has details.", "tool.fault"
             )
         if read.repairs:
-            logger.info("a call of %s was repaired: %s", view.name, "; ".join(read.repairs))
-        changed = (CHANGED_BY_HOOK,) if opinion.updated_input is not None else ()
+            logger.info("a call of %s was repaired: %s", understood.view.name, "; ".join(read.repairs))
+        changed = (CHANGED_BY_HOOK,) if understood.opinion.updated_input is not None else ()
         await place.reached()
-        return await self._run_prepared(turn_id, view, prepared, opinion, (*read.repairs, *changed), place)
+        return await self._run_prepared(turn_id, understood, (*read.repairs, *changed), place)
 
-    async def _understand(
-        self, turn_id: TurnId, call: ToolCallPart, read: ReadCall
-    ) -> tuple[ToolCallView, PreparedCall, Opinion]:
+    async def _understand(self, turn_id: TurnId, call: ToolCallPart, read: ReadCall) -> _Understood:
         """The call as it will run, and what hooks think of it; a hook may have changed its arguments."""
-        tool, arguments = read.tool, read.arguments
-        prepared = await tool.prepare(arguments, call.call_id, self._context)
-        view = view_of(call, tool, arguments, prepared)
+        understood = await self._prepare(call, read.tool, read.arguments)
         if self._hooks is None:
-            return view, prepared, Opinion()
-        opinion = await self._hooks.before(turn_id, view)
+            return understood
+        opinion = await self._hooks.before(turn_id, understood.view)
         if opinion.updated_input is not None:
-            prepared = await tool.prepare(opinion.updated_input, call.call_id, self._context)
-            view = view_of(call, tool, opinion.updated_input, prepared)
-        return view, prepared, opinion
+            understood = await self._prepare(call, read.tool, opinion.updated_input)
+        return replace(understood, opinion=opinion)
+
+    async def _prepare(self, call: ToolCallPart, tool: Tool, arguments: JsonObject) -> _Understood:
+        looked_at = LookedAt(self._context, self._gate)
+        try:
+            prepared = await tool.prepare(arguments, call.call_id, looked_at.context)
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            withheld = looked_at.withheld(tool, error)
+            if withheld is None:
+                raise
+            prepared = withheld
+        return _Understood(view_of(call, tool, arguments, prepared), prepared, looked_at)
 
     async def _run_prepared(
-        self,
-        turn_id: TurnId,
-        view: ToolCallView,
-        prepared: PreparedCall,
-        opinion: Opinion,
-        repairs: tuple[str, ...],
-        place: _Place,
+        self, turn_id: TurnId, understood: _Understood, repairs: tuple[str, ...], place: _Place
     ) -> ToolResultPart:
+        view, prepared, opinion = understood.view, understood.prepared, understood.opinion
         started = self._clock.monotonic()
         progress = CallProgress(view.call_id, self._sink)
 
@@ -267,12 +281,16 @@ class ToolRunner:
             return with_opinion(self._gate.decide(prepared.accesses), opinion)
 
         decision = decide()
-        started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
+        warning = ""
         if self.before_edits is not None and decision.verdict is not Verdict.DENY:
             warning = await self.before_edits.before(prepared.accesses)
-            if warning:
-                await self._sink.record(started_fact)
-                return await self._finish(turn_id, view, held_back(view, warning), started)
+        if view.content and (warning or decision.verdict is Verdict.DENY) and understood.looked_at.unreadable():
+            # Nobody is asked about this call, so its preview must not show what reading would ask about.
+            view = replace(view, content=())
+        started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
+        if warning:
+            await self._sink.record(started_fact)
+            return await self._finish(turn_id, view, held_back(view, warning), started)
         try:
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             place.passed.set()

@@ -236,19 +236,6 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(
     assert (tmp_path / "a").read_text() == "one\n"
 
 
-async def test_outside_the_roots_a_failure_waits_for_permission(bench: ToolBench, tmp_path: Path):
-    other = tmp_path / "other"
-    other.write_text("secret\n")
-    inner = tmp_path / "project"
-    inner.mkdir()
-    outside = replace(bench, context=replace(bench.context, cwd=str(inner), roots=(str(inner.resolve()),)))
-    prepared = await outside.prepare(ApplyPatch(), input=patch("*** Update File: ../other", "-guess", "+x"))
-    assert prepared.accesses == (WritePath(str(other.resolve())),)
-    assert prepared.preview == ()
-    with pytest.raises(ToolFailedError, match="not in the file"):
-        await prepared.run(bench.progress)
-
-
 async def test_no_patch_is_no_call(bench: ToolBench):
     with pytest.raises(PatchSyntaxError, match="starts with the line"):
         await bench.prepare(ApplyPatch(), input="diff --git a b")
