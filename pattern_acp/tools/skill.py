@@ -5,6 +5,7 @@ Owns: how skills are listed to the model and loaded. Must not know: where they a
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import anyio.to_thread
@@ -14,10 +15,12 @@ from pattern_acp.definitions.skills import SkillDefinition, read_skill_file
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.policy.access import NoEffect
+from pattern_acp.policy.access import NoEffect, ReadPath
+from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
+from pattern_acp.tools.targets import find_target
 from pattern_acp.tools.text_limits import one_line
 
 MOST_LISTED = 40
@@ -59,7 +62,7 @@ class LoadSkill:
             for skill in added[:MOST_LISTED]
         )
 
-    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, _context: ToolContext) -> PreparedCall:
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, SkillArguments)
         skill = next((each for each in self._skills() if each.name == asked.name), None)
@@ -69,7 +72,13 @@ class LoadSkill:
         if asked.file and asked.file not in skill.files:
             raise ToolInputError(f"The skill {skill.name} has no file {asked.file[:80]!r}; it has {_files(skill)}.")
         title = f"Skill {skill.name}" + (f": {asked.file}" if asked.file else "")
-        return PreparedCall(title, (NoEffect(),), partial(_run, skill, asked.file))
+        if not asked.file:
+            return PreparedCall(title, (NoEffect(),), partial(_run, skill, asked.file))
+        # Whoever wrote the skill need not have meant to give away a file of credentials beside it.
+        target = await find_target(str(Path(skill.folder, asked.file)), context)
+        guard = protection(target.resolved, context.roots)
+        access = ReadPath(target.resolved) if guard is not None and guard.for_reading else NoEffect()
+        return PreparedCall(title, (access,), partial(_run, skill, asked.file))
 
 
 async def _run(skill: SkillDefinition, name: str, _progress: Progress) -> ToolOutcome:

@@ -162,6 +162,18 @@ async def test_a_skill_is_listed_loaded_and_kept_in_the_conversation(tmp_path: P
         assert "Use extract.py." in texts(model.requests[2])
 
 
+async def test_a_file_of_credentials_beside_a_skill_is_read_only_when_that_is_allowed(tmp_path: Path):
+    write_own(tmp_path, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse it.")
+    write_own(tmp_path, "skills/pdf/server.key", "planted")
+    model = ScriptedProvider([calls("skill", name="pdf", file="server.key"), says("Done.")])
+    async with agent_with(model, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Read it.")
+        (asked,) = agent.editor.asked
+        assert "server.key looks like credentials" in str(asked["toolCall"]["content"])
+        assert "planted" not in texts(model.requests[1])
+
+
 async def test_a_projects_skill_is_there_once_the_folder_is_trusted(tmp_path: Path):
     write(tmp_path, ".claude/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse it.")
     model = ScriptedProvider([says("One."), says("Two.")])
