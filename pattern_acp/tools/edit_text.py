@@ -10,7 +10,8 @@ endings, a byte order mark and a missing final newline stay as they are in the f
 
 import difflib
 import heapq
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.late_pattern import late_pattern
@@ -36,6 +37,15 @@ COMPARED_PIECES = 24
 
 COMPARED_CHARS = 400
 """Characters of a line up to which it is compared; longer ones are data."""
+
+TELLING_CHARACTERS = 80
+"""Characters from which a single line hardly stands in a file by chance."""
+
+CLOSEST_LIKENESS = 0.5
+"""From which likeness a line is shown as the closest one."""
+
+REMOVED_LIKENESS = 0.6
+"""From which likeness a line may be the one that an edit takes away."""
 
 _COPIED_NUMBER = late_pattern(r"^\s*\d+\t")
 
@@ -258,9 +268,35 @@ def _not_unique(name: str, lines: list[int]) -> PassageError:
 
 
 def _hint(text: str, replacement: Replacement) -> str:
-    if replacement.new_text.strip() and replacement.new_text in text:
-        return "The new_text is already there, so this edit may have been made before."
-    return closest_lines(text.replace("\r\n", "\n").split("\n"), replacement.old_text.splitlines())
+    lines = text.replace("\r\n", "\n").split("\n")
+    closest = closest_lines(lines, replacement.old_text.splitlines())
+    made_at = _made_at(text, lines, replacement)
+    if made_at is None:
+        return closest
+    return f"The new_text is already at line {made_at}, so this edit may have been made before. {closest}"
+
+
+def _made_at(text: str, lines: list[str], replacement: Replacement) -> int | None:
+    """The line at which new_text stands as the edit would have left it; None where it may stand there by chance.
+
+    A short line stands in many places. And as long as the text has a line like one that the edit takes away, the edit
+    has not been made.
+    """
+    old, new = (
+        [line.strip() for line in passage.splitlines() if line.strip()]
+        for passage in (replacement.old_text, replacement.new_text)
+    )
+    offset = text.find(replacement.new_text)
+    if offset < 0 or (len(new) < 2 and len("".join(new)) < TELLING_CHARACTERS):
+        return None
+    removed = [line for line in old if line not in new]
+    if len(removed) == len(old) and text.find(replacement.new_text, offset + 1) >= 0:
+        # No neighbour says which of the places it would be.
+        return None
+    others = {line.strip() for line in lines}.difference(new)
+    if removed and _most_alike(max(removed, key=len), others, REMOVED_LIKENESS):
+        return None
+    return text.count("\n", 0, offset) + 1
 
 
 def closest_lines(lines: list[str], passage: list[str]) -> str:
@@ -278,14 +314,25 @@ def closest_lines(lines: list[str], passage: list[str]) -> str:
 def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
     """Where the passage probably begins: by the longest of its lines that the text has, or has nearly."""
     stripped = [line.strip() for line in lines]
-    present = set(stripped)
-    for line in sorted(filter(None, wanted), key=len, reverse=True):
-        if len(line) > 3 and line in present:
-            return max(stripped.index(line) - wanted.index(line), 0)
-    longest = max(wanted, key=len, default="")[:COMPARED_CHARS]
-    candidates = [line for line in dict.fromkeys(stripped) if 0 < len(line) <= COMPARED_CHARS]
-    near = difflib.get_close_matches(longest, _sharing_most(candidates, longest), n=1, cutoff=0.5)
-    return stripped.index(near[0]) if near else None
+    counts = Counter(stripped)
+    longest = max(wanted, key=len, default="")
+    there = [line for line in sorted(wanted, key=len, reverse=True) if len(line) > 3 and line in counts]
+    # A line that stands in several places says less than one that is nearly there.
+    found = next((line for line in there if counts[line] == 1), "")
+    if found:
+        return max(stripped.index(found) - wanted.index(found), 0)
+    near = _most_alike(longest, counts, CLOSEST_LIKENESS)
+    if near:
+        return max(stripped.index(near) - wanted.index(longest), 0)
+    return max(stripped.index(there[0]) - wanted.index(there[0]), 0) if there else None
+
+
+def _most_alike(wanted: str, lines: Iterable[str], likeness: float) -> str:
+    """The line that is most like the wanted one; "" when none is like it."""
+    wanted = wanted[:COMPARED_CHARS]
+    candidates = [line for line in lines if 0 < len(line) <= COMPARED_CHARS]
+    near = difflib.get_close_matches(wanted, _sharing_most(candidates, wanted), n=1, cutoff=likeness)
+    return near[0] if near else ""
 
 
 def _sharing_most(candidates: list[str], wanted: str) -> list[str]:

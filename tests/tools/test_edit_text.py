@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -67,9 +69,76 @@ def test_a_missing_passage_without_likeness_says_so():
         edited("alpha\n", "############", "x")
 
 
-def test_an_edit_that_was_made_before_is_recognised():
-    with pytest.raises(PassageError, match="may have been made before"):
-        edited("new line\n", "old line", "new line")
+EXCEPT = "    except KeyError:\n"
+TRIED = "def first(color):\n    try:\n        return COLORS[color]"
+TWO_FUNCTIONS = """\
+def first(color):
+    try:
+        return COLORS[color]
+    except KeyError:
+        return None
+
+
+def second(color):
+    try:
+        return OTHERS[color]
+    except KeyError:
+        raise ValueError("unknown color")
+"""
+
+
+def failure(text: str, old: str, new: str) -> str:
+    with pytest.raises(PassageError) as caught:
+        edited(text, old, new)
+    return caught.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('        raise ValueError("unknown colour")', "        return None"),
+        (
+            '    except KeyError:\n        raise ValueError("unknown colour")',
+            "    except KeyError:\n        return None",
+        ),
+        ('        raise ValueError("unknown colour")', f"{EXCEPT}        return None"),
+        ('raise ValueError("unknown colour")', "try:"),
+    ],
+)
+def test_a_new_text_that_stands_elsewhere_does_not_hide_the_lines_that_were_meant(old: str, new: str):
+    told = failure(TWO_FUNCTIONS, old, new)
+    assert '12\t        raise ValueError("unknown color")' in told
+    assert "made before" not in told
+
+
+def test_a_short_line_says_nothing_of_whether_an_edit_was_made():
+    assert "made before" not in failure("new line\n", "old line", "new line")
+    assert "made before" not in failure("x\n", "######", "x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    try:\n        return HUES[color]", "    try:\n        return COLORS[color]"),
+        ("def first(color):\n    return COLORS.get(color, ())", TRIED),
+        ("lookup = partial(find_in, table)", TRIED),
+        ("def first(color):\n    except KeyError:", f"{TRIED}\n    except KeyError:"),
+    ],
+)
+def test_an_edit_that_was_made_before_is_recognised_and_its_place_shown(old: str, new: str):
+    told = failure(TWO_FUNCTIONS.replace("OTHERS[color]", "None"), old, new)
+    assert re.search(r"new_text is already at line [12], so this edit may have been made before\. [TN]", told)
+
+
+def test_a_long_line_is_recognised_too_unless_it_is_there_several_times():
+    line = f"export const endpoint = {'x' * 80};"
+    assert "already at line 2" in failure(f"// comment\n{line}\n", "####", line)
+    assert "made before" not in failure(f"{line}\n{line}\n", "####", line)
+
+
+def test_the_closest_lines_are_not_those_of_a_line_that_is_everywhere():
+    told = failure(TWO_FUNCTIONS, '    except KeyError:\n        raise ValueError("unknown colour")', "x")
+    assert "11\t    except KeyError:" in told
 
 
 def test_an_empty_passage_is_refused_unless_the_file_is_empty():
