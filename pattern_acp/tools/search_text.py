@@ -1,12 +1,11 @@
 """The tool search_text."""
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated
 
-import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
@@ -35,8 +34,8 @@ MATCHES_SHOWN = 200
 LOCATIONS_SHOWN = 20
 """Places that an editor is told of."""
 
-LEFT_OUT = "(Files of credentials, such as .env, are not searched in a folder; search one by its path.)"
-"""Told of every search of a folder: told only where such a file matches, it would tell what is in there, bit by bit."""
+LEFT_OUT_NAMED = 3
+"""Files of credentials that a result names as not searched."""
 
 
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,9 +93,9 @@ async def _run(asked: SearchTextArguments, target: Target, context: ToolContext,
         raise TargetMissingError(await missing_sentence(target)) from error
     counted = _counted(matches)
     hits = [line for line in matches.lines if line.is_match]
-    left_out = [] if is_whole or await anyio.to_thread.run_sync(os.path.isfile, target.path) else [LEFT_OUT]
+    shown = [counted, *_grouped(matches.lines, context.cwd), *_left_out(matches, context.cwd)]
     return ToolOutcome(
-        cut_middle("\n".join([counted, *_grouped(matches.lines, context.cwd), *left_out]), context.result_limit).text,
+        cut_middle("\n".join(shown), context.result_limit).text,
         content=(TextContent(counted),),
         locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
     )
@@ -113,6 +112,14 @@ def _counted(matches: Matches) -> str:
         "time": "; the search was cut off for time, narrow it",
     }
     return f"{counted}{stopped[matches.stopped]}:"
+
+
+def _left_out(matches: Matches, cwd: str) -> list[str]:
+    """Which files were not searched. All of them: named only where a line matches, they would tell what they hold."""
+    named = [display_path(str(Path(matches.root, name)), cwd) for name in matches.left_out[:LEFT_OUT_NAMED]]
+    more = len(matches.left_out) - len(named)
+    text = f"{', '.join(named)}{f' and {more:,} more' if more else ''}"
+    return [f"(Not searched, as files of credentials: {text}. Search one by its path.)"] if named else []
 
 
 def _grouped(lines: Sequence[MatchedLine], cwd: str) -> list[str]:

@@ -31,7 +31,7 @@ async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
     Raises:
         WorkspaceError: the worker failed.
     """
-    names = await in_thread(lambda stop: _names(query, stop))
+    names, collector.left_out = await in_thread(lambda stop: _names(query, stop))
     if not names:
         return
     request = {
@@ -65,16 +65,19 @@ async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
         raise SearchFailedError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
 
 
-def _names(query: TextQuery, stop: threading.Event) -> list[str]:
+def _names(query: TextQuery, stop: threading.Event) -> tuple[list[str], list[str]]:
+    """The files to search, and those that may not be read."""
     if os.path.isfile(query.root):  # noqa: PTH113  a Path raises where it may not look
-        return [""]
+        return [""], []
     names: list[str] = []
+    left_out: list[str] = []
     for walked in walk_files(query.root, stop):
-        if not walked.is_link and query.selects(walked.name):
-            names.append(walked.name)
-            if len(names) == MAX_FILES:
-                break
-    return names
+        if walked.is_link or not query.is_meant(walked.name):
+            continue
+        (names if query.is_readable(walked.name) else left_out).append(walked.name)
+        if len(names) == MAX_FILES:
+            break
+    return names, left_out
 
 
 def _is_file_record(record: object) -> TypeGuard[tuple[int, list[tuple[int, str, int | None]]]]:

@@ -30,9 +30,13 @@ class TextQuery:
     limit: int
     may_read: Callable[[str], bool]
 
-    def selects(self, name: str) -> bool:
-        """Whether the file of this name below the root, with forward slashes, is searched."""
-        return (self.glob is None or self.glob.matches(name)) and self.may_read(str(Path(self.root, name)))
+    def is_meant(self, name: str) -> bool:
+        """Whether the file of this name below the root, with forward slashes, is one of those to search."""
+        return self.glob is None or self.glob.matches(name)
+
+    def is_readable(self, name: str) -> bool:
+        """Whether the file of this name below the root may be searched."""
+        return self.may_read(str(Path(self.root, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,14 @@ class MatchedLine:
 class Matches:
     """The lines found, by file and line.
 
-    `stopped` is "limit" when more lines match, "time" when the search was cut off, "" when this is all.
+    `stopped` is "limit" when more lines match, "time" when the search was cut off, "" when this is all. `left_out` are
+    the names of the files that were to be searched and may not be read, whether or not a line of them would match.
     """
 
     root: str
     lines: tuple[MatchedLine, ...]
     stopped: Literal["", "limit", "time"] = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def match_count(self) -> int:
@@ -84,6 +90,8 @@ class MatchCollector:
     """Gathers lines, file by file, until the limit is passed."""
 
     def __init__(self, query: TextQuery) -> None:
+        self.left_out: list[str] = []
+        """See `Matches.left_out`."""
         self._query = query
         self._lines: list[MatchedLine] = []
         self._matches = 0
@@ -109,7 +117,7 @@ class MatchCollector:
     def result(self, *, timed_out: bool) -> Matches:
         """What was gathered."""
         stopped: Literal["", "limit", "time"] = "limit" if self._full else "time" if timed_out else ""
-        return Matches(self._query.root, tuple(self._lines), stopped)
+        return Matches(self._query.root, tuple(self._lines), stopped, tuple(sorted(self.left_out)))
 
     def _drop_context_after(self, name: str, last_match: int) -> None:
         """Lines before the match that was one too many belong to it, unless they follow the last match closely."""

@@ -69,14 +69,40 @@ async def search_with_ripgrep(program: str, query: TextQuery, collector: MatchCo
     return end.exit_code in {0, 1, None} or (end.exit_code == 2 and not end.stderr.strip())
 
 
-def _arguments(query: TextQuery, *, inherits: bool) -> list[str]:
-    arguments = ["--json", "--no-config", "--no-messages", "--sort", "path", "--crlf"]
+async def note_left_out(program: str, query: TextQuery, collector: MatchCollector) -> None:
+    """Let the collector know the files that the search passes over: ripgrep tells only of files with matches."""
+    rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
+    names: list[bytes] = []
+
+    def take(line: bytes) -> bool:
+        names.append(line)
+        return True
+
+    await run_lines([program, "--files", *_files(inherits=rules.inherits), "--", "./"], query.root, None, take)
+    collector.left_out = await in_thread(
+        lambda _stop: [name for name in map(_shown, names) if _is_left_out(name, query)]
+    )
+
+
+def _shown(line: bytes) -> str:
+    return _below_root(line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"))
+
+
+def _is_left_out(name: str, query: TextQuery) -> bool:
+    return bool(name) and query.is_meant(name) and not query.is_readable(name)
+
+
+def _files(*, inherits: bool) -> list[str]:
+    """What says which files are looked at."""
     # A glob that selects files would bring ignored ones back, so the query's own glob is applied to what comes out.
-    arguments += ["--hidden", "--glob", "!.git", "--no-ignore-dot", "--no-ignore-global"]
-    arguments += ["--max-filesize", str(MAX_SEARCHED_BYTES), "--max-count", str(query.limit + 1)]
-    arguments += ["--context", str(query.context)]
-    if not inherits:
-        arguments += ["--no-ignore-parent", "--no-require-git"]
+    arguments = ["--no-config", "--no-messages", "--hidden", "--glob", "!.git", "--no-ignore-dot", "--no-ignore-global"]
+    arguments += ["--max-filesize", str(MAX_SEARCHED_BYTES)]
+    return arguments if inherits else [*arguments, "--no-ignore-parent", "--no-require-git"]
+
+
+def _arguments(query: TextQuery, *, inherits: bool) -> list[str]:
+    arguments = ["--json", "--sort", "path", "--crlf", *_files(inherits=inherits)]
+    arguments += ["--max-count", str(query.limit + 1), "--context", str(query.context)]
     if not query.case_sensitive:
         arguments.append("--ignore-case")
     return [*arguments, "--regexp", query.pattern, "--", "./"]
@@ -99,7 +125,7 @@ class _Reader:
         data = record.data
         if record.type == "begin" and data.path is not None:
             self._name, self._lines = _name(data.path), []
-            self._is_selected = self._query.selects(self._name)
+            self._is_selected = self._query.is_meant(self._name) and self._query.is_readable(self._name)
         elif record.type in {"match", "context"} and self._is_selected:
             self._lines.append(_raw_line(data))
         elif record.type == "end" and data.binary_offset is None and self._lines:
@@ -108,7 +134,10 @@ class _Reader:
 
 
 def _name(path: _Text) -> str:
-    name = _plain(path).decode("utf-8", "surrogateescape")
+    return _below_root(_plain(path).decode("utf-8", "surrogateescape"))
+
+
+def _below_root(name: str) -> str:
     return (name.replace("\\", "/") if PLATFORM.windows else name).removeprefix("./")
 
 

@@ -20,7 +20,7 @@ from pattern_acp.workspace.errors import PatternUnusableError
 from pattern_acp.workspace.globs import compile_glob
 from pattern_acp.workspace.line_search import search_lines
 from pattern_acp.workspace.matches import MatchCollector, Matches, TextQuery
-from pattern_acp.workspace.ripgrep import find_ripgrep, search_with_ripgrep
+from pattern_acp.workspace.ripgrep import find_ripgrep, note_left_out, search_with_ripgrep
 from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files
 
 MAX_FOUND = 100_000
@@ -28,6 +28,9 @@ MAX_FOUND = 100_000
 
 SEARCH_SECONDS = 20.0
 """Long enough for a large repository, short enough that a person does not think it hangs."""
+
+LISTING_SECONDS = 5.0
+"""Longest that listing the files which a search left out may take."""
 
 _NOT_PORTABLE = re.compile(
     r"""
@@ -122,7 +125,7 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     Ignored files, binary files, links and files over 10 MB are left out. `context` is lines shown around a match,
     `limit` the number of matching lines; `Matches.stopped` says when there may be more. `time_limit` is in seconds.
     Files below a folder that `may_read` says no to are left out before anything is counted, so that nothing in the
-    answer depends on what they hold.
+    answer depends on what they hold; `Matches.left_out` names them.
 
     Raises:
         FileMissingError: there is no such file or folder.
@@ -134,13 +137,16 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     found = await anyio.to_thread.run_sync(look_at, root)
     ripgrep = find_ripgrep() if use_ripgrep and _NOT_PORTABLE.search(pattern) is None else None
     collector = MatchCollector(query)
+    done = False
     with anyio.move_on_after(time_limit) as scope:
-        done = False
         if ripgrep and stat.S_ISDIR(found.st_mode):
             done = await search_with_ripgrep(ripgrep, query, collector)
         if not done:
             collector = MatchCollector(query)
             await search_lines(query, collector)
+    if ripgrep and done and may_read is not any_file:
+        with anyio.move_on_after(LISTING_SECONDS):
+            await note_left_out(ripgrep, query, collector)
     return collector.result(timed_out=scope.cancelled_caught)
 
 

@@ -10,7 +10,7 @@ from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.find_files import FindFiles, counted_files
 from pattern_acp.tools.list_directory import ListDirectory
-from pattern_acp.tools.search_text import LEFT_OUT, SearchText
+from pattern_acp.tools.search_text import SearchText
 from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.search import Found, FoundFile
 
@@ -77,7 +77,7 @@ async def test_files_below_a_linked_folder_keep_the_name_that_was_asked_for(proj
 
 async def test_when_nothing_is_found_that_is_said(project: Path):
     assert (await tool_bench(project).call(FindFiles(), pattern="*.rs")).text == "No file matches."
-    assert (await tool_bench(project).call(SearchText(), pattern="nowhere")).text == f"No line matches.\n{LEFT_OUT}"
+    assert (await tool_bench(project).call(SearchText(), pattern="nowhere")).text == "No line matches."
 
 
 async def test_many_files_are_counted_and_listed_in_part(tmp_path: Path):
@@ -95,7 +95,6 @@ async def test_matching_lines_are_grouped_by_file(project: Path):
         "2: two",
         "src/b.py",
         "1: two",
-        LEFT_OUT,
     ]
     assert outcome.locations == (Location(str(project / "src/a.py"), 2), Location(str(project / "src/b.py"), 1))
 
@@ -134,13 +133,38 @@ async def test_a_search_tells_nothing_of_what_files_of_credentials_hold(tmp_path
     (tmp_path / ".env").write_text("KEY=two\n" * 300)
     (tmp_path / "a.py").write_text("KEY=\n")
     bench = tool_bench(tmp_path)
+    left_out = "(Not searched, as files of credentials: .env. Search one by its path.)"
     for guess in ("KEY=t", "KEY=u"):
         assert (
             await bench.call(SearchText(), pattern=expression.format(guess))
-        ).text == f"No line matches.\n{LEFT_OUT}"
+        ).text == f"No line matches.\n{left_out}"
     outcome = await bench.call(SearchText(), pattern=expression.format("KEY="))
-    assert outcome.text.startswith("1 line in 1 file:\na.py\n1: KEY=\n(Files of credentials")
-    assert "not searched" not in (await bench.call(SearchText(), pattern="KEY", path="a.py")).text
+    assert outcome.text == f"1 line in 1 file:\na.py\n1: KEY=\n{left_out}"
+
+
+async def test_files_of_credentials_are_named_only_where_the_search_passed_over_some(project: Path):
+    bench = tool_bench(project)
+
+    async def remark(**arguments: object) -> str:
+        last = (await bench.call(SearchText(), pattern="two", **arguments)).text.splitlines()[-1]
+        return last if last.startswith("(Not searched") else ""
+
+    assert await remark() == ""
+    (project / "build" / ".env").write_text("two\n")
+    assert await remark() == "", "git ignores it, so it is no part of the search"
+    for name in (".env", "src/id_rsa", "src/server.key", "src/x.pem"):
+        (project / name).write_text("one\n")
+    told = (
+        "(Not searched, as files of credentials: .env, src/id_rsa, src/server.key and 1 more. Search one by its path.)"
+    )
+    assert await remark() == told
+    assert await remark(path="src") == told.replace(".env, ", "").replace(" and 1 more", ", src/x.pem")
+    assert (
+        await remark(glob="*.key") == "(Not searched, as files of credentials: src/server.key. Search one by its path.)"
+    )
+    assert await remark(glob="*.py") == ""
+    assert await remark(path="src/a.py") == ""
+    assert await remark(path=".env") == ""
 
 
 async def test_too_many_matches_are_cut_off_and_told(tmp_path: Path):

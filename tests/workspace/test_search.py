@@ -9,7 +9,8 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.matches import MAX_LINE_CHARS, Matches, shortened
+from pattern_acp.workspace.matches import MAX_LINE_CHARS, MatchCollector, Matches, TextQuery, shortened
+from pattern_acp.workspace.ripgrep import note_left_out
 from pattern_acp.workspace.search import find_files, search_text
 
 WITH_RIPGREP = pytest.param(
@@ -246,3 +247,34 @@ def test_a_short_line_is_shown_as_it_is():
     assert shortened("a", 0) == "a"
     assert shortened("x" * 900, None) == "x" * MAX_LINE_CHARS + "…"
     assert shortened("x" * 900, 899) == "…" + "x" * MAX_LINE_CHARS
+
+
+@engines
+async def test_files_that_may_not_be_read_are_named_whether_or_not_they_would_match(
+    tmp_path: Path, *, use_ripgrep: bool
+):
+    fill(tmp_path)
+
+    def may_read(path: str) -> bool:
+        return not path.endswith((".txt", ".log"))
+
+    for pattern in ("needle after", "nowhere"):
+        matches = await search_text(str(tmp_path), pattern, use_ripgrep=use_ripgrep, may_read=may_read)
+        assert shown(matches) == []
+        assert matches.left_out == ("latin.txt", "mark.txt", "src/c.txt", "utf16.txt")
+    matches = await search_text(str(tmp_path), "x", glob="src/**", use_ripgrep=use_ripgrep, may_read=may_read)
+    assert matches.left_out == ("src/c.txt",)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
+async def test_ripgrep_is_asked_for_all_files_to_find_those_that_may_not_be_read(tmp_path: Path):
+    program = tmp_path / "rg"
+    program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\nprintf './b.key\\n./a.py\\n./sub/a.key\\n'\n")
+    program.chmod(0o755)
+    query = TextQuery(str(tmp_path), "x", None, True, 0, 10, lambda path: not path.endswith(".key"))
+    collector = MatchCollector(query)
+    await note_left_out(str(program), query, collector)
+    assert collector.result(timed_out=False).left_out == ("b.key", "sub/a.key")
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[0] == "--files"
+    assert {"--hidden", "--no-ignore-parent"} <= set(asked), "the same files as those that are searched"
