@@ -99,7 +99,9 @@ def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
         return []
     exact = sum(1 for hit in answer.hits if hit.match.is_exact)
     count = plural(exact, "exact match", "exact matches") if exact else "no exact match"
-    lines = [Line(f"{query}: {count}, {plural(len(answer.hits) - exact, 'other')}")]
+    others = len(answer.hits) - exact
+    more = f", {plural(others, 'other')}" if others else ""
+    lines = [Line(f"{query}: {count}{more}")]
     lines += [_hit_line(hit, naming) for hit in answer.hits]
     if answer.more:
         number = f"{answer.more:,}" if answer.more_is_exact else f"at least {answer.more:,}"

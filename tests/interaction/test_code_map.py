@@ -26,7 +26,7 @@ async def test_the_first_question_builds_the_index_and_shows_locations_and_progr
         await agent.editor.prompt(session, "Go.")
         assert last_result(model.requests[1]).text.splitlines() == [
             "freshness: fresh",
-            "first: 1 exact match, 0 others",
+            "first: 1 exact match",
             "app/core.py:1 function def first()",
         ]
         updates = agent.editor.of_kind("tool_call_update")

@@ -70,7 +70,7 @@ async def test_find_gives_place_kind_and_signature_and_clickable_locations(bench
     outcome = await bench[0].call(CodeMap(), operation="find", query="append")
     assert outcome.text.splitlines() == [
         "freshness: fresh",
-        "append: 2 exact matches, 0 others",
+        "append: 2 exact matches",
         "app/writer.py:10 function def append(item)",
         "app/writer.py:3 method def append(self, item)  [in Journal]",
     ]
