@@ -4,6 +4,8 @@ Owns: the banner, the prompt line, `/quit`, and what an error means here. Must n
 """
 
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.text import Text
@@ -11,7 +13,7 @@ from rich.text import Text
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.chat.calls import one_line
-from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.interrupts import Interrupts, SecondPress
 from pattern_acp.cli.chat.keyboard import quiet_keys
 from pattern_acp.cli.chat.line_above import INSERTED
 from pattern_acp.cli.chat.line_prompt import LinePrompt
@@ -25,6 +27,8 @@ WITHOUT_MODEL = "offline/offline"
 
 NO_MODEL = "No model is set up, so only plain commands such as “find TEXT” are understood; “help” tells more."
 
+KEPT = "The arrow key up brings the line back. "
+
 LEAVE = frozenset({"/quit", "/exit"})
 
 
@@ -32,9 +36,17 @@ class Interactive:
     """One interactive chat."""
 
     def __init__(
-        self, stage: Stage, turns: Turns, transcript: Transcript, interrupts: Interrupts, state_folder: Path
+        self,
+        stage: Stage,
+        turns: Turns,
+        transcript: Transcript,
+        interrupts: Interrupts,
+        state_folder: Path,
+        at_end: ExitStack,
     ) -> None:
+        """`at_end` is closed when all else has ended: what is typed until then is neither shown nor left to a shell."""
         self._stage = stage
+        self._at_end = at_end
         self._turns = turns
         self._transcript = transcript
         self._known = transcript.known
@@ -56,9 +68,10 @@ class Interactive:
             return self._converse()
         finally:
             self._prompt.close()
+            self._at_end.enter_context(quiet_keys(sys.stdin, forgets=True))
 
     def _converse(self) -> int:
-        interrupted = False
+        second = SecondPress(time.monotonic)
         while True:
             self._turns.absorb(self._known)
             self._shown_jobs = self._known.background_jobs
@@ -67,12 +80,13 @@ class Interactive:
                 with self._interrupts.raised():
                     text = self._prompt.read(self._stage.marks.prompt)
             except KeyboardInterrupt:
-                self._say("" if interrupted else "Ctrl-C again, Ctrl-D or /quit leaves.")
-                if interrupted:
+                line = self._prompt.given_up().strip()
+                if second.leaves(line):
+                    self._say("")
                     return EXIT_CANCELLED
-                interrupted = True
+                self._say(f"{KEPT if line else ''}Ctrl-C again, Ctrl-D or /quit leaves.")
                 continue
-            interrupted = False
+            second.forget()
             if text is None:
                 self._stage.screen.print("")  # Ctrl-D leaves the cursor behind the prompt's sign
                 return EXIT_OK

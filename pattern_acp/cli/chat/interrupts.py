@@ -1,17 +1,40 @@
 """Ctrl-C, and Ctrl-backslash (which Windows has not), which ends one subagent.
 
-Owns: the signal handlers while a chat runs. In the middle of drawing, an exception would leave half a screen, so that
-Ctrl-C is only noted there; where something blocks, it is raised. Must not know: what is interrupted.
+Owns: the signal handlers while a chat runs, and which Ctrl-C at the prompt leaves it. In the middle of drawing, an
+exception would leave half a screen, so that Ctrl-C is only noted there; where something blocks, it is raised. Must not
+know: what is interrupted.
 """
 
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
 TERMINATED = 143
 """128 + SIGTERM, as shells have it."""
+
+
+LEAVING_SECONDS = 3.0
+"""How soon after a first Ctrl-C at the prompt a second one leaves."""
+
+
+class SecondPress:
+    """Which Ctrl-C at the prompt leaves: the second of two that are close together, with nothing typed in between."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._first: float | None = None
+
+    def leaves(self, line: str) -> bool:
+        """Ctrl-C was pressed with `line` typed: whether it leaves."""
+        now = self._clock()
+        first, self._first = self._first, now
+        return first is not None and not line and now - first <= LEAVING_SECONDS
+
+    def forget(self) -> None:
+        """A prompt was sent."""
+        self._first = None
 
 
 class Interrupts:

@@ -1,7 +1,8 @@
 """Keys of the person.
 
-Owns: reading one key without Enter, a line where that cannot be done, and keeping typed keys off the screen while a
-turn runs; all differences between platforms in this matter. Must not know: what the keys mean.
+Owns: reading one key without Enter, a line where that cannot be done, keeping typed keys off the screen while a turn
+runs, and whether more was typed or pasted than was read; all differences between platforms in this matter. Must not
+know: what the keys mean.
 """
 
 import contextlib
@@ -12,6 +13,9 @@ from typing import TextIO
 
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.questions import Question
+
+PASTE_SECONDS = 0.02
+"""How long the next line of a paste may take; nobody types one that fast."""
 
 LOOK_SECONDS = 0.1
 """How often a question that is waited for is looked at: the agent may withdraw it."""
@@ -78,11 +82,16 @@ if sys.platform == "win32":
                 time.sleep(LOOK_SECONDS)
             return ""
 
+    def has_more(stdin: TextIO) -> bool:
+        """Whether the terminal has more to read at once: a line of a paste has the next one behind it."""
+        return stdin.isatty() and msvcrt.kbhit()
+
     @contextmanager
-    def quiet_keys(stdin: TextIO) -> Generator[None, None, None]:
-        """Nothing to do: a console shows a key only when it is read."""
-        del stdin
+    def quiet_keys(stdin: TextIO, *, forgets: bool = False) -> Generator[None, None, None]:
+        """A console shows a key only when it is read; `forgets` drops at the end what was not."""
         yield
+        while forgets and stdin.isatty() and msvcrt.kbhit():
+            msvcrt.getwch()
 
 else:
     import os
@@ -125,9 +134,16 @@ else:
         text = data.decode("utf-8", "replace")
         return "\x1b" if text.startswith("\x1b") else text[:1]
 
+    def has_more(stdin: TextIO) -> bool:
+        """Whether the terminal has more to read at once: a line of a paste has the next one behind it."""
+        return stdin.isatty() and bool(select.select([stdin], [], [], PASTE_SECONDS)[0])
+
     @contextmanager
-    def quiet_keys(stdin: TextIO) -> Generator[None, None, None]:
-        """Keys give themselves at once and do not show; Ctrl-C and Ctrl-Z work as ever."""
+    def quiet_keys(stdin: TextIO, *, forgets: bool = False) -> Generator[None, None, None]:
+        """Keys give themselves at once and do not show; Ctrl-C and Ctrl-Z work as ever.
+
+        `forgets` drops at the end what nobody read, so that no shell runs it.
+        """
         if termios is None or not stdin.isatty():
             yield
             return
@@ -140,4 +156,4 @@ else:
             yield
         finally:
             with contextlib.suppress(termios.error):
-                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+                termios.tcsetattr(descriptor, termios.TCSAFLUSH if forgets else termios.TCSADRAIN, before)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from pattern_acp.cli.chat.keyboard import has_more
 from pattern_acp.cli.chat.line_above import looking
 from pattern_acp.config.paths import make_private_directory, open_private_append
 
@@ -38,9 +39,11 @@ class LinePrompt:
         self._file = folder / HISTORY_FILE
         self._commands = commands
         self._news = news
+        self._lines: list[str] = []
+        """The lines that the prompt has so far."""
 
     def open(self) -> None:
-        """Load the history and set up completion."""
+        """Load the history, set up completion, and have the terminal say what is pasted, which libedit cannot."""
         if readline is None:
             return
         with contextlib.suppress(OSError):
@@ -50,6 +53,8 @@ class LinePrompt:
         readline.set_completer_delims("\n")
         libedit = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+        if not libedit:
+            readline.parse_and_bind("set enable-bracketed-paste on")  # Python switches it off
 
     def close(self) -> None:
         """Save the history, readable by the person alone."""
@@ -61,20 +66,32 @@ class LinePrompt:
             readline.write_history_file(self._file)
 
     def read(self, sign: str) -> str | None:
-        """The next prompt; None at the end of input. A line that ends with a backslash goes on in the next one.
+        """The next prompt; None at the end of input.
+
+        A line that ends with a backslash goes on in the next one, and lines that are pasted are one prompt.
 
         Raises:
-            KeyboardInterrupt: the person gave the line up.
+            KeyboardInterrupt: the user gave the line up; `given_up` has it.
         """
-        lines: list[str] = []
+        lines = self._lines = []
         while True:
             try:
                 line = input("  ") if lines else self._first_line(f"{sign} ")
             except EOFError:
                 return "\n".join(lines) if lines else None
-            if not line.endswith("\\"):
-                return "\n".join([*lines, line])
-            lines.append(line[:-1])
+            if has_more(sys.stdin):  # a terminal that does not say what is pasted
+                lines.append(line)
+            elif line.endswith("\\"):
+                lines.append(line[:-1])
+            else:
+                return "\n".join([*lines, line]).rstrip("\n")
+
+    def given_up(self) -> str:
+        """What was typed when Ctrl-C was pressed; where there is a history, it has the line from now on."""
+        line = readline.get_line_buffer() if readline is not None else ""
+        if readline is not None and line.strip():
+            readline.add_history(line)
+        return "\n".join([*self._lines, line])
 
     def _first_line(self, sign: str) -> str:
         news = self._news

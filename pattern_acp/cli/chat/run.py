@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
@@ -46,6 +46,8 @@ class Run:
     interrupts: Interrupts
     images: tuple[GivenImage, ...] = ()
     """What goes with the first prompt."""
+    at_end: ExitStack = field(default_factory=ExitStack)
+    """Closed behind everything else."""
 
 
 def run(arguments: Chat, process: Process, command: Sequence[str] | None = None) -> int:
@@ -64,7 +66,7 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
         return EXIT_USAGE
     chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:
-        with chat.interrupts.installed(), start_blocking_portal() as portal:
+        with chat.at_end, chat.interrupts.installed(), start_blocking_portal() as portal:
             agent = open_agent(command or agent_command(flags_of(chat)), process.environ)
             with held(portal, agent) as started:
                 return with_agent(chat, portal, started)
@@ -162,7 +164,8 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
         return one_turn(turns, chat.prompt)
     from pattern_acp.cli.chat.interactive import Interactive
 
-    return Interactive(stage, turns, transcript, chat.interrupts, chat.process.loaded.paths.state).run()
+    folder = chat.process.loaded.paths.state
+    return Interactive(stage, turns, transcript, chat.interrupts, folder, chat.at_end).run()
 
 
 def one_turn(turns: "Turns", prompt: str) -> int:

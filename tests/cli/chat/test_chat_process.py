@@ -359,7 +359,7 @@ class Terminal:
         self._process = subprocess.Popen(
             [*COMMAND, "chat", *words], stdin=slave, stdout=slave, stderr=slave, cwd=project, env=environ
         )
-        os.close(slave)
+        self._slave = slave
         self.seen = ""
         self._position = 0
 
@@ -377,9 +377,13 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        while self._read():
-            pass
+        while self._process.poll() is None or select.select([self._master], [], [], 0)[0]:
+            # Its last output is waited for by the chat itself.
+            if select.select([self._master], [], [], 0.05)[0]:
+                self._read()
         code = self._process.wait(50)
+        self.left_over = bool(select.select([self._slave], [], [], 0)[0])
+        os.close(self._slave)
         os.close(self._master)
         return code
 
@@ -427,3 +431,32 @@ def test_an_interactive_chat_goes_from_prompt_to_prompt(home: Path, project: Pat
     replayed.wait_for(UNICODE.prompt)
     replayed.press("\x04")
     assert replayed.end() == 0
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_what_is_pasted_behind_the_end_of_a_chat_is_not_left_to_the_shell(home: Path, project: Path):
+    terminal = Terminal(home, project)
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("\x04touch it\n")
+    assert terminal.end() == 0
+    assert not terminal.left_over
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_ctrl_c_gives_a_line_up_without_losing_it_and_does_not_stay_armed(home: Path, project: Path):
+    terminal = Terminal(home, project)
+    terminal.wait_for(UNICODE.prompt)
+    terminal.interrupt()
+    terminal.wait_for("Ctrl-C again")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("read a.txt")
+    terminal.wait_for("read a.txt")
+    terminal.interrupt()
+    terminal.wait_for("brings the line back. Ctrl-C again")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("\x1b[A\r")
+    terminal.wait_for("hello world")
+    terminal.wait_for("mode ask")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("\x04")
+    assert terminal.end() == 0

@@ -79,6 +79,43 @@ def read_until(terminal: int, wanted: bytes) -> None:
         seen += os.read(terminal, 4096)
 
 
+PASTED = {
+    "by a terminal that says so": b"\x1b[200~one\\\rtwo\rthree\r\x1b[201~\r",
+    "line by line": b"one\\\rtwo\rthree\r",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo terminals are POSIX")
+@pytest.mark.parametrize("pasted", PASTED.values(), ids=PASTED)
+def test_pasted_lines_are_one_prompt(tmp_path: Path, pasted: bytes):
+    import pty
+
+    code = (
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "prompt = LinePrompt(Path(sys.argv[1]), lambda: []); prompt.open()\n"
+        "for _ in range(2): sys.stdout.write(f'got {prompt.read(chr(62))!r}\\n')"
+    )
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=agent_environment(tmp_path, TERM="xterm"),
+    ) as child:
+        os.close(theirs)
+        try:
+            read_until(ours, b"> ")
+            os.write(ours, pasted)
+            read_until(ours, rb"got 'one\\\ntwo\nthree'")
+            read_until(ours, b"> ")
+            os.write(ours, b"next\r")
+            read_until(ours, b"got 'next'")
+        finally:
+            child.kill()
+            os.close(ours)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the console itself keeps lines there")
 def test_the_history_is_for_the_person_alone(tmp_path: Path):
     lines_read(tmp_path / "new", b"one\n")

@@ -10,7 +10,7 @@ import pytest
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.events import Asked, Happening, Inbox, TurnEnded, Updated
-from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.interrupts import LEAVING_SECONDS, Interrupts, SecondPress
 from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.questions import Question
 from pattern_acp.cli.chat.run import exit_code
@@ -137,3 +137,29 @@ def test_the_exit_code_tells_how_the_turn_ended(stop_reason: str, code: int):
 
 def test_a_turn_that_ended_in_words_about_a_failure_ends_with_1():
     assert exit_code(TurnEnded("end_turn", failure="provider.overloaded")) == 1
+
+
+@pytest.mark.parametrize(
+    ("presses", "leaves"),
+    [
+        ([(0.0, ""), (1.0, "")], True),
+        ([(0.0, ""), (LEAVING_SECONDS + 1, "")], False),
+        ([(0.0, ""), (1.0, "typed meanwhile")], False),
+        ([(0.0, "typed"), (1.0, "")], True),
+        ([(0.0, ""), (1.0, "typed meanwhile"), (2.0, "")], True),
+        ([(0.0, "")], False),
+    ],
+)
+def test_only_a_second_ctrl_c_soon_after_the_first_with_nothing_typed_leaves(
+    presses: list[tuple[float, str]], leaves: bool
+):
+    times = iter([at for at, _ in presses])
+    second = SecondPress(lambda: next(times))
+    assert [second.leaves(line) for _, line in presses] == [*([False] * (len(presses) - 1)), leaves]
+
+
+def test_a_prompt_between_two_ctrl_c_makes_the_second_a_first_one():
+    second = SecondPress(lambda: 0.0)
+    assert not second.leaves("")
+    second.forget()
+    assert not second.leaves("")
