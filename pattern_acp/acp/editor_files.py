@@ -8,8 +8,8 @@ from typing import TypeVar
 from pattern_acp.acp import schema
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.workspace.errors import EditorUnavailableError, FileMissingError
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
 from pattern_acp.workspace.files import TextFile
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class EditorFileSystem:
         """See `FileSystem.read_text_file`. Always the whole file: clients count lines differently (interop rule 5)."""
         response = await self._ask(
             "fs/read_text_file",
-            path,
+            ("read", path),
             schema.ReadTextFileRequest(session_id=self._session_id, path=path),
             schema.ReadTextFileResponse,
         )
@@ -37,19 +37,29 @@ class EditorFileSystem:
         """See `FileSystem.write_text_file`; the caller reads back what the editor made of it."""
         await self._ask(
             "fs/write_text_file",
-            path,
+            ("write", path),
             schema.WriteTextFileRequest(session_id=self._session_id, path=path, content=text),
             schema.EmptyResponse,
         )
         return TextFile(path, text, "editor")
 
-    async def _ask(self, method: str, path: str, params: object, result: type[T]) -> T:
+    async def _ask(self, method: str, what: tuple[str, str], params: object, result: type[T]) -> T:
+        do, path = what
         try:
             return await self._dispatcher.request(method, params, result, deadline=self._deadline, repair=schema.repair)
         except RemoteError as error:
-            if error.code == RESOURCE_NOT_FOUND:
-                raise FileMissingError(f"The editor has no file {path}.") from error
-            reason = error.message[:200].rstrip(" .")
-            raise EditorUnavailableError(f"The editor could not serve {path}: {reason}.") from error
+            # Late: most sessions meet no error of their client.
+            from pattern_acp.acp.errors import ClientError, meaning_of, reason_of
+
+            match meaning_of(error):
+                case ClientError.MISSING:
+                    raise FileMissingError(f"The editor has no file {path}.") from error
+                case ClientError.INCAPABLE:
+                    raise EditorUnavailableError(f"The editor could not {do} {path}: {reason_of(error)}.") from error
+                case ClientError.REFUSED:
+                    raise EditorRefusedError(
+                        f"The editor did not {do} {path}: {reason_of(error)}. That counts as a refusal, so do not try "
+                        "another way."
+                    ) from error
         except (TimeoutError, InvalidResultError, ConnectionClosedError) as error:
             raise EditorUnavailableError(f"The editor did not answer for {path}.") from error

@@ -13,7 +13,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
-from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError
+from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
 from pattern_acp.workspace.script_command import client_command, remove_script
 from pattern_acp.workspace.shell import UNATTENDED_VARIABLES, git_variables
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus
@@ -170,7 +170,14 @@ class EditorTerminal:
                 repair=schema.repair,
             )
         except RemoteError as error:
-            raise CommandFailedToStartError(f"The editor did not start the command: {error.message[:200]}") from error
+            # Late: most sessions meet no error of their client.
+            from pattern_acp.acp.errors import ClientError, meaning_of, reason_of
+
+            sentence = f"The editor did not start the command: {reason_of(error)}."
+            if meaning_of(error) is ClientError.REFUSED:
+                told = f"{sentence} That counts as a refusal, so do not try another way."
+                raise EditorRefusedError(told) from error
+            raise CommandFailedToStartError(sentence) from error
         except (PatternError, TimeoutError) as error:
             raise EditorUnavailableError("The editor did not answer to the request for a terminal.") from error
         return EditorCommand(response.terminal_id, self._session_id, self._dispatcher, self._deadline)

@@ -1,10 +1,24 @@
-"""Domain errors to JSON-RPC errors: one table, used once, at the dispatcher's boundary."""
+"""Domain errors to JSON-RPC errors, one table, used once, at the dispatcher's boundary; and what a client's say."""
+
+import re
+from enum import Enum, auto
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import ConfigError, DatabaseError, JournalError, PatternError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.errors import BadCursorError
 from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from pattern_acp.jsonrpc.errors import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    RESOURCE_NOT_FOUND,
+    RemoteError,
+    RpcError,
+)
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
 
@@ -34,3 +48,66 @@ def to_rpc_error(error: Exception) -> RpcError | None:
             data: JsonObject = {"details": error.sentence}
             return RpcError(code, error.sentence, data, failure_code=error.failure_code)
     return None
+
+
+class ClientError(Enum):
+    """What an error that a client answered fs/* or terminal/create with says."""
+
+    MISSING = auto()
+    """There is no such file or program, as far as the client knows."""
+    INCAPABLE = auto()
+    """The client cannot do this; whoever asked may do it another way."""
+    REFUSED = auto()
+    """The client does not want it, or it cannot be told from its answer."""
+
+
+_REFUSES = late_pattern(
+    r"permission|denied|denies|not (?:allow|permit|approv|authori)|disallow|forbid|reject|refus|declin|cancel"
+    r"|unauthori|outside|restrict|block(?:ed|s) by|\bE(?:ACCES|PERM|ROFS)\b",
+    re.IGNORECASE,
+)
+_IS_MISSING = late_pattern(
+    r"not ?found|no such (?:file|dir|path|program|command)|not exist|doesn't exist|nonexist|cannot find|\bENOENT\b",
+    re.IGNORECASE,
+)
+_IS_INCAPABLE = late_pattern(
+    r"not (?:supported|implemented|available|open)|unsupported|unimplemented|unavailable|unknown method"
+    r"|no (?:open |such )?(?:buffer|editor|document|window|terminal)|not (?:valid )?(?:utf-?8|text)|binary|codec"
+    r"|\bspawn|\bpty\b|\battribute\b|\bargument|not a function|of undefined",
+    re.IGNORECASE,
+)
+_NOT_UNDERSTOOD = frozenset({PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS})
+_REASON_LENGTH = 200
+
+
+def meaning_of(error: RemoteError) -> ClientError:
+    """What a client's error says of the file or command that it was asked for.
+
+    Only what is known to be no refusal lets somebody else do it instead: acpx answers a refusal with -32603 "Internal
+    error" and the reason in `data.details`, Zed a file outside its project with -32002.
+    """
+    if error.code == METHOD_NOT_FOUND:
+        return ClientError.INCAPABLE
+    if error.code == RESOURCE_NOT_FOUND:
+        return ClientError.MISSING
+    said = reason_of(error)
+    if _REFUSES.search(said):
+        return ClientError.REFUSED
+    if _IS_INCAPABLE.search(said) or error.code in _NOT_UNDERSTOOD:
+        return ClientError.INCAPABLE
+    return ClientError.MISSING if _IS_MISSING.search(said) else ClientError.REFUSED
+
+
+def reason_of(error: RemoteError) -> str:
+    """A client's reason in one line without its last full stop: its message, and what `data` says more exactly."""
+    data = error.data
+    details: list[object] = [data]
+    if isinstance(data, dict):
+        details = [data.get(name) for name in ("details", "detail", "message", "reason", "error")]
+    texts = [error.message, *(text for text in details if isinstance(text, str))]
+    lines = [" ".join("".join(char if char.isprintable() else " " for char in text).split()) for text in texts]
+    told = [line.rstrip(" .") for line in lines if line]
+    distinct = [
+        line for at, line in enumerate(told) if not any(line in other for other in (*told[:at], *told[at + 1 :]))
+    ]
+    return ": ".join(distinct or told[:1])[:_REASON_LENGTH].rstrip(" .") or "no reason was given"

@@ -135,7 +135,7 @@ def failed_end(error: Exception) -> TurnEnd:
 
 async def show_notices(session: "Session", turn_id: TurnId) -> None:
     """Show sentences that wait for the person: settings that could not be used, fallbacks."""
-    waiting = [*session.constellation.notices, *session.state.notices]
+    waiting = [*session.constellation.notices, *session.state.notices, *session.workbench.take_warnings()]
     session.constellation.notices.clear()
     session.state.notices.clear()
     if waiting:
@@ -175,6 +175,8 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         if read.repeats:
             recalled = (*recalled, await tell_repeats(session, turn_id, read.repeats))
         await add_waiting(session, turn_id)
+        # What the editor could not do is told before the answer that builds on it.
+        await show_notices(session, turn_id)
         return await window.fitted()
 
     def compose() -> Awaitable[ProviderRequest]:
@@ -197,7 +199,6 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
         return end
     finally:
         session.state.cost = budget.cost
-        session.state.notices.extend(session.workbench.take_warnings())
 
 
 def _turn_loop(

@@ -30,6 +30,7 @@ from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
 from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.rewind_memory import take_back
 from pattern_acp.session.rewind_plan import NAMELESS, RewindPlan
+from pattern_acp.workspace.errors import EditorRefusedError
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.snapshots import (
     Captured,
@@ -277,6 +278,8 @@ async def _through_editor(
             await files.remove_file(change.path)
         elif content is not None and now.state.kind != "link":
             await files.write_text_file(change.path, content.decode("utf-8"))
+    except EditorRefusedError:
+        raise
     except (WorkspaceError, UnicodeDecodeError):
         # Binary, read-only or unknown to the editor: the disk can do it.
         pass

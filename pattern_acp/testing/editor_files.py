@@ -25,6 +25,8 @@ class FileHabits:
     """Never answers fs requests."""
     error: RpcError | None = None
     """Answers every fs request with this."""
+    write_error: RpcError | None = None
+    """Answers every write with this."""
     hold: anyio.Event | None = None
     """Answers no fs request before this is set."""
     missing_as_empty: bool = False
@@ -81,6 +83,7 @@ class FakeEditorFiles:
             await anyio.sleep_forever()
         if self.habits.hold is not None:
             await self.habits.hold.wait()
-        if self.habits.error is not None:
-            raise self.habits.error
+        error = self.habits.error or (self.habits.write_error if context.method == "fs/write_text_file" else None)
+        if error is not None:
+            raise error
         return path

@@ -1,7 +1,8 @@
 """Files and commands through the editor, with the disk and our own processes behind it.
 
-Owns: when the editor is asked, when it is believed, and what happens when it fails (issue 2, section 4). Must not know:
-the protocol; the editor is another `FileSystem` and another `Terminal`.
+Owns: when the editor is asked, when it is believed, and what happens when it fails (issue 2, section 4). The disk and
+our own processes stand in for an editor that cannot; what it refuses is not done. Must not know: the protocol; the
+editor is another `FileSystem` and another `Terminal`.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -15,7 +16,12 @@ from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.editor_calls import EditorCalls
-from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError, FileMissingError
+from pattern_acp.workspace.errors import (
+    CommandFailedToStartError,
+    EditorRefusedError,
+    EditorUnavailableError,
+    FileMissingError,
+)
 from pattern_acp.workspace.files import FileSystem, TextFile, TextStore
 from pattern_acp.workspace.kinds import PathFacts, encoding_of_file, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
@@ -92,6 +98,11 @@ class DelegatingFileSystem:
         except FileMissingError:
             # Editors know only files of the project they show.
             return await self._local.read_text_file(path)
+        except EditorRefusedError:
+            if facts.kind == "missing":
+                # Editors have many words for a file that is not there.
+                raise FileMissingError(f"There is no file {path}; check the path.") from None
+            raise
         except WorkspaceError as error:
             file = await self._local.read_text_file(path)
             return self._warned(file, f"{error} {path} was read from the disk, without unsaved changes.")
@@ -112,6 +123,8 @@ class DelegatingFileSystem:
         except WorkspaceError as error:
             # It may have written and only failed to say so; writing again would then be the second writer.
             if not await self._is_on_disk(path, text, before):
+                if isinstance(error, EditorRefusedError):
+                    raise
                 written = await self._write_to_disk(path, text)
                 return self._warned(written, f"{error} {path} was written on the disk instead.")
             file = await self._local.read_text_file(path)
@@ -153,6 +166,9 @@ class DelegatingFileSystem:
                 file = await self._ask_to_read(path, facts)
             else:
                 file = await self._local.read_text_file(path)
+        except EditorRefusedError:
+            # What it let be written is known all the same.
+            pass
         except WorkspaceError:
             if saved:
                 file = await self._local.read_text_file(path)
@@ -189,6 +205,8 @@ class DelegatingFileSystem:
         disk = await self._local.read_text_file(path)
         try:
             file = await self._ask_to_read(path, facts)
+        except EditorRefusedError:
+            raise
         except WorkspaceError:
             return disk
         if file.text == disk.text:

@@ -28,9 +28,15 @@ class CommandFailedToStartError(WorkspaceError):
 
 
 class EditorUnavailableError(WorkspaceError):
-    """The editor did not answer in time, or answered with an error that says nothing about the file."""
+    """The editor did not answer in time, or said that it cannot do what was asked: another way may be taken."""
 
     failure_code = "editor.no-answer"
+
+
+class EditorRefusedError(WorkspaceError):
+    """The editor answered with an error that is a refusal, or may be one: no other way may be taken."""
+
+    failure_code = "editor.refused"
 
 
 class ImageError(WorkspaceError):

@@ -8,7 +8,7 @@ from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.workspace.errors import EditorUnavailableError, FileMissingError
+from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
 
 
 async def test_a_file_that_the_editor_does_not_know_is_missing():
@@ -17,11 +17,22 @@ async def test_a_file_that_the_editor_does_not_know_is_missing():
             await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).read_text_file("/no/such/file")
 
 
-async def test_any_other_error_means_that_the_editor_cannot_help():
+async def test_a_request_that_the_editor_does_not_understand_means_that_it_cannot_help():
     async with connected_editor() as (editor, dispatcher):
         editor.disk.habits.error = RpcError(-32602, "Past the end of the file.")
         with anyio.fail_after(30), pytest.raises(EditorUnavailableError, match="Past the end"):
             await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).read_text_file("/a")
+
+
+async def test_a_refusal_names_the_reason_of_the_editor():
+    async with connected_editor() as (editor, dispatcher):
+        denied = {"details": "Permission denied for fs/write_text_file"}
+        editor.disk.habits.error = RpcError(-32603, "Internal error", denied)
+        with (
+            anyio.fail_after(30),
+            pytest.raises(EditorRefusedError, match=r"did not write /a: .*Permission denied for fs"),
+        ):
+            await EditorFileSystem(SessionId("ses_1"), dispatcher, 30).write_text_file("/a", "text")
 
 
 async def test_a_mute_editor_is_given_up_after_the_deadline_and_the_question_withdrawn():

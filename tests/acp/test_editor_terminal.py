@@ -6,12 +6,13 @@ import anyio
 import pytest
 
 from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.testing.connected_editor import connected_editor
 from pattern_acp.testing.editor_terminals import end_with, hang
-from pattern_acp.workspace.errors import CommandFailedToStartError, EditorUnavailableError
+from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 
 REQUEST = CommandRequest("make all", "/project", {"MODE": "fast"}, output_limit=1_000)
@@ -57,10 +58,19 @@ async def test_a_script_is_gone_when_the_terminal_is(tmp_path: Path):
         assert editor.terminals.by_id["term_1"].line == "echo a | cat"
 
 
-async def test_a_command_that_is_not_started_leaves_nothing_behind(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RpcError(-32603, "Not today."), EditorRefusedError),
+        (RpcError(-32603, "Not supported"), CommandFailedToStartError),
+    ],
+)
+async def test_a_command_that_is_not_started_leaves_nothing_behind(
+    tmp_path: Path, error: RpcError, kind: type[WorkspaceError]
+):
     async with connected_editor() as (editor, dispatcher):
-        editor.terminals.errors["terminal/create"] = RpcError(-32603, "Not today.")
-        with anyio.fail_after(30), pytest.raises(CommandFailedToStartError, match=r"Not today\."):
+        editor.terminals.errors["terminal/create"] = error
+        with anyio.fail_after(30), pytest.raises(kind, match=error.message.rstrip(".") + r"\."):
             async with terminal(dispatcher, tmp_path).start(CommandRequest("echo a | cat", "/project")):
                 pass
         assert names_in(tmp_path) == []

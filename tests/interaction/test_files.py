@@ -1,6 +1,7 @@
 """Files through the editor, and what happens when it is wrong, silent or absent."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -71,15 +72,80 @@ async def test_a_mute_editor_costs_one_deadline_and_the_person_is_told_once():
         assert agent.editor.said().count("did not answer") == 1
 
 
-async def test_an_editor_that_answers_errors_is_not_needed():
+DENIED = RpcError(-32603, "Internal error", {"details": "Permission denied for fs"})
+"""What acpx answers with `--deny-all`, and when its user says no."""
+
+
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto", "plan"])
+@pytest.mark.parametrize(
+    ("error", "reason"), [(DENIED, "Permission denied for fs"), (RpcError(-32603, "Odd."), "did not read a.txt: Odd.")]
+)
+async def test_what_the_editor_refuses_to_read_or_write_is_refused_in_every_mode(
+    mode: str, error: RpcError, reason: str
+):
+    create = calls("write_file", path="new.txt", content="x")
+    model = ScriptedProvider([READ_A, create, says("Done.")])
+    async with running_agent(model, capabilities=FULL_CLIENT, settings=replace(EDIT, mode=mode)) as agent:
+        (agent.folder / "a.txt").write_text("secret\n", encoding="utf-8")
+        agent.editor.disk.habits.error = error
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        read, written = results_of(model.requests[2])
+        assert read.is_error
+        assert reason in read.text.replace(f"{agent.folder}/", "")
+        assert "secret" not in read.text
+        assert written.is_error
+        assert not (agent.folder / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        EDIT_A,
+        calls("write_file", path="a.txt", content="x"),
+        calls("apply_patch", input="*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch"),
+        calls(
+            "apply_patch",
+            input="*** Begin Patch\n*** Update File: a.txt\n*** Move to: b.txt\n@@\n-one\n+two\n*** End Patch",
+        ),
+    ],
+)
+async def test_a_refused_write_leaves_every_file_as_it_was_whatever_tool_makes_it(change: Turn):
+    model = ScriptedProvider([READ_A, change, says("Done.")])
+    async with running_agent(model, capabilities=FULL_CLIENT, settings=replace(EDIT, edit_tool="both")) as agent:
+        (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
+        agent.editor.disk.habits.write_error = DENIED
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        result = last_result(model.requests[2])
+        assert result.is_error
+        assert "Permission denied for fs" in result.text
+        assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
+        assert not (agent.folder / "b.txt").exists()
+
+
+async def test_a_rewind_leaves_a_file_that_the_editor_does_not_let_be_written():
     model = ScriptedProvider([READ_A, EDIT_A, says("Done.")])
     async with running_agent(model, capabilities=FULL_CLIENT, settings=EDIT) as agent:
         (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
-        agent.editor.disk.habits.error = RpcError(-32603, "Something is wrong here.")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        agent.editor.disk.habits.write_error = DENIED
+        await agent.editor.prompt(session, "/rewind 1")
+        assert "Permission denied for fs" in agent.editor.said()
+        assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
+
+
+async def test_an_editor_that_cannot_is_not_needed_and_that_is_told_before_the_answer():
+    model = ScriptedProvider([READ_A, EDIT_A, says("Done.")])
+    async with running_agent(model, capabilities=FULL_CLIENT, settings=EDIT) as agent:
+        (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
+        agent.editor.disk.habits.error = RpcError(-32603, "Not supported.")
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
-        assert "was written on the disk instead" in agent.editor.said()
+        assert agent.editor.said().count("was written on the disk instead") == 1
+        assert agent.editor.said().endswith("Done.")
 
 
 async def test_a_file_outside_the_editor_s_project_is_read_from_the_disk_without_a_word():

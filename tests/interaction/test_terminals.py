@@ -81,10 +81,25 @@ async def test_a_command_that_the_editor_does_not_start_runs_here():
         agent.editor.terminals.errors["terminal/create"] = RpcError(-32603, "No terminals today.")
         await go(agent)
         assert last_result(model.requests[1]).text.endswith("hello")
-        assert agent.editor.said().count("runs outside the editor") == 1
+        told = "did not start the command: No terminals today. The command runs outside the editor instead.\n\nDone."
+        assert agent.editor.said().endswith(told)
         assert "terminal/release" not in [method for method, _ in agent.editor.requests]
         content = agent.editor.of_kind("tool_call_update")[-1]["content"][0]["content"]["text"]
         assert "$ printf hello\nhello" in content
+
+
+@pytest.mark.parametrize("more", [{}, {"background": True}])
+async def test_a_command_that_the_editor_refuses_runs_nowhere(more: dict[str, bool]):
+    model = running("touch ran.txt", **more)
+    async with running_agent(model, capabilities=TERMINALS, settings=AUTO) as agent:
+        denied = {"details": "Permission denied for terminal/create"}
+        agent.editor.terminals.errors["terminal/create"] = RpcError(-32603, "Internal error", denied)
+        await go(agent)
+        result = last_result(model.requests[1])
+        assert result.is_error
+        assert "Permission denied for terminal/create" in result.text
+        assert not (agent.folder / "ran.txt").exists()
+        assert next(iter(statuses(agent.editor).values()))[-1] == "failed"
 
 
 async def test_an_editor_that_cannot_wait_is_asked_again_and_again():

@@ -13,6 +13,7 @@ from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTer
 from pattern_acp.workspace.editor_calls import MUTE_CALLS
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
+    EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
     NotTextError,
@@ -126,6 +127,37 @@ async def test_a_missing_file_stays_missing_whatever_the_editor_answers(tmp_path
     bench = Bench(tmp_path, EditorHabits(error=WorkspaceError("Something odd.")))
     with pytest.raises(FileMissingError):
         await bench.files.read_text_file(str(tmp_path / "nothing.txt"))
+
+
+REFUSED = EditorRefusedError("The editor did not do it: denied.")
+
+
+async def test_what_the_editor_refuses_is_neither_read_from_the_disk_nor_written_there(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=REFUSED))
+    path = bench.put("a.txt", "text\n")
+    with pytest.raises(EditorRefusedError):
+        await read(bench, path)
+    with pytest.raises(EditorRefusedError):
+        await write(bench, path, "new\n")
+    assert bench.on_disk("a.txt") == "text\n"
+    assert bench.warnings == []
+
+
+async def test_a_file_that_a_command_changed_is_not_read_past_a_refusal(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a.txt", "old\n")
+    await read(bench, path)
+    bench.put("a.txt", "changed by a command\n", hours_old=0)
+    bench.files.note_command_ran()
+    bench.habits.error = REFUSED
+    with pytest.raises(EditorRefusedError):
+        await read(bench, path)
+
+
+async def test_a_missing_file_is_missing_though_the_editor_refuses(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=REFUSED))
+    with pytest.raises(FileMissingError):
+        await read(bench, str(tmp_path / "nothing.txt"))
 
 
 async def test_a_mute_editor_costs_two_deadlines_and_is_then_left_alone(tmp_path: Path):
@@ -356,6 +388,17 @@ async def test_a_command_that_the_editor_cannot_start_runs_locally(tmp_path: Pat
     assert local.commands[0].released
     assert len(warnings) == 1
     assert error.sentence in warnings[0]
+
+
+async def test_a_command_that_the_editor_refuses_does_not_run_locally(tmp_path: Path):
+    editor = FakeTerminal(lambda _: PlayedCommand(start_error=REFUSED), client_owned=True)
+    local = FakeTerminal()
+    with pytest.raises(EditorRefusedError):
+        async with DelegatingTerminal(editor, local, on_warning=lambda _: None).start(
+            CommandRequest("true", str(tmp_path))
+        ):
+            pass
+    assert local.requests == []
 
 
 async def test_an_error_inside_the_context_comes_out_as_it_is(tmp_path: Path):
