@@ -4,7 +4,7 @@ Owns: the types of values and rows, and how a connection is made. Must not know:
 own annotations are partly unknown to a type checker on Python 3.11, so its connection is used through a Protocol.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast
 
@@ -28,6 +28,10 @@ Params: TypeAlias = Sequence[SqlValue] | Mapping[str, SqlValue]
 
 class RawCursor(Protocol):
     """The result of one call of `RawConnection.execute`."""
+
+    def __iter__(self) -> Iterator[Row]:
+        """Each row when it is asked for."""
+        ...
 
     def fetchall(self) -> list[Row]:
         """Run to the end and give every row."""

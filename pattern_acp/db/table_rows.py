@@ -5,7 +5,7 @@ not know: what any table means. Every table of state has a column `last_seq` (ru
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import LiteralString, cast
 
 from pattern_acp.db.columns import integer, text
@@ -69,6 +69,25 @@ def all_rows(tx: Transaction, table: str, columns: Sequence[str]) -> list[Row]:
     """
     names = _names(columns)
     return tx.all(_sql(f"SELECT {names} FROM {_names([table])} ORDER BY {names}"))
+
+
+def ordinary_tables(tx: Transaction) -> tuple[str, ...]:
+    """The tables that are neither virtual nor the inner ones of a virtual table, by name; SQLite's own among them.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    listed = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name"
+    return tuple(text(row[0]) for row in tx.all(listed))
+
+
+def each_row(tx: Transaction, table: str) -> Iterator[Row]:
+    """Every row of a table, with all columns in the order of `columns_of`, one after the other.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return tx.each(_sql(f"SELECT * FROM {_names([table])}"))
 
 
 def count_rows(tx: Transaction, table: str) -> int:

@@ -4,7 +4,7 @@ Owns: running statements on the connection's own thread, and that they stop work
 transaction begins or ends (`db/connection.py`), or what any table means.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import LiteralString
@@ -91,6 +91,17 @@ class Transaction:
             DatabaseError: see `execute`.
         """
         return self._rows(sql, params)
+
+    def each(self, sql: LiteralString, params: Params = ()) -> Iterator[Row]:
+        """The rows of a query one after the other, for more than should be in memory at once.
+
+        Raises:
+            DatabaseError: see `execute`.
+        """
+        try:
+            yield from self._live().execute(sql, params)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
 
     def tokenizer(self, name: str, *settings: str) -> Callable[[str], list[Token]]:
         """What makes words of texts for a full-text index that is declared with `tokenize = 'name settings'`.

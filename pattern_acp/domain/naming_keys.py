@@ -1,86 +1,161 @@
-"""Which values of what is recorded say what something is, not what anybody said.
+"""Which texts of a recorded event say what something is, not what anybody said.
 
-Owns: the keys. Must not know: how words are recognised, or what stands in their place. Such a value is read by the
-program again: a word that is to be forgotten or redacted stays in it, as a session whose mode or tool form read
-`[forgotten]` could not be opened any more.
+Owns: where such texts are, and the walk through an event's stored form. Must not know: how words are recognised, or
+what stands in their place. A text counts as words unless it is listed here, so that a new field of an event loses the
+words that are forgotten or redacted without anybody having to think of it. What is listed is read by the program
+again: a session whose mode or tool form read `[forgotten]` could not be opened any more.
+
+A text is known by the object it is in and its key there. The object of an event is called by the event's kind, a part
+of a message or the content of a tool call by its `type`, any other by the key that it stands under.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import TypeAlias
 
-from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.canonical import Json, JsonObject
 
 GIVEN = "raw_input"
 """What a model gave a tool. Its keys are not ours."""
 
-_KINDS = frozenset(
-    {
-        "$float",
-        "allowance",
-        "answer",
-        "by",
-        "cause",
-        "code",
-        "command",
-        "currency",
-        "decision",
-        "effect",
-        "failure",
-        "fork_hash",
-        "frontiers",
-        "given",
-        "how",
-        "kind",
-        "lifetime",
-        "media_type",
-        "mode",
-        "model",
-        "operation",
-        "option",
-        "outcome",
-        "parent",
-        "permission",
-        "priority",
-        "provider",
-        "redaction",
-        "role",
-        "rule",
-        "scope",
-        "setting",
-        "severity",
-        "signal",
-        "state",
-        "state_hash",
-        "status",
-        "stop_reason",
-        "strategy",
-        "supersedes",
-        "thought_level",
-        "tier",
-        "tool_form",
-        "trigger",
-        "type",
-        "verdict",
-        "wire",
-        "with_scope",
-    }
-)
+
+class Role(Enum):
+    """What a text of an event is."""
+
+    WORDS = "words"
+    """What a person, a model, a file or a program said."""
+    KIND = "kind"
+    """An id, or one of a fixed set of values."""
+    NAME = "name"
+    """What other records point to by it, such as a folder, a block's label or a hash. A bundle can leave it out."""
+    GIVEN = "given"
+    """All that a model gave a tool: any JSON value, not only a text."""
+
+
+Leaf: TypeAlias = Callable[[Role, str, Json], Json]
+"""What stands in the place of a text, by its role and its key."""
+
+_BLOCK = ("label", "owner", "frontiers_before", "frontiers_after")
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    "session_created": ("mode", "model", "parent", "fork_hash"),
+    "session_opened": ("how",),
+    "session_configured": ("option", "value", "by"),
+    "model_requested": ("model", "provider"),
+    "tool_call_finished": ("status", "failure"),
+    "permission_decided": ("verdict", "rule"),
+    "permission_asked": ("options",),
+    "permission_answered": ("answer",),
+    "usage_reported": ("model",),
+    "error_reported": ("kind", "code"),
+    "turn_ended": ("stop_reason",),
+    "block_committed": ("scope", "operation"),
+    "block_deleted": ("scope",),
+    "block_restored": ("scope",),
+    "block_forgotten": ("scope", "redaction"),
+    "block_healed": ("scope",),
+    "block_configured": ("scope", "setting"),
+    "block_shared": ("scope", "permission", "with_scope"),
+    "entry_archived": ("scope", "kind", "severity", "supersedes"),
+    "entry_verified": ("scope",),
+    "entry_status_changed": ("scope", "status"),
+    "grant_stored": ("effect", "kind", "lifetime"),
+    "folder_trust_decided": ("decision",),
+    "job_ended": ("outcome", "signal"),
+    "checkpoint_taken": ("cause", "state_hash"),
+    "rewind_started": ("parts", "blocks"),
+    "session_rewound": ("parts",),
+    "subagent_recorded": ("kind",),
+    "context_compacted": ("strategy", "trigger", "removed", "shortened"),
+    "events_redacted": ("redaction", "cause"),
+    "budget_changed": ("scope", "allowance", "by"),
+    "handoff_left": ("state",),
+    "message": ("role",),
+    "text": ("type",),
+    "thinking": ("type", "wire", "provider"),
+    "image": ("type", "media_type"),
+    "images": ("media_type",),
+    "resource": ("type", "media_type", "given"),
+    "tool_call": ("type",),
+    "tool_result": ("type",),
+    "diff": ("type",),
+    "terminal": ("type",),
+    "link": ("type",),
+    "call": ("kind",),
+    "entries": ("priority", "status"),
+    "parts": ("kind", "thought_level", "tool_form"),
+    "cost": ("currency",),
+    "spent": ("currency",),
+    "blocks": ("permission",),
+    "memory": ("frontiers",),
+    "state": ("kind",),
+    "before": ("kind",),
+    "after": ("kind",),
+}
 """Hashes of content are not among them: one can try out what short texts they are of."""
 
-_LISTS = frozenset({"blocks", "options", "parts", "removed", "shortened"})
-"""Lists of ids or of kinds, where they hold nothing but texts."""
+_NAMES: dict[str, tuple[str, ...]] = {
+    "session_created": ("cwd", "additional_directories", "persona", "persona_identity"),
+    "session_opened": ("cwd", "additional_directories"),
+    "instructions_compiled": ("identity",),
+    "model_requested": ("digest",),
+    "block_committed": _BLOCK,
+    "block_deleted": _BLOCK,
+    "block_restored": _BLOCK,
+    "block_forgotten": _BLOCK,
+    "block_healed": _BLOCK,
+    "block_configured": _BLOCK,
+    "block_shared": (*_BLOCK, "with_owner"),
+    "entry_archived": ("owner",),
+    "entry_verified": ("owner",),
+    "entry_status_changed": ("owner",),
+    "server_tools_pinned": ("server", "identity"),
+    "folder_trust_decided": ("root", "digest"),
+    "thinking": ("signature",),
+    "tool_call": ("name",),
+    "call": ("name",),
+    "tools": ("name", "digest"),
+    "parts": ("name", "digest"),
+    "blocks": ("label",),
+    "memory": ("label",),
+    "state": ("digest",),
+    "before": ("digest",),
+    "after": ("digest",),
+    "passage": ("digest",),
+    "one": ("digest",),
+    "other": ("digest",),
+}
+
+_TYPED = ("parts", "content")
+"""Keys of lists whose objects say by their `type` what they are."""
 
 
-def is_kind(key: str, value: Json, beside: Mapping[str, Json]) -> bool:
-    """Whether the value of a key is an id or one of a fixed set; `beside` is the object that holds both."""
+def walk(kind: str, payload: JsonObject, leaf: Leaf) -> JsonObject:
+    """The payload of an event of a kind, with what `leaf` makes of each text, and of all that a model gave a tool."""
+    return {key: _value(kind, key, item, payload, leaf) for key, item in payload.items()}
+
+
+def _value(form: str, key: str, value: Json, beside: JsonObject, leaf: Leaf) -> Json:
+    if key == GIVEN:
+        return leaf(Role.GIVEN, key, value)
     if isinstance(value, str):
-        return key in _KINDS or key.endswith("_id") or _is_choice(key, beside)
-    if key in _LISTS and isinstance(value, Sequence):
-        return all(isinstance(each, str) for each in value)
-    return False
+        return leaf(_role(form, key, beside), key, value)
+    if isinstance(value, Mapping):
+        return walk(_form(key, value, beside), value, leaf)
+    if isinstance(value, Sequence):
+        return [_value(form, key, each, beside, leaf) for each in value]
+    return value
 
 
-def _is_choice(key: str, beside: Mapping[str, Json]) -> bool:
-    """Whether it is the value of a session's option, or a setting of a block other than its description."""
-    if key == "value":
-        return "option" in beside and "by" in beside
-    return key in {"before", "after"} and beside.get("setting", "description") != "description"
+def _form(key: str, value: JsonObject, beside: JsonObject) -> str:
+    """What the table above calls an object that stands under a key."""
+    name = value.get("type") if key in _TYPED else beside.get("kind") if key == "event" else None
+    return name if isinstance(name, str) else key
+
+
+def _role(form: str, key: str, beside: JsonObject) -> Role:
+    if key.endswith("_id") or key in _KINDS.get(form, ()):
+        return Role.KIND
+    if form == "block_configured" and key in {"before", "after"} and beside.get("setting") != "description":
+        return Role.KIND
+    return Role.NAME if key.endswith("_hash") or key in _NAMES.get(form, ()) else Role.WORDS

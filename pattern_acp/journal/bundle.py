@@ -30,8 +30,8 @@ _PAGE = 500
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The one date of every file in a bundle, so that the same session gives the same bytes."""
 
-Mask = Callable[[JsonObject], JsonObject]
-"""What a payload becomes in the bundle."""
+Mask = Callable[[str, JsonObject], JsonObject]
+"""What the payload of an event of a kind becomes in the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _line(stream: str, row: Row, mask: Mask | None) -> tuple[JsonObject, bytes]:
     line |= {"payload_hash": text(row[8]), "prev_hash": text(row[9]), "hash": text(row[10])}
     line |= {"at_ms": integer(row[15]), "version": integer(row[16]), "chain": integer(row[18])}
     payload = cast("JsonObject", json.loads(stored.decode("utf-8", "surrogatepass")))
-    shown = payload if mask is None else mask(payload)
+    shown = payload if mask is None else mask(text(row[2]), payload)
     if shown != payload:
         # Without the salt, which would let anybody try out what stood there.
         return line | {"masked": True, "payload": shown}, b""

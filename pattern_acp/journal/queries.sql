@@ -77,7 +77,7 @@ ORDER BY session_seq LIMIT :limit;
 
 -- name: read_payloads
 -- The payloads of some events of all streams, oldest first.
-SELECT payload, blobs.encoding, blobs.content, seq, stream
+SELECT payload, blobs.encoding, blobs.content, seq, stream, kind, blob
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE seq > :after
 ORDER BY seq LIMIT :limit;
@@ -171,11 +171,6 @@ SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER 
 SELECT max(redactions.last_seq)
 FROM redactions CROSS JOIN events ON events.seq = redactions.event_seq
 WHERE redactions.last_seq > :after AND events.stream = :stream;
-
--- name: delete_unused_blobs
--- Those of some payloads that no event has any more; they are a JSON list of hashes.
-DELETE FROM blobs
-WHERE hash IN (SELECT value FROM json_each(:hashes)) AND hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 
 -- name: missing_projection_event
 -- The event that a session's row was last changed by, when that event is gone: the end of the stream was cut off.
@@ -476,6 +471,22 @@ SELECT seq FROM events WHERE stream = :id AND kind = 'session_titled';
 -- name: drop_grants
 -- Permissions of a session that cannot be opened again.
 DELETE FROM grants WHERE session_id = :id;
+
+-- name: read_patterns
+-- What the permissions of a session are for.
+SELECT id, pattern FROM grants WHERE session_id = :id;
+
+-- name: drop_grant
+-- A permission whose pattern was to be forgotten: another pattern would allow something else.
+DELETE FROM grants WHERE id = :id;
+
+-- name: read_subagents
+-- The names of subagents that requests of a session were counted for.
+SELECT DISTINCT subagent FROM usage WHERE session_id = :id AND subagent <> '';
+
+-- name: rename_subagent
+-- The name of a subagent that lost words.
+UPDATE usage SET subagent = :masked WHERE session_id = :id AND subagent = :name;
 
 -- name: was_swept
 -- Whether the words of a session are gone because it was deleted.

@@ -11,7 +11,7 @@ now. Nobody can therefore change an event and call it redacted without an event 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
@@ -22,9 +22,12 @@ from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import redaction_digest, stored_payload
-from pattern_acp.journal.writer import CONSTELLATION_STREAM, store_payload
+from pattern_acp.journal.writer import store_payload
 
 QUERIES = load_queries("pattern_acp.journal")
+
+Mask: TypeAlias = Callable[[str, JsonObject], JsonObject]
+"""What becomes of the payload of an event of a kind."""
 
 _PAGE = 200
 """Events read at a time: payloads can be large."""
@@ -37,8 +40,6 @@ class PlannedRedaction:
     seq: int
     stream: str
     canonical: bytes
-    blob: str | None
-    """Where its payload is now, when that is a blob."""
     event: Event | None
     """The event as it would read; None when this program cannot read it."""
 
@@ -46,6 +47,20 @@ class PlannedRedaction:
     def payload_hash(self) -> str:
         """SHA-256 of the payload as it would be."""
         return sha256_hex(self.canonical)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as it is stored.
+
+    `blob` is the hash of its payload where that is large, else empty; `payload` is None where it cannot be read.
+    """
+
+    seq: int
+    stream: str
+    kind: str
+    blob: str
+    payload: JsonObject | None
 
 
 def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0) -> tuple[int, ...]:
@@ -59,23 +74,39 @@ def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0
     return tuple(columns.integer(row[3]) for row in _payloads(tx, after) if holds(_text(row)))
 
 
-def sessions_with(tx: Transaction, holds: Callable[[str], bool]) -> tuple[str, ...]:
-    """The sessions that have an event of their own whose payload, as canonical JSON, `holds` says yes to.
+def stored_events(tx: Transaction) -> Iterator[StoredEvent]:
+    """Every event of every stream as it is stored, oldest first.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    found: dict[str, None] = {}
     for row in _payloads(tx, 0):
-        stream = columns.text(row[4])
-        if stream not in found and stream != CONSTELLATION_STREAM and holds(_text(row)):
-            found[stream] = None
-    return tuple(found)
+        blob = "" if row[6] is None else columns.text(row[6])
+        found = cast("JsonObject", json.loads(_text(row)))
+        # Of a damaged one `_text` gives an empty object, as those events have that say nothing.
+        payload = None if not found and blob else found
+        yield StoredEvent(columns.integer(row[3]), columns.text(row[4]), columns.text(row[5]), blob, payload)
 
 
-def plan_redaction(
-    tx: Transaction, seqs: Sequence[int], mask: Callable[[JsonObject], JsonObject]
-) -> tuple[PlannedRedaction, ...]:
+def drop_grants(tx: Transaction, session_id: str, mask: Callable[[str], str]) -> int:
+    """Delete the permissions of a session whose patterns hold words that `mask` takes out; how many those were."""
+    rows = tx.all(QUERIES["read_patterns"], {"id": session_id})
+    dropped = [row[0] for row in rows if mask(columns.text(row[1])) != row[1]]
+    for grant in dropped:
+        tx.execute(QUERIES["drop_grant"], {"id": grant})
+    return len(dropped)
+
+
+def mask_subagents(tx: Transaction, session_id: str, mask: Callable[[str], str]) -> int:
+    """Mask words in the names of subagents that requests of a session were counted for; how many had any."""
+    names = [columns.text(row[0]) for row in tx.all(QUERIES["read_subagents"], {"id": session_id})]
+    changed = [name for name in names if mask(name) != name]
+    for name in changed:
+        tx.execute(QUERIES["rename_subagent"], {"id": session_id, "name": name, "masked": mask(name)})
+    return len(changed)
+
+
+def plan_redaction(tx: Transaction, seqs: Sequence[int], mask: Mask) -> tuple[PlannedRedaction, ...]:
     """What `mask` would make of these events, in their order; those that it leaves alone are left out.
 
     Raises:
@@ -101,9 +132,7 @@ def partial_events(tx: Transaction, message_ids: Sequence[str]) -> tuple[int, ..
     return _numbers(tx.all(QUERIES["partial_events"], {"items": json.dumps(list(message_ids))}))
 
 
-def with_requests(
-    tx: Transaction, planned: Sequence[PlannedRedaction], mask: Callable[[JsonObject], JsonObject]
-) -> tuple[PlannedRedaction, ...]:
+def with_requests(tx: Transaction, planned: Sequence[PlannedRedaction], mask: Mask) -> tuple[PlannedRedaction, ...]:
     """`planned`, and the digests of requests that held the words: one can try out what short texts they are of.
 
     `mask` is what becomes of everything else in such an event. Sessions that were forked off are looked at too.
@@ -115,7 +144,7 @@ def with_requests(
     rows = [row for each in found for row in each]
     requests = {columns.integer(row[0]) for row in rows if not row[1] or _is_request(tx, columns.integer(row[0]))}
     kept = tuple(one for one in planned if one.seq not in requests)
-    return (*kept, *plan_redaction(tx, tuple(requests), lambda payload: without_digests(mask(payload))))
+    return (*kept, *plan_redaction(tx, tuple(requests), lambda kind, payload: without_digests(mask(kind, payload))))
 
 
 def without_digests(payload: JsonObject) -> JsonObject:
@@ -152,12 +181,15 @@ def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:
     return after if row is None or row[0] is None else columns.integer(row[0])
 
 
-def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int, only: str = "") -> None:
-    """Take the words out of the titles of sessions, or of one."""
+def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int, only: str = "") -> int:
+    """Take the words out of the titles of sessions, or of one; how many had any."""
+    changed = 0
     for session_id, title in tx.all(QUERIES["read_titles"]):
         masked = mask(columns.text(title))
         if masked != title and only in {"", session_id}:
             tx.execute(QUERIES["replace_title"], {"id": session_id, "title": masked, "seq": audit_seq})
+            changed += 1
+    return changed
 
 
 def digest_of(planned: Sequence[PlannedRedaction]) -> str:
@@ -177,24 +209,24 @@ def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: i
         tx.execute(QUERIES["replace_payload"], {"seq": one.seq, "payload": payload, "blob": blob})
         note = {"event_seq": one.seq, "last_seq": audit_seq, "payload_hash": one.payload_hash, "at_ms": at_ms}
         tx.execute(QUERIES["note_redaction"], note)
-    tx.execute(QUERIES["delete_unused_blobs"], {"hashes": json.dumps([one.blob for one in planned if one.blob])})
+    # All of them: those of earlier redactions, or of a process that ended too early, may hold the words as well.
+    tx.execute(QUERIES["sweep_blobs"])
     tx.execute(QUERIES["restore_update_guard"])
 
 
-def _plan(row: Row, mask: Callable[[JsonObject], JsonObject]) -> Iterator[PlannedRedaction]:
+def _plan(row: Row, mask: Mask) -> Iterator[PlannedRedaction]:
     before = cast("JsonObject", json.loads(_text(row)))
-    after = cast("JsonObject", without_broken_seals(before, mask(before)))
+    kind, version = columns.text(row[5]), columns.integer(row[6])
+    after = cast("JsonObject", without_broken_seals(before, mask(kind, before)))
     if after == before:
         return
-    kind, version = columns.text(row[5]), columns.integer(row[6])
     event = _decoded(kind, version, after)
     if event is None and _decoded(kind, version, before) is not None:
         raise RedactionError(
             f"The words cannot be taken out of event {columns.integer(row[3])} without breaking it; forget a longer "
             "passage. Nothing was changed."
         )
-    blob = None if row[7] is None else columns.text(row[7])
-    yield PlannedRedaction(columns.integer(row[3]), columns.text(row[4]), canonical_json(after), blob, event)
+    yield PlannedRedaction(columns.integer(row[3]), columns.text(row[4]), canonical_json(after), event)
 
 
 def without_broken_seals(before: Json, after: Json) -> Json:

@@ -70,8 +70,8 @@ CONTENT_KINDS = frozenset(
 """Events that are the session's alone. All others stay as they are: what the row of the session follows from, memory,
 costs, agreements, and what says that something was taken out of others."""
 
-_NAMES = ("command",)
-"""Names that are no content: a prompt is told from a slash command by it."""
+_SOME_COMMAND = "command"
+"""The name of every slash command: by whether there is one, a prompt is told from a slash command."""
 
 _FILE_KINDS = ("files_saved", "checkpoint_taken", "rewind_started", "subagent_recorded")
 _DIGEST_LENGTH = 64
@@ -207,10 +207,10 @@ def digests_in(value: Json) -> Iterator[str]:
             yield from digests_in(item)
 
 
-def blank(payload: JsonObject) -> JsonObject:
-    """A payload without any text that is content; it can be read as before."""
-    kept = {name: payload[name] for name in _NAMES if name in payload}
-    return {**mask_texts(payload, lambda _: ""), **kept}
+def blank(kind: str, payload: JsonObject) -> JsonObject:
+    """The payload of an event of a kind without any text that is content; it can be read as before."""
+    kept = {"command": _SOME_COMMAND} if kind == "turn_started" and payload.get("command") else {}
+    return {**mask_texts(kind, payload, lambda _: ""), **kept}
 
 
 def _plan(tx: Transaction, session_id: str, *, after: int) -> tuple[PlannedRedaction, ...]:

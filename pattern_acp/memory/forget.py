@@ -9,6 +9,7 @@ the characters that stay keep their origin, so that blame still knows who wrote 
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,8 +20,9 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import forget_entry
-from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.changing import change_document
+from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
@@ -37,7 +39,7 @@ from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
-from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
+from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write, list_blocks
 from pattern_acp.memory.stored import open_block, read_row
 from pattern_acp.memory.vectors import drop_stale_codes
 
@@ -225,6 +227,23 @@ def forget_message(tx: Transaction, session_id: str, message_id: str, text: str,
         seq=seq,
     )
     return True
+
+
+def blocks_with_history(tx: Transaction) -> tuple[Block, ...]:
+    """Every block of everybody of which something is stored, deleted ones that can be restored among them."""
+    owners = [(Scope(columns.text(row[0])), columns.text(row[1])) for row in tx.all(_QUERIES["every_owner"])]
+    return (*list_blocks(tx, owners), *list_deleted(tx, owners))
+
+
+def mask_reasons(tx: Transaction, mask: Callable[[str], str], *, stream: str = "") -> int:
+    """Mask words in the reasons of the writes whose events are in a stream, or of all writes; how many had any."""
+    changed = 0
+    for block_id, number, reason in tx.all(_QUERIES["reasons_of_stream"], {"stream": stream}):
+        masked = mask(columns.text(reason))
+        if masked != reason:
+            tx.execute(_QUERIES["replace_reason"], {"block_id": block_id, "number": number, "reason": masked})
+            changed += 1
+    return changed
 
 
 def forget_archived(tx: Transaction, words: Forgotten, *, seq: int) -> int:

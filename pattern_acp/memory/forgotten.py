@@ -21,7 +21,7 @@ from typing import cast
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.naming_keys import GIVEN, is_kind
+from pattern_acp.domain.naming_keys import Role, walk
 
 MARK = "[forgotten]"
 """What stands where the words were."""
@@ -52,27 +52,8 @@ _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 _FLOAT = "$float"
 """The only key of a stored number with a fraction (journal/values.py)."""
 
-_NAMES = frozenset(
-    {
-        "additional_directories",
-        "cwd",
-        "digest",
-        "frontiers_after",
-        "frontiers_before",
-        "identity",
-        "label",
-        "name",
-        "owner",
-        "persona",
-        "persona_identity",
-        "root",
-        "server",
-        "signature",
-        "with_owner",
-    }
-)
-"""Keys of payloads whose values name: masking them would break what points to them, and they hold no words of a
-person. What says of which kind something is stays as well."""
+_PATHS = frozenset({"path", "cwd"})
+"""Keys of payloads whose texts are paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +102,18 @@ class Forgotten:
             done = end
         return "".join((*pieces, text[done:]))
 
-    def mask_json(self, value: JsonObject) -> JsonObject:
-        """A JSON object with every copy masked in its texts, but not in what only names or classifies things."""
-        return {
-            key: self._mask_all(item)
-            if key == GIVEN
-            else item
-            if _names(key) or is_kind(key, item, value)
-            else self._mask_named(key, item)
-            for key, item in value.items()
-        }
+    def mask_json(self, kind: str, payload: JsonObject) -> JsonObject:
+        """The payload of an event of a kind with every copy masked, but not in what only names or classifies things."""
+        return walk(kind, payload, self._mask_leaf)
 
-    def _mask_named(self, key: str, value: Json) -> Json:
-        if isinstance(value, str) and key in _JSON_TEXTS:
+    def _mask_leaf(self, role: Role, key: str, value: Json) -> Json:
+        if role is Role.GIVEN:
+            return self._mask_all(value)
+        if role is not Role.WORDS or not isinstance(value, str):
+            return value
+        if key in _JSON_TEXTS:
             return self._mask_json_text(value)
-        return self._mask_path(value) if isinstance(value, str) and key == "path" else self._mask_value(value)
+        return self._mask_path(value) if key in _PATHS else self.mask(value)
 
     def _mask_path(self, path: str) -> str:
         """A path with every copy masked, but not in the folder of a session that holds the words by itself."""
@@ -175,15 +153,6 @@ class Forgotten:
     def _mask_number(self, value: Json, digits: str) -> Json:
         masked = self.mask(digits)
         return value if masked == digits else masked
-
-    def _mask_value(self, value: Json) -> Json:
-        if isinstance(value, str):
-            return self.mask(value)
-        if isinstance(value, Mapping):
-            return self.mask_json(value)
-        if isinstance(value, Sequence):
-            return [self._mask_value(item) for item in value]
-        return value
 
 
 def lost_words(text: str) -> bool:
@@ -228,10 +197,6 @@ def _each_once(pairs: list[tuple[str, Json]]) -> JsonObject:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("A key comes twice.")
     return dict(pairs)
-
-
-def _names(key: str) -> bool:
-    return key in _NAMES or key.endswith("_hash")
 
 
 def _seeds(source: str) -> Iterable[str]:

@@ -230,6 +230,22 @@ SELECT number, reason
 FROM block_updates
 WHERE block_id = :block_id;
 
+-- name: every_owner
+-- Whose blocks there are, those of deleted blocks too.
+SELECT DISTINCT scope, owner FROM blocks;
+
+-- name: reasons_of_stream
+-- The reasons of the writes whose events are in a stream, or of all writes.
+SELECT block_id, number, reason
+FROM block_updates JOIN events ON events.seq = block_updates.last_seq
+WHERE reason <> '' AND :stream IN ('', events.stream);
+
+-- name: replace_reason
+-- A reason that lost words.
+UPDATE block_updates
+SET reason = :reason
+WHERE block_id = :block_id AND number = :number;
+
 -- name: empty_write
 -- A write whose words were forgotten: who and when stays.
 UPDATE block_updates
@@ -318,6 +334,18 @@ ORDER BY wanted.key;
 SELECT id, item, text, at_ms
 FROM search_entries
 WHERE source = :source;
+
+-- name: read_entries_of_session
+-- Everything that is indexed of one session.
+SELECT id, kind, owner, item, text, at_ms
+FROM search_entries
+WHERE source = :source;
+
+-- name: indexed_without_text
+-- Passages that the word index still finds by these words, and whose text is gone.
+SELECT count(*)
+FROM search_fts
+WHERE search_fts MATCH :match AND rowid NOT IN (SELECT id FROM search_entries);
 
 -- name: read_newest_of_section
 -- What was indexed last of one log section, newest first.

@@ -5,8 +5,8 @@ or why. Every write carries the number of the event whose text it indexes (rule 
 """
 
 import json
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, cast
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
@@ -209,6 +209,20 @@ def _found(row: Row, ranked: Ranked, marker: Marker, terms: tuple[str, ...]) -> 
         entry=ranked.entry,
         seq=columns.integer(row[8]),
     )
+
+
+def mask_entries(tx: Transaction, session_id: str, mask: Callable[[str], str], *, seq: int) -> int:
+    """Mask words in everything that is indexed of a session; how many passages had any."""
+    changed = 0
+    for entry, kind, owner, item, text, at_ms in tx.all(_QUERIES["read_entries_of_session"], {"source": session_id}):
+        masked = mask(columns.text(text))
+        if masked != text:
+            tx.execute(_QUERIES["delete_entry"], {"id": entry})
+            of = cast("EntryKind", columns.text(kind))
+            at = columns.integer(at_ms)
+            insert_passage(tx, of, session_id, columns.text(owner), columns.text(item), masked, at, seq)
+            changed += 1
+    return changed
 
 
 def insert_passage(

@@ -86,7 +86,7 @@ def plan_uncounting(tx: Transaction, is_forgotten: Callable[[Name], bool]) -> tu
     """
     form = encode(MemoryRecalled(None, ()))
 
-    def without(payload: JsonObject) -> JsonObject:
+    def without(_: str, payload: JsonObject) -> JsonObject:
         event = decode(form.kind, form.version, payload)
         if not isinstance(event, MemoryRecalled):
             return payload

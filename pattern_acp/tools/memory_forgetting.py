@@ -54,6 +54,7 @@ from pattern_acp.memory.forget import (
     forget_message,
     holds_words,
     look_through,
+    mask_reasons,
     propose_forgetting,
     propose_forgetting_all,
     store_forgetting,
@@ -281,6 +282,7 @@ class MemoryForgetting:
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
+        mask_reasons(tx, words.mask)
         mask_tasks(tx, words.mask, seq=appended.seq)
         drop_contents(tx, done.kept)
         forget_archived(tx, words, seq=appended.seq)
@@ -379,7 +381,7 @@ def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:
     return words_of_block(history), words_of_block(history, _SHORTEST_NEARBY)
 
 
-def _without_text(payload: JsonObject) -> JsonObject:
+def _without_text(_: str, payload: JsonObject) -> JsonObject:
     return {**payload, "text": MARK, "thinking": ""}
 
 

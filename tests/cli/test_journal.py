@@ -270,8 +270,11 @@ def test_a_redaction_names_other_sessions_that_recorded_the_words(
     home: Process, session: str, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     other = anyio.run(record, database, tmp_path)
-    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True), home) == 0
-    assert f"{other} recorded the words too; `pattern-acp journal redact {other}`" in capsys.readouterr().out
+    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True), home) == 1
+    said = capsys.readouterr().out
+    assert f"{other} recorded the words too; `pattern-acp journal redact {other}`" in said
+    assert f"- session {other} (" in said
+    assert "is gone from" not in said
     again = Journal(action="redact", target=other, match=SECRET, assume_yes=True, json=True)
     assert run_journal(again, home) == 0
     assert json.loads(capsys.readouterr().out)["sessions"] == []
@@ -284,10 +287,14 @@ def test_a_session_that_holds_the_words_only_in_the_name_of_its_folder_is_not_to
     folder.mkdir()
     other = anyio.run(partial(record_session, database, folder, ScriptedProvider([says("Fine.")]), "How are you?"))
     redact = Journal(action="redact", target=other, match=SECRET, assume_yes=True, json=True)
-    assert run_journal(redact, home) == 0
+    assert run_journal(redact, home) == 1
     assert json.loads(capsys.readouterr().out)["sessions"] == [session]
-    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True, json=True), home) == 0
-    assert json.loads(capsys.readouterr().out)["sessions"] == []
+    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True, json=True), home) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["sessions"] == []
+    assert "`cwd` of the table sessions of session " in str(report["left"])
+    # What is left names the folder: nothing takes it out, and the segments repeat it.
+    assert {one["remedy"] for one in report["left"]} == {"", "they are written anew once it is taken out there"}
 
 
 def test_a_redacted_session_is_exported_and_its_bundle_is_checked(

@@ -55,10 +55,9 @@ def test_copies_inside_json_text_are_masked_so_that_it_stays_json():
 
 
 def test_names_and_kinds_stay():
-    payload = {"message_id": "msg_text", "parts": [{"type": "text", "text": "some text here"}]}
-    assert forget_passage("text").mask_json(payload) == {
-        "message_id": "msg_text",
-        "parts": [{"type": "text", "text": f"some {MARK} here"}],
+    payload: JsonObject = {"message": {"message_id": "msg_text", "parts": [{"type": "text", "text": "some text here"}]}}
+    assert forget_passage("text").mask_json("message_recorded", payload) == {
+        "message": {"message_id": "msg_text", "parts": [{"type": "text", "text": f"some {MARK} here"}]}
     }
 
 
@@ -71,7 +70,7 @@ def test_lines_that_are_too_short_are_left_out():
 def test_what_was_masked_holds_no_copy_and_was_found_in_its_payload(secret: str, before: str, after: str):
     words = forget_passage(secret)
     payload = {"text": before + secret.strip() + after}
-    masked = words.mask_json(payload)
+    masked = words.mask_json("session_titled", payload)
     if len(secret.strip()) >= 4 and secret.strip() not in MARK:
         assert words.is_in(canonical_json(payload).decode("utf-8", "surrogatepass"))
         text = masked["text"]
@@ -93,14 +92,14 @@ def knowing(passage: str) -> Forgotten:
 )
 def test_what_a_model_gave_loses_the_words_in_both_places_alike_and_keeps_our_parameters(given: Json, left: Json):
     payload: JsonObject = {"raw_input": given, "parts": [{"type": "tool_call", "arguments": json.dumps(given)}]}
-    masked = knowing("path").mask_json(payload)
+    masked = knowing("path").mask_json("message_recorded", payload)
     assert masked["raw_input"] == left
     assert json.loads(str(masked["parts"][0]["arguments"])) == left  # pyright: ignore  the form that was given
 
 
 def test_numbers_that_a_model_gave_lose_the_words_too_and_stay_json():
     payload: JsonObject = {"raw_input": {"pin": 471199, "x": {"$float": "4711.5"}}, "arguments": '{"pin": 471199}'}
-    masked = knowing("4711").mask_json(payload)
+    masked = knowing("4711").mask_json("message_recorded", payload)
     assert masked["raw_input"] == {"pin": f"{MARK}99", "x": f"{MARK}.5"}
     assert masked["arguments"] == f'{{"pin": "{MARK}99"}}'
 
@@ -115,7 +114,7 @@ def test_numbers_that_a_model_gave_lose_the_words_too_and_stay_json():
     ],
 )
 def test_a_text_of_arguments_stays_as_it_is_unless_it_holds_the_words(text: str, left: str):
-    assert knowing("path").mask_json({"arguments": text}) == {"arguments": left}
+    assert knowing("path").mask_json("message_recorded", {"arguments": text}) == {"arguments": left}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,8 @@ def test_a_text_of_arguments_stays_as_it_is_unless_it_holds_the_words(text: str,
 )
 def test_a_path_loses_the_words_below_the_folder_of_a_session(path: str, left: str):
     payload: JsonObject = {"changes": [{"path": path}], "text": "/work/secret-plan"}
-    assert knowing("secret-plan").mask_json(payload) == {"changes": [{"path": left}], "text": f"/work/{MARK}"}
+    masked = knowing("secret-plan").mask_json("checkpoint_taken", payload)
+    assert masked == {"changes": [{"path": left}], "text": f"/work/{MARK}"}
 
 
 @pytest.mark.parametrize(

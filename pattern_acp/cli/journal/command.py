@@ -13,7 +13,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
 from pattern_acp.cli.journal.exporting import export_session
 from pattern_acp.cli.journal.rebuilding import rebuild_constellation
-from pattern_acp.cli.journal.redacting import redact
+from pattern_acp.cli.journal.redacting import redact, report_redaction
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
 from pattern_acp.cli.journal_arguments import Journal
@@ -59,7 +59,13 @@ async def _run(arguments: Journal, process: Process, path: Path) -> int:
         arguments = replace(arguments, target=await full_id(database, arguments.target))
         if arguments.target and not await database.read(lambda tx: is_stream(tx, arguments.target)):
             return _no_such(arguments.target)
-        return await _act(database, arguments, process)
+        if arguments.action != "redact":
+            return await _act(database, arguments, process)
+        redacted = await redact(database, arguments)
+    # SQLite's locks of a process go when it closes any descriptor of the file, so it is read once nothing is open.
+    log = process.loaded.paths.log_file
+    logs = sorted(log.parent.glob(f"{log.name}*"))
+    return EXIT_ERROR if redacted is None else report_redaction(redacted, arguments, path, logs)
 
 
 async def _act(database: Database, arguments: Journal, process: Process) -> int:
@@ -74,10 +80,8 @@ async def _act(database: Database, arguments: Journal, process: Process) -> int:
             return await tail(database, arguments)
         case "replay":
             return await replay_session(database, arguments)
-        case "redact":
-            return await redact(database, arguments)
-        case "rebuild":
-            raise ValueError("A rebuild opens no constellation.")
+        case "redact" | "rebuild":
+            raise ValueError(f"{arguments.action} is done elsewhere.")
 
 
 def _is_file(target: str) -> bool:

@@ -93,7 +93,7 @@ def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
             done[text] = mask_secrets(known.mask(text))
         return done[text]
 
-    return lambda payload: mask_texts(payload, once)
+    return lambda kind, payload: mask_texts(kind, payload, once)
 
 
 def masked(entry: Recorded, mask: Mask | None) -> Recorded:
@@ -101,7 +101,7 @@ def masked(entry: Recorded, mask: Mask | None) -> Recorded:
     if mask is None:
         return entry
     encoded = encode(entry.event)
-    payload: JsonObject = mask(encoded.payload)
+    payload: JsonObject = mask(encoded.kind, encoded.payload)
     try:
         return replace(entry, event=decode(encoded.kind, encoded.version, payload))
     except JournalError:

@@ -1,25 +1,44 @@
-"""`pattern-acp journal redact`: asks, does it, and says what is left.
+"""`pattern-acp journal redact`: asks, does it, reads everything back, and says what is left.
 
-Owns: the question and what is printed. Must not know: how words are taken out (session/redacting.py).
+Owns: the question and what is printed. Must not know: how words are taken out (session/redacting.py), or where they are
+looked for afterwards (session/left_words.py).
 """
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.output import write_failure, write_json, write_line
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_sentence
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.session.redacting import RedactionPlan, RedactionWanted, held_elsewhere, plan, redact_session
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.session.left_words import LeftOver, ReadBack, read_back
+from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, plan, redact_session
 from pattern_acp.tools.text_limits import plural
 
 
-async def redact(database: Database, arguments: Journal) -> int:
-    """Take words out of a session, once the person agreed.
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """What was done, and what was found when everything was read back; nothing was looked for without a text.
+
+    `refused` is the error of a redaction that found nothing to do.
+    """
+
+    done: RedactionPlan
+    clean: bool
+    found: ReadBack | None
+    refused: NothingLeftError | None = None
+
+
+async def redact(database: Database, arguments: Journal) -> Redacted | None:
+    """Take words out of a session, once the user agreed; None when nothing was agreed to.
 
     Raises:
-        RedactionError: there is nothing to redact, or an event would break; nothing was changed.
+        RedactionError: an event would break, and nothing was changed; or there is nothing of these words anywhere.
         DatabaseError: the constellation cannot be read or written.
     """
     wanted = RedactionWanted(arguments.target, arguments.event, arguments.match, arguments.reason)
@@ -28,41 +47,95 @@ async def redact(database: Database, arguments: Journal) -> int:
             write_failure(
                 "cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to redact without a question."
             )
-            return EXIT_ERROR
-        found = await database.read(lambda tx: plan(tx, wanted))
-        if (found.events or found.files) and not _confirmed(found):
-            return EXIT_ERROR
-    done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
-    elsewhere = await database.read(lambda tx: held_elsewhere(tx, wanted))
-    backups = [str(path) for path in copies_of(database.path)]
+            return None
+        planned = await database.read(lambda tx: plan(tx, wanted))
+        if (planned.events or planned.files) and not _confirmed(planned):
+            return None
+    done, clean, refused = RedactionPlan((), ()), True, None
+    try:
+        done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
+    except NothingLeftError as error:
+        if not wanted.match:
+            raise
+        refused = error
+    found = await read_back(database, wanted.session_id, wanted.match) if wanted.match else None
+    if refused and found is not None and not found.left and not found.other_spellings:
+        raise refused
+    return Redacted(done, clean, found, refused)
+
+
+def report_redaction(redacted: Redacted, arguments: Journal, path: Path, logs: Sequence[Path]) -> int:
+    """Look at the files too, now that the constellation is closed, and say what is left; 1 when anything is.
+
+    Raises:
+        RedactionError: nothing was taken out, though the words are written in other letters.
+    """
+    done, found = redacted.done, redacted.found
+    if found is not None:
+        found.files(path, logs)
+    left = () if found is None else found.left
+    others = () if found is None else found.other_spellings
+    backups = [str(copy) for copy in copies_of(path)] if found is None else []
+    code = EXIT_ERROR if left or redacted.refused or not redacted.clean else EXIT_OK
     if arguments.json:
-        facts = {
+        facts: dict[str, Json] = {
             "events": len(done.events),
             "files": len(done.files),
-            "clean": clean,
-            "sessions": list(elsewhere),
+            "rows": done.rows,
+            "clean": redacted.clean,
+            "sessions": [] if found is None else list(found.sessions),
             "backups": backups,
         }
+        if found is not None:
+            facts |= {"places": found.places, "gone": not left and redacted.clean}
+            facts |= {"left": _facts(left), "other_spellings": _facts(others)}
         write_json(facts)
-        return EXIT_OK
-    if done.events or done.files:
+        return code
+    if done.events or done.files or done.rows:
         write_line(f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so.")
     else:
         what = "that text" if arguments.match else "words that can be taken out"
         write_line(f"Nothing of the session holds {what} (any more), so nothing was taken out.")
-        write_line("The file was written anew, in case an earlier redaction was cut off.")
-    if not clean:
+        if redacted.refused is None:
+            write_line("The file was written anew, in case an earlier redaction was cut off.")
+    if not redacted.clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
-    for session in elsewhere:
+    for copy in backups:
+        write_line(f"{copy} was made before and may hold the words.")
+    if found is not None:
+        _write_left(found, left, others, is_clean=redacted.clean)
+    return code
+
+
+def _write_left(found: ReadBack, left: Sequence[LeftOver], others: Sequence[LeftOver], *, is_clean: bool) -> None:
+    for session in found.sessions:
         write_line(f"{session} recorded the words too; `pattern-acp journal redact {session}` takes them out there.")
-    for path in backups:
-        write_line(f"{path} was made before and may hold the words.")
-    return EXIT_OK
+    read = plural(found.places, "stored text")
+    if left:
+        write_line(f"Everything was read back ({read}). The text is left in:")
+        for one in left:
+            what = one.remedy or "it names something there, so it stays"
+            write_line(f"- {printable(one.where)} ({plural(one.places, 'place')}): {printable(what)}")
+    elif is_clean:
+        write_sentence(f"Everything was read back: the text is gone from all {read}.")
+    if others:
+        write_line("It is also there in other spellings; redact each by its own --match:")
+        for one in others:
+            write_line(f"- {printable(one.where)} ({plural(one.places, 'place')}): {printable(one.spelling)}")
+
+
+def _facts(found: Sequence[LeftOver]) -> list[Json]:
+    return [
+        {"where": one.where, "places": one.places, "remedy": one.remedy}
+        | ({"spelling": one.spelling} if one.spelling else {})
+        for one in found
+    ]
 
 
 def _counted(done: RedactionPlan) -> str:
     files = f" and {plural(len(done.files), 'kept file')}" if done.files else ""
-    return plural(len(done.events), "event") + files
+    rows = f", and {plural(done.rows, 'row')} made from events" if done.rows else ""
+    return plural(len(done.events), "event") + files + rows
 
 
 def _confirmed(found: RedactionPlan) -> bool:

@@ -1,0 +1,406 @@
+"""Reading back all that is stored, to say that words are gone or where they are left.
+
+Owns: looking everywhere, and what somebody can do about each place. Must not know: how words are taken out, or how
+this is printed. It goes by no list of fields: every text of every event, every column of every table that the file has
+and every file beside it is looked at, unpacked, so that a field or table which is new cannot be forgotten.
+"""
+
+import base64
+import json
+import mmap
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.segment_files import FOLDER as SEGMENTS
+from pattern_acp.db.segment_files import Reading, read_lines
+from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.errors import BlockError, DatabaseError
+from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.naming_keys import Role, walk
+from pattern_acp.journal.codec import decode
+from pattern_acp.journal.errors import JournalError
+from pattern_acp.journal.events import MessagePartial
+from pattern_acp.journal.packing import PackedError, unpack
+from pattern_acp.journal.redact import StoredEvent, stored_events
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.forget import blocks_with_history, holds_words
+from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
+from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.session.redacting import joined_partials
+from pattern_acp.tools.kept_names import with_names
+
+_QUERIES = load_queries("pattern_acp.memory")
+
+_JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
+_MEMORY = frozenset({"blocks", "block_updates", "block_archives", "block_shares"})
+_ARCHIVE = frozenset({"archival_entries", "bound_entries"})
+_PACKINGS = (("zstd", b"\x28\xb5\x2f\xfd"), ("zlib", b"\x78"))
+_LIVE = ("", "-wal")
+_UNREAD = ("-shm", "lock")
+_REDACT = "`pattern-acp journal redact {}`"
+_FORGET = "`pattern-acp memory forget {} PASSAGE`"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """Where words are left: in how many places of a kind, what takes them out there, and how they are spelled.
+
+    `remedy` is empty where they name something and stay, `spelling` where they are just those that were looked for.
+    """
+
+    where: str
+    places: int
+    remedy: str = ""
+    spelling: str = ""
+
+
+class ReadBack:
+    """What was found so far. `places` counts the texts that were read."""
+
+    def __init__(self, session_id: str, match: str, words: Forgotten) -> None:
+        """`words` are those of `match` that leave alone what names things."""
+        self.places = 0
+        self.sessions: dict[str, None] = {}
+        """Other sessions from which a redaction takes the words out."""
+        self._session_id = session_id
+        self._words = words
+        self._spellings = _Spellings(match.strip())
+        self._found: dict[tuple[str, str, str], int] = {}
+
+    @property
+    def left(self) -> tuple[LeftOver, ...]:
+        """Where the words are left as they were given."""
+        return tuple(one for one in self._all() if not one.spelling)
+
+    @property
+    def other_spellings(self) -> tuple[LeftOver, ...]:
+        """Where they are left in other letters: upper or lower case, accents, invisible characters, encodings."""
+        return tuple(one for one in self._all() if one.spelling)
+
+    def look(self, found: str, where: str, remedy: str = "") -> bool:
+        """Look at a text; whether it holds the words as they were given."""
+        self.places += 1
+        for mark in MARKS:
+            found = found.replace(mark, "\x00")
+        masked = self._words.mask(found)
+        if masked != found:
+            self.note(where, remedy)
+        if spelling := self._spellings.in_text(masked):
+            self.note(where, remedy, spelling)
+        return masked != found
+
+    def note(self, where: str, remedy: str = "", spelling: str = "") -> None:
+        """Note that the words are left somewhere."""
+        key = (where, remedy, spelling)
+        self._found[key] = self._found.get(key, 0) + 1
+
+    def constellation(self, tx: Transaction) -> None:
+        """Look at everything that the database holds but the histories of memory blocks.
+
+        Raises:
+            DatabaseError: the file cannot be read.
+        """
+        partials: list[MessagePartial] = []
+        large: set[str] = set()
+        for event in stored_events(tx):
+            large.add(event.blob)
+            self._event(event)
+            if event.stream == self._session_id and event.kind == "message_partial":
+                partials += _partial(event)
+        for joined in joined_partials(partials).values():
+            self.look(joined, "pieces of a message that was never finished")
+        names = _Names(tx, self._session_id)
+        for table, row in _rows(tx):
+            if table == "events":
+                self._value(row["item"], f"`item` of {names.stream(text(row['stream']))}")
+            elif table != "blobs" or row["hash"] not in large:
+                encoding = row.get("encoding")
+                for column, value in row.items():
+                    where, remedy = names.place(table, column, row)
+                    self._value(value, where, remedy, encoding if column == "content" else None)
+        phrase = '"' + self._spellings.match.replace('"', '""') + '"'
+        gone = tx.one(_QUERIES["indexed_without_text"], {"match": phrase})
+        if gone is not None and integer(gone[0]):
+            self.note("the word index of the search", "`pattern-acp doctor --verify`")
+
+    async def memory(self, database: Database) -> None:
+        """Look at the histories of all memory blocks, which hold what the blocks once said.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        known = {one.where for one in self.left}
+        plain = forget_passage(self._spellings.match)
+        for block in await database.read(blocks_with_history):
+            self.places += 1
+            where = _block(block.key.label)
+            if where not in known and await _in_history(database, block, plain):
+                self.note(where, _FORGET.format(block.key.label))
+
+    def files(self, path: Path, logs: Sequence[Path]) -> None:
+        """Look at all files beside the constellation `path`, which nothing of this process has open, and at logs."""
+        for file in (*sorted(path.parent.rglob("*")), *logs):
+            if not file.is_file() or file.name.endswith(_UNREAD):
+                continue
+            try:
+                self._file(path, file)
+            except (DatabaseError, OSError):
+                self.note(f"{file}, which cannot be read and may hold it", "delete it once you do not need it")
+
+    def _file(self, path: Path, file: Path) -> None:
+        if file in {path.with_name(path.name + ending) for ending in _LIVE}:
+            # What it stores was read already; here it is about old bytes, so nothing is known when that is left.
+            if not any(one.remedy != _DELETE for one in self.left) and _holds_bytes(file, self._spellings.forms):
+                self.note(f"old bytes of {file}", "end all other pattern-acp processes and run the command again")
+            self.places += 1
+        elif file.suffix == ".db":
+            read_file(file, lambda tx: self._copy(tx, str(file)))
+        elif SEGMENTS in file.relative_to(path.parent).parts[:1] if file.is_relative_to(path.parent) else False:
+            for value in _segment_values(file):
+                self._value(value, "segments, which repeat what the constellation holds", _GOES_WITH_IT)
+        else:
+            self._value(file.read_bytes(), str(file), _DELETE)
+
+    def _copy(self, tx: Transaction, where: str) -> None:
+        for _, row in _rows(tx):
+            encoding = row.get("encoding")
+            for column, value in row.items():
+                self._value(value, where, _DELETE, encoding if column == "content" else None)
+
+    def _value(self, value: SqlValue, where: str, remedy: str = "", encoding: SqlValue = None) -> None:
+        if isinstance(value, str):
+            self.look(value, where, remedy)
+        elif isinstance(value, bytes):
+            self.look(_unpacked(value, encoding).decode("utf-8", "replace"), where, remedy)
+
+    def _event(self, event: StoredEvent) -> None:
+        own = event.stream == self._session_id
+        if event.payload is None:
+            self.note(f"event {event.seq}, which cannot be read and may hold it", "`pattern-acp journal verify`")
+            return
+        remedy = ""
+        if not own and self._words.mask_json(event.kind, event.payload) != event.payload:
+            self.sessions[event.stream] = None
+            remedy = _REDACT.format(event.stream)
+
+        def leaf(role: Role, key: str, value: Json) -> Json:
+            where = f"`{key}` of {event.kind} events" if own else _session(event.stream)
+            for found in self._texts(role, key, value):
+                self.look(found, where, remedy)
+            return value
+
+        walk(event.kind, event.payload, leaf)
+
+    def _texts(self, role: Role, key: str, value: Json) -> Iterator[str]:
+        """The texts of a value that is one, is JSON as text, or is what a model gave a tool."""
+        if role is Role.GIVEN:
+            yield from self._deep(value)
+        elif isinstance(value, str) and key in _JSON_TEXTS:
+            try:
+                yield from self._deep(cast("Json", json.loads(value)))
+            except (ValueError, RecursionError):
+                yield value
+        elif isinstance(value, str):
+            yield value
+
+    def _deep(self, value: Json) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                if key not in self._words.parameters:
+                    yield key
+                yield from self._deep(item)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            for item in value:
+                yield from self._deep(item)
+        elif value is not None:
+            yield str(value)
+
+    def _all(self) -> Iterator[LeftOver]:
+        for (where, remedy, spelling), places in sorted(self._found.items()):
+            yield LeftOver(where, places, remedy, spelling)
+
+
+_DELETE = "delete it once you do not need it"
+_GOES_WITH_IT = "they are written anew once it is taken out there"
+
+
+async def read_back(database: Database, session_id: str, match: str) -> ReadBack:
+    """Look for a text in everything that the constellation holds; `ReadBack.files` is for when it is closed.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+
+    def read(tx: Transaction) -> ReadBack:
+        found = ReadBack(session_id, match, with_names(tx, forget_passage(match)))
+        found.constellation(tx)
+        return found
+
+    found = await database.read(read)
+    await found.memory(database)
+    return found
+
+
+class _Folds(dict[int, str]):
+    """What a character is compared as: without case, accents and width; nothing for one that nobody sees."""
+
+    def __missing__(self, code: int) -> str:
+        parts = unicodedata.normalize("NFKD", chr(code).casefold())
+        self[code] = folded = "".join(one for one in parts if unicodedata.category(one) not in {"Cf", "Mn"})
+        return folded
+
+
+class _Spellings:
+    """Other forms of a text: in other letters, or encoded for an address or as Base64."""
+
+    def __init__(self, match: str) -> None:
+        self.match = match
+        self._folds = _Folds()
+        self._folded = self._fold(match)
+        encoded = match.encode("utf-8", "surrogatepass")
+        escaped = {json.dumps(match)[1:-1], json.dumps(match, ensure_ascii=False)[1:-1]}
+        self.forms = tuple(each.encode("utf-8", "surrogatepass") for each in {match, *escaped})
+        self._encoded = ({quote(encoded, safe="")} | escaped) - {match}
+        for shift in range(3):
+            # What stands around it decides on the characters at both ends.
+            whole = base64.b64encode(b"\0" * shift + encoded).decode("ascii").rstrip("=")
+            inner = whole[(shift * 8 + 5) // 6 : len(whole) - (1 if (shift + len(encoded)) % 3 else 0)]
+            if len(inner) >= _SHORTEST_BASE64:
+                self._encoded.add(inner)
+
+    def in_text(self, found: str) -> str:
+        """The first other form that a text holds, as it reads there; empty without one."""
+        if any((form := each) in found for each in self._encoded):
+            return form
+        at = self._fold(found).find(self._folded) if self._folded else -1
+        if at < 0:
+            return ""
+        places = [place for place, one in enumerate(found) for _ in self._fold(one)]
+        return found[places[at] : places[at + len(self._folded) - 1] + 1]
+
+    def _fold(self, found: str) -> str:
+        return found.lower() if found.isascii() else found.translate(self._folds)
+
+
+_SHORTEST_BASE64 = 6
+"""Characters of Base64 that are looked for: fewer are in every image."""
+
+
+class _Names:
+    """What the rows of tables are called."""
+
+    def __init__(self, tx: Transaction, session_id: str) -> None:
+        self._session_id = session_id
+        self._labels = {row[0]: text(row[1]) for row in tx.all("SELECT id, label FROM blocks")}
+
+    def stream(self, stream: str) -> str:
+        """A session, or this one."""
+        return "events" if stream == self._session_id else f"events of session {stream}"
+
+    def place(self, table: str, column: str, row: Mapping[str, SqlValue]) -> tuple[str, str]:
+        """What a column of a row is called, and what takes words out of it."""
+        if table in _MEMORY:
+            label = self._labels.get(row["id"] if table == "blocks" else row["block_id"], "")
+            if column in {"label", "owner"}:
+                return f"`{column}` of {_block(label)}", ""
+            return _block(label), _FORGET.format(label)
+        source = row.get("source")
+        if table in _ARCHIVE or (table == "search_entries" and row["kind"] == "archival"):
+            return "the archive of memory", _FORGET.format("archive")
+        if table == "search_entries" and source in self._labels:
+            return _block(self._labels[source]), _FORGET.format(self._labels[source])
+        session = row.get("id") if table == "sessions" else row.get("session_id", source)
+        if session in {None, self._session_id}:
+            return f"`{column}` of the table {table}", ""
+        if column in {"title", "text", "words"}:
+            return _session(str(session)), _REDACT.format(session)
+        return f"`{column}` of the table {table} of session {session}", ""
+
+
+def _session(stream: str) -> str:
+    return "events of no session" if stream == CONSTELLATION_STREAM else f"session {stream}"
+
+
+def _block(label: str) -> str:
+    return f"memory block {label}"
+
+
+def _rows(tx: Transaction) -> Iterator[tuple[str, dict[str, SqlValue]]]:
+    """Every row of every table with the names of its columns; the inner tables of search are looked at by its words."""
+    for table in ordinary_tables(tx):
+        if not table.startswith("sqlite_"):
+            columns = columns_of(tx, table)
+            for row in each_row(tx, table):
+                yield table, dict(zip(columns, row, strict=True))
+
+
+def _partial(event: StoredEvent) -> Iterable[MessagePartial]:
+    for version in (1, 2):
+        try:
+            decoded = decode(event.kind, version, event.payload or {})
+        except JournalError:
+            continue
+        return (decoded,) if isinstance(decoded, MessagePartial) else ()
+    return ()
+
+
+async def _in_history(database: Database, block: Block, words: Forgotten) -> bool:
+    try:
+        return await run_on_history(database, block, holds_words, words)
+    except BlockError:
+        return True
+
+
+def _unpacked(value: bytes, encoding: SqlValue = None) -> bytes:
+    """What was packed, by its encoding or its first bytes; anything else as it is."""
+    named = [encoding] if isinstance(encoding, str) else [name for name, begin in _PACKINGS if value.startswith(begin)]
+    for name in named:
+        try:
+            return unpack(name, value)
+        except PackedError:
+            continue
+    return value
+
+
+def _segment_values(file: Path) -> Iterator[SqlValue]:
+    """The texts and bytes of the lines of a segment, or of a large value that one names."""
+    if file.suffix != ".jsonl":
+        yield file.read_bytes()
+        return
+    reading = Reading()
+    for line in read_lines(file, reading):
+        yield from _values(line)
+    if reading.damaged or reading.torn:
+        # What no line is can be read as bytes alone.
+        yield file.read_bytes()
+
+
+def _values(value: Json) -> Iterator[SqlValue]:
+    match value:
+        case str():
+            yield value
+        case {"b": str(encoded)} if len(value) == 1:
+            yield base64.b64decode(encoded)
+        case Mapping():
+            for item in value.values():
+                yield from _values(item)
+        case Sequence():
+            for item in value:
+                yield from _values(item)
+        case _:
+            pass
+
+
+def _holds_bytes(file: Path, forms: Iterable[bytes]) -> bool:
+    if not file.stat().st_size:
+        return False
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(form) >= 0 for form in forms)
