@@ -17,13 +17,13 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.naming_keys import Role, walk
 from pattern_acp.journal.bundle_masks import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
-from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded
+from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded, TurnEnded
 from pattern_acp.memory.forgotten import MARK, forget_passage
 
 WORD = "wisteria"
 PLANTED = f"a {WORD} here"
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
-UNIONS = (typing.Union, types.UnionType)
+UNIONS: tuple[object, ...] = (typing.Union, types.UnionType)
 
 NAMED = """
 Cost.currency
@@ -109,9 +109,10 @@ UsageReported.model UsageReported.turn_id
 
 @dataclasses.dataclass
 class Planter:
-    """Makes an event of which one text, the `at`-th that it could have, holds the word."""
+    """Makes an event of which one text, the `at`-th that it could have, is `text`."""
 
     at: int
+    text: str = PLANTED
     texts: int = 0
     where: str = ""
 
@@ -130,7 +131,7 @@ class Planter:
         assert isinstance(hint, type)
         if issubclass(hint, enum.Enum):
             return next(iter(hint))
-        return self._object(hint) if dataclasses.is_dataclass(hint) else hint(1)
+        return hint(1) if issubclass(hint, int) else self._object(cast("type[object]", hint))
 
     def _composed(self, origin: object, arguments: tuple[object, ...], name: str) -> object:
         if origin is typing.Literal:
@@ -144,10 +145,10 @@ class Planter:
         assert issubclass(origin, Mapping)
         return {self._text(f"{name} key"): [{"text": self._text(name)}]}
 
-    def _object(self, kind: type) -> object:
+    def _object(self, kind: type[object]) -> object:
         made = {
             field.name: self._make(kind.__annotations__[field.name], f"{kind.__name__}.{field.name}")
-            for field in dataclasses.fields(kind)
+            for field in dataclasses.fields(cast("type[TurnEnded]", kind))
         }
         return kind(**made)
 
@@ -156,14 +157,14 @@ class Planter:
         if self.texts - 1 != self.at:
             return "x"
         self.where = name
-        return PLANTED
+        return self.text
 
 
-def planted() -> Iterator[tuple[str, Event]]:
-    """An event for every text that any event can have, which holds the word, with the name of the field."""
+def planted(text: str = PLANTED) -> Iterator[tuple[str, Event]]:
+    """An event for every text that any event can have, which is `text`, with the name of the field."""
     for event_type in EVENT_TYPES:
         for at in range(1000):
-            planter = Planter(at)
+            planter = Planter(at, text)
             event = planter.event(event_type)
             if not planter.where:
                 break
