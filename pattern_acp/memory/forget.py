@@ -235,6 +235,18 @@ def blocks_with_history(tx: Transaction) -> tuple[Block, ...]:
     return (*list_blocks(tx, owners), *list_deleted(tx, owners))
 
 
+def labels_of_blocks(tx: Transaction) -> dict[str, str]:
+    """The labels of all blocks that there ever were, by their ids."""
+    return {columns.text(row[0]): columns.text(row[1]) for row in tx.all(_QUERIES["every_label"])}
+
+
+def is_in_word_index(tx: Transaction, text: str) -> bool:
+    """Whether the word index of the search still finds a text in passages that are gone."""
+    phrase = '"' + text.replace('"', '""') + '"'
+    row = tx.one(_QUERIES["indexed_without_text"], {"match": phrase})
+    return row is not None and columns.integer(row[0]) > 0
+
+
 def mask_reasons(tx: Transaction, mask: Callable[[str], str], *, stream: str = "") -> int:
     """Mask words in the reasons of the writes whose events are in a stream, or of all writes; how many had any."""
     changed = 0

@@ -234,6 +234,10 @@ WHERE block_id = :block_id;
 -- Whose blocks there are, those of deleted blocks too.
 SELECT DISTINCT scope, owner FROM blocks;
 
+-- name: every_label
+-- What all blocks are called, those that were forgotten too.
+SELECT id, label FROM blocks;
+
 -- name: reasons_of_stream
 -- The reasons of the writes whose events are in a stream, or of all writes.
 SELECT block_id, number, reason

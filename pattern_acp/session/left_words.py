@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
-from pattern_acp.db.columns import integer, text
+from pattern_acp.db.columns import text
 from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
-from pattern_acp.db.queries import load_queries
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
 from pattern_acp.db.segment_files import Reading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
@@ -31,13 +30,11 @@ from pattern_acp.journal.packing import PackedError, unpack
 from pattern_acp.journal.redact import StoredEvent, stored_events
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.forget import blocks_with_history, holds_words
+from pattern_acp.memory.forget import blocks_with_history, holds_words, is_in_word_index, labels_of_blocks
 from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.session.redacting import joined_partials
 from pattern_acp.tools.kept_names import with_names
-
-_QUERIES = load_queries("pattern_acp.memory")
 
 _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 _MEMORY = frozenset({"blocks", "block_updates", "block_archives", "block_shares"})
@@ -126,9 +123,7 @@ class ReadBack:
                 for column, value in row.items():
                     where, remedy = names.place(table, column, row)
                     self._value(value, where, remedy, encoding if column == "content" else None)
-        phrase = '"' + self._spellings.match.replace('"', '""') + '"'
-        gone = tx.one(_QUERIES["indexed_without_text"], {"match": phrase})
-        if gone is not None and integer(gone[0]):
+        if is_in_word_index(tx, self._spellings.match):
             self.note("the word index of the search", "`pattern-acp doctor --verify`")
 
     async def memory(self, database: Database) -> None:
@@ -299,7 +294,7 @@ class _Names:
 
     def __init__(self, tx: Transaction, session_id: str) -> None:
         self._session_id = session_id
-        self._labels = {row[0]: text(row[1]) for row in tx.all("SELECT id, label FROM blocks")}
+        self._labels = labels_of_blocks(tx)
 
     def stream(self, stream: str) -> str:
         """A session, or this one."""
@@ -308,15 +303,16 @@ class _Names:
     def place(self, table: str, column: str, row: Mapping[str, SqlValue]) -> tuple[str, str]:
         """What a column of a row is called, and what takes words out of it."""
         if table in _MEMORY:
-            label = self._labels.get(row["id"] if table == "blocks" else row["block_id"], "")
+            label = self._labels.get(str(row["id"] if table == "blocks" else row["block_id"]), "")
             if column in {"label", "owner"}:
                 return f"`{column}` of {_block(label)}", ""
             return _block(label), _FORGET.format(label)
         source = row.get("source")
         if table in _ARCHIVE or (table == "search_entries" and row["kind"] == "archival"):
             return "the archive of memory", _FORGET.format("archive")
-        if table == "search_entries" and source in self._labels:
-            return _block(self._labels[source]), _FORGET.format(self._labels[source])
+        if table == "search_entries" and str(source) in self._labels:
+            label = self._labels[str(source)]
+            return _block(label), _FORGET.format(label)
         session = row.get("id") if table == "sessions" else row.get("session_id", source)
         if session in {None, self._session_id}:
             return f"`{column}` of the table {table}", ""

@@ -15,6 +15,7 @@ import apsw
 import pytest
 
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.recovery import make_backup
 from pattern_acp.cli.journal.command import run_journal
 from pattern_acp.cli.journal_arguments import LEVELS, Journal
 from pattern_acp.db.connection import Transaction, change_file, read_file
@@ -264,6 +265,47 @@ def test_words_are_redacted_everywhere_and_the_chain_still_fits(
     assert b"[forgotten]" in left
     assert run_journal(Journal(target=session, anchor=anchor), home) == 0
     assert " redacted, the anchor fits" in capsys.readouterr().out
+
+
+def test_a_redaction_says_that_the_text_is_gone_from_all_that_is_stored(
+    home: Process, session: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run_journal(Journal(action="redact", target=session, match=SECRET, assume_yes=True), home) == 0
+    assert "Everything was read back: the text is gone from all " in capsys.readouterr().out
+    again = Journal(action="redact", target=session, match=SECRET, assume_yes=True, json=True)
+    assert run_journal(again, home) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["events"], report["gone"], report["left"], report["other_spellings"]) == (0, True, [], [])
+    assert report["places"] > 50
+
+
+def test_a_redaction_says_in_which_other_spellings_the_text_is_there(
+    home: Process, session: str, capsys: pytest.CaptureFixture[str]
+):
+    redact = Journal(action="redact", target=session, match="where is it?", assume_yes=True)
+    assert run_journal(redact, home) == 1
+    said = capsys.readouterr().out
+    assert "Nothing of the session holds that text" in said
+    assert "(1 place): Where is it?" in said
+    assert "the text, spelled just like that, is gone from all" in said
+    assert run_journal(replace(redact, json=True), home) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["gone"], report["left"]) == (False, [])
+    assert {one["spelling"] for one in report["other_spellings"]} == {"Where is it?"}
+
+
+def test_a_redaction_names_the_memory_and_the_backups_that_still_hold_the_text(
+    home: Process, session: str, database: Path, capsys: pytest.CaptureFixture[str]
+):
+    change_file(database, lambda tx: tx.execute("UPDATE blocks SET description = ? WHERE label = 'human'", (SECRET,)))
+    copy = make_backup(database, None, now_ms=1).path
+    redact = Journal(action="redact", target=session, match=SECRET, assume_yes=True)
+    assert run_journal(redact, home) == 1
+    said = capsys.readouterr().out
+    assert "The text is left in:" in said
+    assert "- memory block human (1 place): `pattern-acp memory forget human PASSAGE`" in said
+    assert f"- {copy} (" in said
+    assert "is gone from" not in said
 
 
 def test_a_redaction_names_other_sessions_that_recorded_the_words(

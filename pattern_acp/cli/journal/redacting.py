@@ -87,7 +87,7 @@ def report_redaction(redacted: Redacted, arguments: Journal, path: Path, logs: S
             "backups": backups,
         }
         if found is not None:
-            facts |= {"places": found.places, "gone": not left and redacted.clean}
+            facts |= {"places": found.places, "gone": code == EXIT_OK}
             facts |= {"left": _facts(left), "other_spellings": _facts(others)}
         write_json(facts)
         return code
@@ -117,7 +117,8 @@ def _write_left(found: ReadBack, left: Sequence[LeftOver], others: Sequence[Left
             what = one.remedy or "it names something there, so it stays"
             write_line(f"- {printable(one.where)} ({plural(one.places, 'place')}): {printable(what)}")
     elif is_clean:
-        write_sentence(f"Everything was read back: the text is gone from all {read}.")
+        spelled = ", spelled just like that," if others else ""
+        write_sentence(f"Everything was read back: the text{spelled} is gone from all {read}.")
     if others:
         write_line("It is also there in other spellings; redact each by its own --match:")
         for one in others:
