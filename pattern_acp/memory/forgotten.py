@@ -355,11 +355,11 @@ def _clusters(run: str) -> Iterator[str]:
     yield run[start:]
 
 
-_BLANKS = re.compile(r"\s+")
+_BLANKS = re.compile(r"[\s\x08]+")
 
 _BLANK_ESCAPES = frozenset("nrtbf")
 
-_WIDE = r"[^\x00-\x7f]+|\s{2,}|[\t-\r\x1c-\x1f]"
+_WIDE = r"[^\x00-\x7f]+|[\s\x08]{2,}|[\x08-\r\x1c-\x1f]"
 """Parts of a text that do not read like their folded form but for the case of letters."""
 
 _SPECIAL = re.compile(rf"{_WIDE}|\\+")

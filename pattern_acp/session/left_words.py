@@ -50,7 +50,7 @@ _FORGET = "`pattern-acp memory forget {} PASSAGE`"
 class LeftOver:
     """Where words are left: in how many places of a kind, what takes them out there, and how they are spelled.
 
-    `remedy` is empty where they name something and stay, `spelling` where they are just those that were looked for.
+    `remedy` is empty where they name something and stay, `spelling` where they are copies of what was looked for.
     """
 
     where: str
@@ -74,25 +74,24 @@ class ReadBack:
 
     @property
     def left(self) -> tuple[LeftOver, ...]:
-        """Where the words are left as they were given."""
+        """Where copies of the words are left."""
         return tuple(one for one in self._all() if not one.spelling)
 
     @property
     def other_spellings(self) -> tuple[LeftOver, ...]:
-        """Where they are left in other letters: upper or lower case, accents, invisible characters, encodings."""
+        """Where they are left in a form that is no copy: with other accents, or encoded."""
         return tuple(one for one in self._all() if one.spelling)
 
-    def look(self, found: str, where: str, remedy: str = "") -> bool:
-        """Look at a text; whether it holds the words as they were given."""
+    def look(self, found: str, where: str, remedy: str = "") -> None:
+        """Look at a text."""
         self.places += 1
-        for mark in MARKS:
-            found = found.replace(mark, "\x00")
-        masked = self._words.mask(found)
-        if masked != found:
+        rest = self._words.mask(found)
+        if rest != found:
             self.note(where, remedy)
-        if spelling := self._spellings.in_text(masked):
+        for mark in MARKS:
+            rest = rest.replace(mark, "\x00")
+        if spelling := self._spellings.in_text(rest):
             self.note(where, remedy, spelling)
-        return masked != found
 
     def note(self, where: str, remedy: str = "", spelling: str = "") -> None:
         """Note that the words are left somewhere."""
@@ -245,7 +244,7 @@ async def read_back(database: Database, session_id: str, match: str) -> ReadBack
 
 
 class _Folds(dict[int, str]):
-    """What a character is compared as: without case, accents and width; nothing for one that nobody sees."""
+    """What a character is compared as: without case, accents and width."""
 
     def __missing__(self, code: int) -> str:
         parts = unicodedata.normalize("NFKD", chr(code).casefold())
@@ -254,7 +253,7 @@ class _Folds(dict[int, str]):
 
 
 class _Spellings:
-    """Other forms of a text: in other letters, or encoded for an address or as Base64."""
+    """Forms of a text that are no copies of it: with other accents, or encoded for an address or as Base64."""
 
     def __init__(self, match: str) -> None:
         self.match = match
@@ -263,7 +262,7 @@ class _Spellings:
         encoded = match.encode("utf-8", "surrogatepass")
         escaped = {json.dumps(match)[1:-1], json.dumps(match, ensure_ascii=False)[1:-1]}
         self.forms = tuple(each.encode("utf-8", "surrogatepass") for each in {match, *escaped})
-        self._encoded = ({quote(encoded, safe="")} | escaped) - {match}
+        self._encoded = {quote(encoded, safe="")} - {match}
         for shift in range(3):
             # What stands around it decides on the characters at both ends.
             whole = base64.b64encode(b"\0" * shift + encoded).decode("ascii").rstrip("=")

@@ -84,7 +84,7 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
         words = with_names(tx, forget_passage(wanted.match))
         planned = _matching(tx, recorded, words)
         # As texts and not as JSON: what is escaped there is not in a file.
-        files = contents_with(tx, lambda text: words.mask(text) != text)
+        files = contents_with(tx, words.holds)
     else:
         planned, files = _whole(tx, recorded, wanted.place), ()
     names = {entry.seq: type(entry.event).__name__ for entry in recorded}
@@ -163,7 +163,7 @@ def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tu
     planned = plan_redaction(tx, [entry.seq for entry in recorded], words.mask_json)
     joined = joined_partials(entry.event for entry in recorded if isinstance(entry.event, MessagePartial))
     # Its pieces hold the words though none of them does, such as those of a message that was never finished.
-    cut = [name for name, text in joined.items() if words.mask(text) != text]
+    cut = [name for name, text in joined.items() if words.holds(text)]
     return with_requests(tx, _with_partials(tx, planned, cut), words.mask_json)
 
 

@@ -282,7 +282,7 @@ def test_a_redaction_says_that_the_text_is_gone_from_all_that_is_stored(
 def test_a_redaction_says_in_which_other_spellings_the_text_is_there(
     home: Process, session: str, capsys: pytest.CaptureFixture[str]
 ):
-    redact = Journal(action="redact", target=session, match="where is it?", assume_yes=True)
+    redact = Journal(action="redact", target=session, match="Whère is it?", assume_yes=True)
     assert run_journal(redact, home) == 1
     said = capsys.readouterr().out
     assert "Nothing of the session holds that text" in said
