@@ -20,9 +20,8 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import forget_entry
-from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.blocks import Block, BlockKey
 from pattern_acp.memory.changing import change_document
-from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
@@ -39,7 +38,7 @@ from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
-from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write, list_blocks
+from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
 from pattern_acp.memory.stored import open_block, read_row
 from pattern_acp.memory.vectors import drop_stale_codes
 
@@ -227,12 +226,6 @@ def forget_message(tx: Transaction, session_id: str, message_id: str, text: str,
         seq=seq,
     )
     return True
-
-
-def blocks_with_history(tx: Transaction) -> tuple[Block, ...]:
-    """Every block of everybody of which something is stored, deleted ones that can be restored among them."""
-    owners = [(Scope(columns.text(row[0])), columns.text(row[1])) for row in tx.all(_QUERIES["every_owner"])]
-    return (*list_blocks(tx, owners), *list_deleted(tx, owners))
 
 
 def labels_of_blocks(tx: Transaction) -> dict[str, str]:

@@ -230,10 +230,6 @@ SELECT number, reason
 FROM block_updates
 WHERE block_id = :block_id;
 
--- name: every_owner
--- Whose blocks there are, those of deleted blocks too.
-SELECT DISTINCT scope, owner FROM blocks;
-
 -- name: every_label
 -- What all blocks are called, those that were forgotten too.
 SELECT id, label FROM blocks;

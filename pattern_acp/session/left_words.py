@@ -30,7 +30,7 @@ from pattern_acp.journal.packing import PackedError, unpack
 from pattern_acp.journal.redact import StoredEvent, stored_events
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.forget import blocks_with_history, holds_words, is_in_word_index, labels_of_blocks
+from pattern_acp.memory.forget import every_block, is_in_word_index, labels_of_blocks, look_through
 from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.session.redacting import joined_partials
@@ -133,11 +133,16 @@ class ReadBack:
         """
         known = {one.where for one in self.left}
         plain = forget_passage(self._spellings.match)
-        for block in await database.read(blocks_with_history):
+        for block, _ in await database.read(every_block):
             self.places += 1
             where = _block(block.key.label)
-            if where not in known and await _in_history(database, block, plain):
+            if where in known:
+                continue
+            holds, readable = await _in_history(database, block, plain)
+            if holds:
                 self.note(where, _FORGET.format(block.key.label))
+            elif not readable:
+                self.note(f"{where}, whose history is damaged and may hold it", _FORGET.format(block.key.label))
 
     def files(self, path: Path, logs: Sequence[Path]) -> None:
         """Look at all files beside the constellation `path`, which nothing of this process has open, and at logs."""
@@ -347,11 +352,12 @@ def _partial(event: StoredEvent) -> Iterable[MessagePartial]:
     return ()
 
 
-async def _in_history(database: Database, block: Block, words: Forgotten) -> bool:
+async def _in_history(database: Database, block: Block, words: Forgotten) -> tuple[bool, bool]:
+    """Whether a version of a block holds the words, and whether all can be read."""
     try:
-        return await run_on_history(database, block, holds_words, words)
+        return await run_on_history(database, block, look_through, words)
     except BlockError:
-        return True
+        return False, False
 
 
 def _unpacked(value: bytes, encoding: SqlValue = None) -> bytes:
