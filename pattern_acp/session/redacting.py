@@ -94,6 +94,8 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
 class NothingLeftError(RedactionError):
     """The session has nothing that could be taken out."""
 
+    failure_code = "journal.redaction-refused"
+
 
 async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: int) -> tuple[RedactionPlan, bool]:
     """Do it. False: other processes kept the file from being written anew, and something may be left in it.

@@ -34,9 +34,12 @@ from pattern_acp.journal.packing import unpack
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.session.left_words import ReadBack, read_back
 from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, redact_session
+from pattern_acp.testing.history import record_edit
 from tests.journal.test_naming_keys import NAMED, WORD, planted
 
 SESSION = "ses_1"
@@ -206,6 +209,18 @@ async def test_a_large_payload_of_no_event_goes_too(stored: Stored):
     assert [one.where for one in (await stored.read()).left if "blobs" in one.where]
     _, found = await stored.redact()
     assert found.left == ()
+
+
+async def test_a_memory_block_of_which_an_older_version_holds_the_words_is_named(stored: Stored):
+    block = BlockKey(Scope.PERSONA, "p", "notes")
+    await stored.write(SessionTitled(WORD))
+    async with open_database(stored.path, clock=SystemClock()) as database:
+        await database.write(lambda tx: record_edit(tx, block, Append(f"{WORD}\n" * 200)))
+        await database.write(lambda tx: record_edit(tx, block, Rewrite("nothing"), reason="no more of it"))
+    _, found = await stored.redact()
+    assert {(one.where, one.remedy) for one in found.left} == {
+        ("memory block notes", "`pattern-acp memory forget notes PASSAGE`")
+    }
 
 
 async def test_other_sessions_and_events_of_none_are_named(stored: Stored):
