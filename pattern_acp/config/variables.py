@@ -12,7 +12,10 @@ from pattern_acp.config.providers import SCRIPT_VARIABLE
 
 PREFIX = "PATTERN_ACP_"
 
-NAMES = (HOME_VARIABLE, SCRIPT_VARIABLE, *(key.variable for key in KEYS if key.variable))
+INSIDE_VARIABLE = "PATTERN_ACP_INSIDE"
+"""The mark in the environment of everything that an agent of ours starts: what is run there is not run by the user."""
+
+NAMES = (HOME_VARIABLE, SCRIPT_VARIABLE, INSIDE_VARIABLE, *(key.variable for key in KEYS if key.variable))
 """All that are read."""
 
 

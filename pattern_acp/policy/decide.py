@@ -27,6 +27,7 @@ from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.hidden import hidden_features
+from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import Resolver, is_inside_any, is_windows_path, protection, shown_path
 from pattern_acp.policy.scopes import (
     command_scopes,
@@ -67,7 +68,7 @@ def decide(
     Modes (issue 2 section 9): in `ask` reads inside the roots run, edits and commands ask; in `edit` edits inside the
     roots run too; in `plan` whatever changes something is denied; in `auto` everything inside the roots runs, but
     commands that are destructive or reach beyond the roots (network, other processes, containers, the machine) ask.
-    Whatever is outside the roots or protected asks in every mode.
+    Whatever is outside the roots or protected asks in every mode, and so does our own program where it decides.
 
     A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
 
@@ -181,6 +182,12 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     roots, mode, resolve = situation.roots, situation.mode, situation.resolve
     if mode is Mode.PLAN:
         return Decision(Verdict.DENY, "plan_mode", "Plan mode runs no commands, since they can change things.")
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    own = own_program_reason(line, access.cwd, resolve, windows=windows)
+    if own is not None:
+        # Without a scope: no always reaches what is done in the user's place.
+        return Decision(Verdict.ASK, "own_program", own)
     if any_covers(situation.grants, access, roots=roots, resolve=resolve):
         return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
     objection = _objection(access, situation)

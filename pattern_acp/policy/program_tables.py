@@ -76,7 +76,8 @@ NO_PREFIX = (
         "ansible-playbook vagrant aws gcloud az gh glab hub kill killall pkill shutdown reboot systemctl service "
         "launchctl crontab at batch tmux screen less more man view nano pico open xdg-open code pre-commit mail "
         "sendmail gpg openssl ssh-keygen ssh-add passwd useradd usermod del erase rd move copy xcopy robocopy reg "
-        "wmic invoke-expression iex invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit"
+        "wmic invoke-expression iex invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit "
+        "pattern-acp"
     )
     | RUN_OTHERS
     | WRITE_NAMED

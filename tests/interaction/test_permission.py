@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -162,6 +163,19 @@ async def test_allow_always_covers_the_next_command_of_the_prefix_and_nothing_sm
         agent.editor.watch = lambda update: asked_after.append(len(agent.editor.asked)) if is_end(update) else None
         await agent.editor.prompt(session, "Go.")
         assert asked_after == [1, 1, 2, 3, 4]
+
+
+async def test_our_own_program_asks_in_auto_after_an_always_too_and_offers_none():
+    trust = calls("run_command", command="pattern-acp trust --yes .")
+    reads = calls("run_command", command="pattern-acp memory list")
+    model = ScriptedProvider([reads, trust, says("I see.")])
+    settings = Settings(editor_deadline_seconds=30, mode="auto")
+    async with running_agent(model, settings=settings, permission=choose("reject_once")) as agent:
+        await ask_once(agent)
+        (asked,) = agent.editor.asked
+        assert asked["toolCall"]["rawInput"]["command"] == "pattern-acp trust --yes ."
+        assert [option["kind"] for option in asked["options"]] == ["allow_once", "reject_once"]
+        assert last_result(model.requests[2]).is_error
 
 
 def is_end(update: JsonDict) -> bool:
