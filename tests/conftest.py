@@ -21,7 +21,13 @@ settings.load_profile("repeatable")
 # not in a fixture: modules of tests look at the environment when they are imported.
 environment = os.environ  # noqa: TID251  it is set for all tests, not read
 for name in list(environment):
-    if name.startswith("GIT_") or name in {"COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}:
+    if name.startswith(("GIT_", "PATTERN_ACP_")) or name in {
+        "COLUMNS",
+        "LINES",
+        "FORCE_COLOR",
+        "NO_COLOR",
+        "TTY_COMPATIBLE",
+    }:
         del environment[name]
 environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 

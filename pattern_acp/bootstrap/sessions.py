@@ -21,6 +21,7 @@ from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.runner import HookRunner
@@ -144,7 +145,7 @@ def server_means(means: LocalMeans) -> Means:
     """What MCP servers are started with: the whole environment but our keys, since they are the person's choice."""
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
-    return Means(environment)
+    return Means({**environment, INSIDE_VARIABLE: "1"})
 
 
 def hook_runner(means: LocalMeans) -> HookRunner:

@@ -105,6 +105,40 @@ InTerminal: TypeAlias = (
 Arguments: TypeAlias = Serve | InTerminal | Explain | ShowText | BadUsage
 
 
+FOR_THE_USER = (
+    "`pattern-acp {}` is for the user and does not run in a command that an agent started; use your own terminal."
+)
+"""What is said of a command that `decides_for_user`, where the mark of an agent's commands is in the environment."""
+
+
+def decides_for_user(arguments: Arguments) -> str:
+    """The command by which something is decided or erased in the user's name; empty when there is none of it."""
+    from pattern_acp.policy.own_program import READING
+
+    match arguments:
+        case Memory(verb=action):
+            command = "memory"
+        case Sessions(action="rewind", preview=True):
+            return ""
+        case Sessions(action=action):
+            command = "sessions"
+        case Trust(action=action):
+            command, action = "trust", "" if action == "add" else action
+        case Auth(action=action):
+            command = "auth"
+        case Journal(action="redact") | Journal(action="rebuild", replace=True):
+            return f"journal {arguments.action}"
+        case Restore():
+            return "restore"
+        case Sweep(dry_run=False):
+            return "gc"
+        case Chat(answer="allow"):
+            return "chat --yes"
+        case _:
+            return ""
+    return "" if action in READING[command] else f"{command} {action}".rstrip()
+
+
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """What the command line (without the program's name) asks for."""
     if list(argv) in SERVE_PLAINLY:

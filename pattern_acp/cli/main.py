@@ -11,6 +11,7 @@ from pattern_acp.cli.arguments import (
     EXIT_ERROR,
     EXIT_OK,
     EXIT_USAGE,
+    FOR_THE_USER,
     BadUsage,
     Chat,
     Doctor,
@@ -18,6 +19,7 @@ from pattern_acp.cli.arguments import (
     Serve,
     Sessions,
     ShowText,
+    decides_for_user,
     parse_arguments,
 )
 from pattern_acp.cli.auth_arguments import Auth
@@ -75,8 +77,13 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run_in_terminal(arguments: InTerminal) -> int:
+    from pattern_acp.config.load import process_environment
+    from pattern_acp.config.variables import INSIDE_VARIABLE
     from pattern_acp.domain.errors import PatternError
 
+    # Before anything is opened, made or logged.
+    if process_environment().get(INSIDE_VARIABLE) and (command := decides_for_user(arguments)):
+        return _refuse(command, as_json=getattr(arguments, "json", False) is True)
     process = start(arguments.flags, stderr=False)
     try:
         return _run_command(arguments, process)
@@ -86,6 +93,19 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         from pattern_acp.cli.output import finish_output
 
         finish_output()
+
+
+def _refuse(command: str, *, as_json: bool) -> int:
+    from contextlib import suppress
+
+    from pattern_acp.cli.output import OutputClosed, finish_output, write_failed
+    from pattern_acp.domain.errors import PatternError
+
+    with suppress(OutputClosed):
+        error = PatternError(FOR_THE_USER.format(command), failure_code="cli.started-by-agent")
+        write_failed(error, as_json=as_json)
+        finish_output()
+    return EXIT_ERROR
 
 
 def _fail(error: "PatternError", *, as_json: bool) -> int:

@@ -60,15 +60,19 @@ def agent_environment(home: Path | None = None, **more: str) -> dict[str, str]:
     return {**kept, **located, "PATTERN_ACP_MODEL": "offline/offline", **more}
 
 
-def run_command_line(home: Path, *arguments: str, seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
+def run_command_line(
+    home: Path, *arguments: str, seconds: float = COMMAND_SECONDS, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command of ours to its end, as a person does in a terminal; `home` is PATTERN_ACP_HOME.
+
+    `environment` is added to that of `agent_environment`.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than `seconds`.
     """
     return subprocess.run(  # noqa: S603  # our own program
         [*COMMAND, *arguments],
-        env=agent_environment(home),
+        env=agent_environment(home, **environment),
         capture_output=True,
         timeout=seconds,
         check=False,

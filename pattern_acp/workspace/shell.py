@@ -6,6 +6,7 @@ Owns: the choice of shell on each platform and the variables a command sees. Mus
 import shutil
 from collections.abc import Collection, Mapping
 
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
@@ -24,6 +25,7 @@ UNATTENDED_VARIABLES = {
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
+    INSIDE_VARIABLE: "1",
 }
 """Nobody can press a key, in a terminal of ours or of the client. An editor that ends at once leaves the prepared text
 as it is: `git commit --amend`, a merge and `rebase -i` go on with it, and `git commit` without a message fails. Git

@@ -6,8 +6,9 @@ import anyio
 
 from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.diagnosis import Health, diagnose
-from pattern_acp.bootstrap.sessions import server_means
+from pattern_acp.bootstrap.sessions import hook_runner, server_means
 from pattern_acp.config.settings import Flags
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.testing.serving import temporary_home
 
 FILE = """
@@ -38,7 +39,11 @@ async def test_doctor_looks_for_the_programs_of_servers_and_starts_none(tmp_path
         assert diagnosis.is_usable
 
 
-def test_servers_see_the_environment_without_our_keys(tmp_path: Path):
+def test_servers_and_hooks_see_the_environment_without_our_keys_and_with_the_mark_of_what_an_agent_starts(
+    tmp_path: Path,
+):
     environment = {"PATH": "/bin", "ANTHROPIC_API_KEY": "k", "MY_KEY": "k", "HOME": "/h"}
-    means = server_means(LocalMeans(environment, tmp_path, secret_variables=("MY_KEY",)))
-    assert dict(means.environment) == {"PATH": "/bin", "HOME": "/h"}
+    local = LocalMeans(environment, tmp_path, secret_variables=("MY_KEY",))
+    expected = {"PATH": "/bin", "HOME": "/h", INSIDE_VARIABLE: "1"}
+    assert dict(server_means(local).environment) == expected
+    assert dict(hook_runner(local).environment) == expected

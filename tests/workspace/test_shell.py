@@ -8,6 +8,7 @@ import pytest
 
 from pattern_acp.acp.editor_terminal import FIXED
 from pattern_acp.config.load import process_environment
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 
@@ -94,6 +95,11 @@ def test_no_command_of_git_waits_for_the_editor_of_the_user(tmp_path: Path, term
     assert git("status", "--porcelain=2", "--branch")[1].count("#") == 2
     assert git("tag")[1] == ""
     assert not opened.exists()
+
+
+def test_every_command_carries_the_mark_of_what_an_agent_starts_whoever_runs_it():
+    assert command_environment({}, {})[INSIDE_VARIABLE] == "1"
+    assert FIXED[INSIDE_VARIABLE] == "1"
 
 
 @pytest.mark.parametrize("terminal", ["ours", "the client's"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Chat
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, FOR_THE_USER, Chat
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
@@ -25,6 +25,7 @@ from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_failure
 from pattern_acp.config.settings import Flags
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
     if prompt is not None and not prompt.strip():
         write_failure("cli.usage", "pattern-acp chat: the prompt is empty; say what to do.")
         return EXIT_USAGE
+    if prompt is not None and prompt.startswith("/") and process.environ.get(INSIDE_VARIABLE):
+        # A slash command does what a command of the terminal does, with the same authority.
+        raise ChatError(FOR_THE_USER.format("chat /…"), failure_code="cli.started-by-agent")
     chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:
         with chat.at_end, chat.interrupts.installed(), start_blocking_portal() as portal:

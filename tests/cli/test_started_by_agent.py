@@ -1,0 +1,109 @@
+"""Commands that decide in the user's place, run in a command that an agent started."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.cli.arguments import decides_for_user, parse_arguments
+from pattern_acp.policy.own_program import READING, only_reads
+from pattern_acp.testing.process import run_command_line
+
+REFUSED = (
+    "trust --yes .",
+    "trust",
+    "trust revoke .",
+    "memory edit rules --file -",
+    "memory set rules permission admin",
+    "memory share rules persona:x",
+    "memory forget human --all --yes",
+    "memory rollback human 1",
+    "memory delete human",
+    "memory undo human",
+    "memory import a.txt",
+    "memory trap x --paths a",
+    "auth login openai",
+    "auth logout openai",
+    "restore --latest",
+    "journal redact ses_1 --match x --yes",
+    "journal rebuild --replace",
+    "sessions delete ses_1",
+    "sessions rename ses_1 x",
+    "sessions rewind ses_1 1",
+    "gc",
+    "chat --yes hello",
+)
+
+NOT_REFUSED = (
+    "trust list",
+    "memory",
+    "memory show human",
+    "memory search words",
+    "auth",
+    "auth status",
+    "journal verify",
+    "journal export ses_1 -o x",
+    "journal rebuild --into x",
+    "sessions",
+    "sessions search x",
+    "sessions rewind ses_1 1 --preview",
+    "gc --dry-run",
+    "backup",
+    "usage",
+    "models",
+    "doctor --verify",
+    "explain cli.usage",
+    "chat hello",
+    "acp",
+    "--version",
+    "memory forget --help",
+)
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_decides_or_erases_is_known_by_its_arguments_and_policy_asks_for_it_too(line: str):
+    assert decides_for_user(parse_arguments(line.split())).split()[0] == line.split(maxsplit=1)[0]
+    assert not only_reads(line.split())
+
+
+@pytest.mark.parametrize("line", NOT_REFUSED)
+def test_what_only_reads_or_serves_is_not_refused(line: str):
+    assert decides_for_user(parse_arguments(line.split())) == ""
+
+
+def test_what_policy_takes_for_reading_is_never_refused():
+    needed = {"show": ["x"], "history": ["x"], "diff": ["x"], "blame": ["x"], "search": ["x"], "verify": []}
+    for command, actions in READING.items():
+        for action in actions:
+            words = [command, action, *needed.get(action, [])]
+            assert only_reads(words)
+            assert decides_for_user(parse_arguments(words)) == "", words
+
+
+def test_inside_an_agents_command_the_program_says_so_in_a_sentence_and_changes_nothing(tmp_path: Path):
+    home, project = tmp_path / "home", tmp_path / "project"
+    (project / ".claude").mkdir(parents=True)
+    hook = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "echo stop"}]}]}}'
+    (project / ".claude" / "settings.json").write_text(hook, encoding="utf-8")
+    trust = ("trust", "--yes", str(project))
+    refused = run_command_line(home, *trust, PATTERN_ACP_INSIDE="1")
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr.startswith(
+        "pattern-acp: `pattern-acp trust` is for the user and does not run in a command that an agent started; "
+        "use your own terminal."
+    )
+    assert "cli.started-by-agent" in refused.stderr
+    assert not home.exists()
+    assert run_command_line(home, *trust).returncode == 0
+    listed = run_command_line(home, "trust", "list", PATTERN_ACP_INSIDE="1")
+    assert (listed.returncode, str(project.resolve()) in listed.stdout) == (0, True)
+
+
+def test_inside_an_agents_command_json_and_slash_commands_are_refused_alike(tmp_path: Path):
+    refused = run_command_line(tmp_path, "memory", "forget", "human", "--all", "--json", PATTERN_ACP_INSIDE="1")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["error"]["code"] == "cli.started-by-agent"
+    chatted = run_command_line(tmp_path, "chat", "/memory forget human --all", PATTERN_ACP_INSIDE="1")
+    assert chatted.returncode == 1
+    assert "is for the user" in chatted.stderr
