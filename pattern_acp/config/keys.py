@@ -351,6 +351,13 @@ KEYS: tuple[Key, ...] = (
         3600,
         _TURN.provider_idle_seconds,
     ),
+    _turn_limit(
+        "stream_retries",
+        "How often in a row the model is asked to go on with an answer whose connection broke; 0 for never.",
+        0,
+        20,
+        _TURN.stream_retries,
+    ),
     Key(
         name="turn.slow_commands",
         summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",

@@ -158,6 +158,8 @@ class TurnSettings:
     """A laptop's processor reads some 30 tokens a second, and a conversation starts with about 10,000."""
     provider_total_seconds: int = 1800
     """8,192 tokens, the longest answer of a model that nobody knows, at 5 tokens a second, and some more."""
+    stream_retries: int = 4
+    """How often in a row the model goes on with an answer that broke off, before the turn ends there."""
 
 
 @dataclass(frozen=True, slots=True)

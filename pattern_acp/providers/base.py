@@ -153,6 +153,8 @@ class Stopped:
 
     reason: ProviderStop
     detail: str = ""
+    is_final: bool = False
+    """Whether an answer that was interrupted would be again: its provider refused to go on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,13 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
 )
 from pattern_acp.providers.errors import (
+    ContentFilteredError,
+    ContextTooLongError,
     EmptyAnswerError,
+    ProviderAuthError,
     ProviderConnectionError,
     ProviderOverloadedError,
+    ProviderRequestError,
     ProviderStalledError,
 )
 
@@ -56,6 +60,10 @@ class RetryPolicy:
         asked = error.retry_after_ms if isinstance(error, ProviderOverloadedError) else None
         if asked is not None:
             return asked if asked <= patience_ms else None
+        return self.backoff_ms(attempt)
+
+    def backoff_ms(self, attempt: int) -> int:
+        """Milliseconds to wait after the failure of `attempt` (from 1), when nobody says how long."""
         # Half fixed, half random: clients that failed together do not come back together.
         full = min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAX_DELAY_MS)
         return int(full * (0.5 + self.jitter() / 2))
@@ -66,6 +74,11 @@ def attempts_for(error: ProviderError, most: int) -> int:
     if isinstance(error, ProviderStalledError):
         return min(MAX_STALLED_ATTEMPTS, most)
     return most if isinstance(error, ProviderConnectionError | ProviderOverloadedError) else 1
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Whether the provider would answer the same again."""
+    return isinstance(error, ProviderAuthError | ProviderRequestError | ContextTooLongError | ContentFilteredError)
 
 
 def is_content(event: ProviderEvent) -> bool:
@@ -93,7 +106,7 @@ async def with_retries(
                     yield event
         except ProviderError as error:
             if has_content and not isinstance(error, EmptyAnswerError):
-                yield Stopped(ProviderStop.INTERRUPTED, error.sentence)
+                yield Stopped(ProviderStop.INTERRUPTED, error.sentence, is_refusal(error))
                 return
             delay = policy.delay_ms(error, number, patience_ms)
             if delay is None:

@@ -20,6 +20,7 @@ from pattern_acp.journal.leases import Holder
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
+from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.workspace.folder_changes import FolderChanges
@@ -142,6 +143,8 @@ class Constellation:
     languages: "Callable[[LspSettings, tuple[str, ...], Callable[[], bool]], LanguageServers] | None" = None
     """Makes the language servers of a session, of its settings, its folders, and whether they are trusted; None: there
     are none."""
+    pauses: RetryPolicy = field(default_factory=RetryPolicy)
+    """How long a turn waits before the model is asked to go on with an answer that broke off."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

@@ -49,7 +49,7 @@ from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 from pattern_acp.workspace.noted_files import NotedFiles, TrackedFiles
@@ -204,7 +204,7 @@ async def _run_loop(session: "Session", turn_id: TurnId) -> TurnEnd:
 def _turn_loop(
     session: "Session", model: ModelInUse, runner: ToolRunner, budget: Budget, build: BuildRequest
 ) -> TurnLoop:
-    return TurnLoop(
+    loop = TurnLoop(
         model=model,
         build=build,
         runner=runner,
@@ -214,6 +214,8 @@ def _turn_loop(
         digests=session.state.digests,
         budget=budget,
     )
+    loop.resumption = StreamRetries(session.state.settings.turn.stream_retries, session.constellation.pauses)
+    return loop
 
 
 def turn_budget(session: "Session") -> Budget:

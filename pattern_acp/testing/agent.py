@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import Agent, SessionMethodsPort
@@ -31,6 +32,7 @@ from pattern_acp.jsonrpc.loopback import loopback_pair
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.processes.child_program import Means
 from pattern_acp.providers.base import Provider
+from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Constellation, Models
 from pattern_acp.session.lease_keeper import release_leases
@@ -136,6 +138,13 @@ class RunningAgent:
     sessions: Sessions
     database: Database
     folder: Path
+    shared: Constellation
+
+
+async def no_pause(seconds: float) -> None:
+    """Go on at once, however long is to be waited."""
+    del seconds
+    await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -182,7 +191,7 @@ async def running_agent(
                 tasks.start_soon(services.ready.watch_memory)
                 if introduce:
                     await editor.initialize()
-                yield RunningAgent(editor, model, models, sessions, opened, folder)
+                yield RunningAgent(editor, model, models, sessions, opened, folder, shared)
                 await sessions.cancel_all()
                 with suppress(DatabaseError):
                     # As the program does it: leases end with the process anyway.
@@ -237,4 +246,5 @@ def shared_means(database: Database, models: Models, settings: Settings) -> Cons
         platform="TestOS 1.0",
         recall_seconds=PATIENT_SECONDS,
         handoff_seconds=PATIENT_SECONDS,
+        pauses=RetryPolicy(no_pause),
     )

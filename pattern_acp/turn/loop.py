@@ -6,6 +6,8 @@ from typing import Protocol
 
 import anyio
 
+from pattern_acp.context.history import add_context
+from pattern_acp.domain.data_frames import framed_line
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.late_pattern import late_pattern
@@ -14,10 +16,11 @@ from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallP
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.events import MessageRecorded, ModelRequested, UsageReported
+from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
+from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.call_reading import cut_problem, was_cut
 from pattern_acp.turn.digests import RequestDigests
@@ -25,7 +28,7 @@ from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.limits import CUT_STOP, REPEATS_STOP, UNREAD_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream
+from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 from pattern_acp.turn.window import TurnWindow
 
@@ -96,6 +99,56 @@ class RequestGate(Protocol):
         ...
 
 
+GOES_ON = "The model is asked to go on."
+"""What the user reads behind the reason when an answer broke off and the turn goes on by itself."""
+
+BROKE = "The connection to the model broke."
+
+TOLD_AGAIN = "_told_again"
+"""How the id of that sentence ends, behind the id of the answer that broke off."""
+
+BROKEN_STREAM = "a broken stream"
+"""The source of what the model is told then."""
+
+CONTINUE = (
+    "The connection broke in the middle of your last message; the user has read what you see of it. Continue exactly "
+    "where it stops, in the middle of a word if need be: repeat nothing, and say nothing about the break. A tool call "
+    "that you had begun was not made; make it again."
+)
+"""What the model is told when some of its answer came."""
+
+BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
+"""What it is told when it had only reasoned, which is not sent back."""
+
+
+class Resumption(Protocol):
+    """What decides whether the model is asked to go on with an answer that broke off."""
+
+    def goes_on(self, breaks: int) -> bool:
+        """Whether it is, after so many answers in a row that broke off."""
+        ...
+
+    async def pause(self, breaks: int) -> None:
+        """Wait until it is time to ask."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRetries:
+    """`Resumption` that goes on `most` times in a row, after longer and longer pauses."""
+
+    most: int
+    policy: RetryPolicy
+
+    def goes_on(self, breaks: int) -> bool:
+        """See `Resumption.goes_on`."""
+        return breaks <= self.most
+
+    async def pause(self, breaks: int) -> None:
+        """See `Resumption.pause`."""
+        await self.policy.sleep(self.policy.backoff_ms(breaks) / 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """What a request gave, and the message of it that is recorded."""
@@ -136,6 +189,9 @@ class TurnLoop:
         """What watches over the size of requests, when something does."""
         self.gate: RequestGate | None = None
         """What holds requests against budgets, when something does."""
+        self.resumption: Resumption | None = None
+        """What lets the turn go on when an answer breaks off; None: the turn ends there."""
+        self._breaks = 0
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -266,11 +322,30 @@ class TurnLoop:
 
     async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:
         message, stop = answer.message, answer.assembly.stop
+        if stop is ProviderStop.INTERRUPTED:
+            went_on = await self._go_on(turn_id, answer, history)
+            return None if went_on else end_of(stop, answer.assembly.detail)
+        self._breaks = 0
         if message.tool_calls:
             return await self._run_tools(turn_id, message.tool_calls, history)
         if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip():
             raise EmptyAnswerError("The model ended without an answer; prompt again, or choose another model.")
         return end_of(stop, answer.assembly.detail)
+
+    async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
+        """Whether the model is asked to go on with an answer that broke off; it is told so, and waited, then."""
+        self._breaks += 1
+        if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
+            return False
+        sentence = f"{answer.assembly.detail or BROKE} {GOES_ON}"
+        await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
+        await self.resumption.pause(self._breaks)
+        if answer.message.parts:
+            note = framed_line("note", CONTINUE if answer.message.text.strip() else BEGIN_AGAIN)
+            told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(str(note)),))
+            await self._sink.record(Fact(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT))
+            add_context(history, told)
+        return True
 
     def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
         """What a request used: as its provider says, or estimated when it did not, or was cut before."""

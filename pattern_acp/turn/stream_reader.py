@@ -62,6 +62,8 @@ class MessageAssembly:
     cost: Cost | None = None
     stop: ProviderStop = ProviderStop.INTERRUPTED
     detail: str = ""
+    is_final: bool = False
+    """Whether an answer that was interrupted would be again."""
     info: ModelInfo | None = None
     """The model that stood in for the one that was asked, where one did and it is known."""
     is_waiting: bool = False
@@ -98,8 +100,8 @@ class MessageAssembly:
                 self.usage, self.cost, self.is_untold = usage, cost, False
             case UsageUntold():
                 self.is_untold = True
-            case Stopped(reason, detail):
-                self.stop, self.detail = reason, detail
+            case Stopped(reason, detail, is_final):
+                self.stop, self.detail, self.is_final = reason, detail, is_final
             case ModelSwitched(qualified, info=info):
                 self.provider, self.info = qualified, info
             case _:
@@ -203,17 +205,17 @@ async def _consume(
             case ThinkingDelta(text) if text:
                 await sink.show(ThinkingStreamed(assembly.message_id, text))
             case Retrying(sentence=sentence) | Waiting(sentence=sentence):
-                await _think_aloud(sentence, assembly, sink, turn_id)
+                await think_aloud(sentence, _next_id(assembly), sink, turn_id)
             case ModelSwitched(sentence=sentence) | Told(sentence=sentence) if sentence:
                 await _tell(sentence, assembly, sink, turn_id)
             case _:
                 pass
 
 
-async def _think_aloud(sentence: str, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
-    """A thought of its own, which a replay shows as well and the model never sees."""
-    message = Message(_next_id(assembly), Role.ASSISTANT, (ThinkingPart(sentence),))
-    await sink.show(ThinkingStreamed(message.message_id, sentence))
+async def think_aloud(sentence: str, message_id: MessageId, sink: TurnSink, turn_id: TurnId) -> None:
+    """Show a thought of our own, which a replay shows as well and the model never sees."""
+    message = Message(message_id, Role.ASSISTANT, (ThinkingPart(sentence),))
+    await sink.show(ThinkingStreamed(message_id, sentence))
     await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
 
 

@@ -1,18 +1,28 @@
 """A turn whose answer breaks off, on every wire, over a real connection: what is kept, and that no call runs."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import cast
 
+import anyio
 import pytest
 
+from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings, Wire
-from pattern_acp.journal.events import ErrorReported, MessageRecorded
-from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
-from pattern_acp.testing.agent import RunningAgent, running_agent
+from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageReported
+from pattern_acp.providers.http import Deadlines
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
+from pattern_acp.session.replay.sessions import replay_turns
+from pattern_acp.session.replaying import replay
+from pattern_acp.testing.agent import RunningAgent, no_pause, running_agent
 from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.fault_server import http_answer
+from pattern_acp.testing.fault_server import Piece, http_answer
 from pattern_acp.testing.faulty_provider import FaultyLine, faulty_line
-from pattern_acp.testing.turns import events_of, of_type
+from pattern_acp.testing.scripts import gate
+from pattern_acp.testing.turns import events_of, of_type, prompting
 from pattern_acp.testing.wires import WIRES, stream_of
 
 STEPS = [
@@ -24,14 +34,19 @@ wires = pytest.mark.parametrize("wire", WIRES)
 
 @asynccontextmanager
 async def at_faulty_line(
-    wire: Wire, turn: TurnSettings | None = None
+    wire: Wire,
+    turn: TurnSettings | None = None,
+    *,
+    limits: Deadlines | None = None,
+    pause: Callable[[float], Awaitable[None]] = no_pause,
 ) -> AsyncGenerator[tuple[RunningAgent, FaultyLine, str], None]:
     """An agent in mode `auto` whose session asks a model behind a server that answers what a test says."""
     means = Settings(editor_deadline_seconds=30, mode="auto", turn=turn or TurnSettings())
     async with (
-        faulty_line(wire) as line,
+        faulty_line(wire, limits=limits) as line,
         running_agent(ScriptedProvider([]), others={"mine": line.provider}, settings=means) as agent,
     ):
+        agent.shared.pauses = RetryPolicy(pause)
         yield agent, line, await at_model(agent)
 
 
@@ -53,7 +68,7 @@ async def test_a_cut_answer_keeps_its_words_marked_as_incomplete_and_runs_no_cal
         running_agent(
             ScriptedProvider([]),
             others={"mine": line.provider},
-            settings=Settings(editor_deadline_seconds=30, mode="auto"),
+            settings=Settings(editor_deadline_seconds=30, mode="auto", turn=TurnSettings(stream_retries=0)),
         ) as agent,
     ):
         session = await at_model(agent)
@@ -71,6 +86,102 @@ async def test_a_cut_answer_keeps_its_words_marked_as_incomplete_and_runs_no_cal
         line.server.pieces = (http_answer(stream_of(wire, [ScriptStep(text="Here again.")])),)
         await agent.editor.prompt(session, "And now?")
         assert agent.editor.said().endswith("Here again.")
+
+
+def broken(wire: Wire, kind: str) -> Sequence[Piece]:
+    """An answer that breaks off behind its first words."""
+    whole = stream_of(wire, [ScriptStep(text="Half an ans")])
+    words = whole[: whole.index(b"\n\n", whole.index(b"Half an ans")) + 2]
+    match kind:
+        case "closed":
+            return (http_answer(words),)
+        case "silent":
+            return (http_answer(words), Pause(None))
+        case "cut event":
+            return (http_answer(words + b'data: {"ty'),)
+        case _:
+            error = ScriptStep(error="overloaded", detail="Too much to do.")
+            return (http_answer(stream_of(wire, [ScriptStep(text="Half an ans"), error])),)
+
+
+@wires
+@pytest.mark.parametrize("kind", ["closed", "silent", "error event", "cut event"])
+async def test_an_answer_that_breaks_off_goes_on_by_itself(wire: Wire, kind: str):
+    limits = replace(Deadlines(), idle=0.2)
+    async with at_faulty_line(wire, limits=limits) as (agent, line, session):
+        line.server.then = [broken(wire, kind), (http_answer(stream_of(wire, [ScriptStep(text="wer.")])),)]
+        line.server.pieces = broken(wire, kind)
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert agent.editor.said() == "Half an ansHalf an answer."
+        assert line.server.asked == 3
+        events = await events_of(agent, session)
+        assert of_type(events, ErrorReported) == []
+        assert len(of_type(events, UsageReported)) == 3
+        thoughts = [str(update["content"]) for update in agent.editor.of_kind("agent_thought_chunk")]
+        assert len(thoughts) == 2
+        assert all("The model is asked to go on." in thought for thought in thoughts)
+        shown = said_in_order(agent)
+        agent.editor.updates.clear()
+        await agent.editor.request("session/close", {"sessionId": session})
+        await agent.editor.request("session/load", loading(agent, session))
+        assert said_in_order(agent) == shown
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        report = await replay_turns(session, recorded, current_means())
+        assert (report.difference, report.requests) == (None, 3)
+        assert (await agent.database.read(lambda tx: replay(tx, session))).difference is None
+
+
+@wires
+async def test_a_cancel_while_an_answer_waits_to_go_on_ends_the_turn_at_once(wire: Wire):
+    waits = gate()
+
+    async def pause(seconds: float) -> None:
+        del seconds
+        waits.reached.set()
+        await anyio.sleep_forever()
+
+    async with at_faulty_line(wire, pause=pause) as (agent, line, session):
+        line.server.pieces = broken(wire, "closed")
+        async with prompting(agent.editor, session) as flight:
+            await waits.reached.wait()
+            await agent.editor.cancel(session)
+            assert await flight.stop_reason() == "cancelled"
+        assert line.server.asked == 1
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+        line.server.pieces = (http_answer(stream_of(wire, [ScriptStep(text=" Here again.")])),)
+        await agent.editor.prompt(session, "And now?")
+        assert agent.editor.said() == "Half an ans Here again."
+
+
+@wires
+async def test_an_answer_that_always_breaks_off_ends_the_turn_after_its_tries(wire: Wire):
+    async with at_faulty_line(wire, TurnSettings(stream_retries=2)) as (agent, line, session):
+        line.server.pieces = broken(wire, "closed")
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
+        assert line.server.asked == 3
+        events = await events_of(agent, session)
+        assert [event.code for event in of_type(events, ErrorReported)] == ["provider.interrupted"]
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+
+
+def said_in_order(agent: RunningAgent) -> list[tuple[object, object, str]]:
+    """Kind, message and text of all chunks, those of one message joined."""
+    joined: list[tuple[object, object, str]] = []
+    for update in agent.editor.updates:
+        chunk = cast("JsonDict", update["update"])
+        if chunk["sessionUpdate"] in {"agent_message_chunk", "agent_thought_chunk"}:
+            kind, message = chunk["sessionUpdate"], chunk["messageId"]
+            text = str(cast("JsonDict", chunk["content"])["text"])
+            if joined and joined[-1][:2] == (kind, message):
+                text = joined.pop()[2] + text
+            joined.append((kind, message, text))
+    return joined
+
+
+def loading(agent: RunningAgent, session: str) -> JsonDict:
+    return {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
 
 
 @pytest.mark.parametrize("wire", [wire for wire in WIRES if wire != "gemini"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, UsageReported
-from pattern_acp.providers.base import TextDelta, UsageKnown
+from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta, UsageKnown
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.testing.agent import running_agent
@@ -29,6 +29,21 @@ async def test_the_other_model_answers_the_turn_and_the_chosen_one_the_next():
         recorded = of_type(await events_of(agent, session), MessageRecorded)
         assert [item.message.text for item in recorded if not item.for_model] == [told]
         assert told not in [message.text for message in conversation(model.requests[-1])]
+
+
+async def test_another_model_goes_on_with_an_answer_that_broke_off_when_its_own_is_out():
+    broken = (TextDelta("Half an ans"), Stopped(ProviderStop.INTERRUPTED, "scripted broke off."))
+    model = ScriptedProvider([broken, (ProviderOverloadedError("scripted is out."),)])
+    spare = ScriptedProvider([says("wer.")], name="spare")
+    async with running_agent(model, others={"spare": spare}) as agent:
+        agent.models.fallback = ("spare/test",)
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert agent.editor.said().startswith("Half an ans")
+        assert agent.editor.said().endswith("wer.")
+        texts = [message.text for message in conversation(spare.requests[0])]
+        assert texts[-2] == "Half an ans"
+        assert "exactly where it stops" in texts[-1]
 
 
 async def test_what_a_request_used_is_counted_for_the_model_that_answered():

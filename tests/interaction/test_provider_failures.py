@@ -2,6 +2,7 @@
 
 import pytest
 
+from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, TurnEnded
 from pattern_acp.jsonrpc.errors import RemoteError
@@ -92,7 +93,7 @@ async def test_refused_credentials_are_an_error_that_names_the_variable_and_noth
 
 async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
     model = ScriptedProvider([says("Half an ans") + stops(ProviderStop.INTERRUPTED), says("Here again.")])
-    async with running_agent(model) as agent:
+    async with running_agent(model, settings=NO_RETRIES) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert agent.editor.said().startswith("Half an ans")
@@ -103,13 +104,15 @@ async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
         await session_goes_on(agent, session)
 
 
+NO_RETRIES = Settings(editor_deadline_seconds=30, turn=TurnSettings(stream_retries=0))
+
 CUTS = [ProviderStop.INTERRUPTED, ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER]
 
 
 @pytest.mark.parametrize("stop", CUTS, ids=[stop.value for stop in CUTS])
 async def test_calls_of_an_answer_that_did_not_end_by_itself_do_not_run(stop: ProviderStop):
     cut = says("I write.") + calls("write_file", path="new.txt", content="x") + stops(stop)
-    async with running_agent(ScriptedProvider([cut, says("Here again.")])) as agent:
+    async with running_agent(ScriptedProvider([cut, says("Here again.")]), settings=NO_RETRIES) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         assert agent.editor.of_kind("tool_call") == []

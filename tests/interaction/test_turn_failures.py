@@ -91,7 +91,7 @@ WAYS: Mapping[str, Way] = {
     "filtered prompt": raising(errors.ContentFilteredError("Put it differently.")),
     "too long for the provider": raising(errors.ContextTooLongError("Shorten it.")),
     "empty": Way("provider.answer-empty", ((),)),
-    "cut connection": Way("provider.interrupted", (says("Half") + stops(ProviderStop.INTERRUPTED),)),
+    "cut connection": Way("provider.interrupted", (says("Half") + stops(ProviderStop.INTERRUPTED),) * 5),
     "cut answer": Way("provider.answer-cut", (says("Half") + stops(ProviderStop.MAX_TOKENS),)),
     "cut calls": Way("provider.answer-cut", (CUT_CALL,) * 3),
     "refusal": Way("provider.model-refused", (says("No") + stops(ProviderStop.REFUSAL),)),

@@ -9,11 +9,12 @@ import pytest
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.ids import MessageId, RandomIds, ToolCallId, TurnId
-from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
+from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
+    ContextAdded,
     MessageRecorded,
     ModelRequested,
     ToolCallFinished,
@@ -26,17 +27,19 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import (
     ProviderRequest,
     ProviderStop,
+    Stopped,
     ToolCallBegun,
     ToolCallEnded,
     ToolCallFragment,
     UsageKnown,
 )
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
+from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.approver import ScriptedApprover
 from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.testing.models import fake_model
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, uses
+from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
 from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.testing.tools import FakeTool, tool_bench
 from pattern_acp.testing.turns import of_type
@@ -44,7 +47,7 @@ from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.loop import ModelInUse, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import BEGIN_AGAIN, CONTINUE, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.tool_runner import ToolRunner
 
 TURN = TurnId("turn_1")
@@ -61,6 +64,8 @@ class Bench:
     answers: list[Answer] = field(default_factory=list[Answer])
     limits: TurnSettings = field(default_factory=TurnSettings)
     cost: Cost | None = None
+    retries: int = 0
+    pauses: list[float] = field(default_factory=list[float])
     clock: FakeClock = field(default_factory=FakeClock)
     sink: RecordingSink = field(default_factory=RecordingSink)
     history: list[Message] = field(default_factory=lambda: [Message(MessageId("msg_1"), Role.USER, (TextPart("Go."),))])
@@ -82,6 +87,11 @@ class Bench:
             ids=RandomIds(),
             budget=self.budget,
         )
+
+        self.loop.resumption = StreamRetries(self.retries, RetryPolicy(self.pause, jitter=lambda: 0.0))
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
 
     async def build(self, history: Sequence[Message]) -> ProviderRequest:
         return ProviderRequest("test", "", (), tuple(history))
@@ -236,6 +246,74 @@ async def test_text_that_the_limit_cut_ends_the_turn_and_says_why():
     made = bench(says("It is so") + CUT)
     end = await made.run()
     assert (end.stop_reason, end.sentence) == (StopReason.MAX_TOKENS, "The answer reached its limit of tokens.")
+
+
+BREAKS = stops(ProviderStop.INTERRUPTED, "The connection to lab broke; try again.")
+
+
+def resuming(*turns: Turn, retries: int = 4, tool: FakeTool | None = None) -> Bench:
+    return Bench(ScriptedProvider(turns), (tool or FakeTool(),), retries=retries)
+
+
+async def test_the_model_goes_on_with_an_answer_that_broke_off():
+    made = resuming(says("Half an ans") + uses(10, 3) + BREAKS, says("wer.") + uses(20, 2))
+    assert await made.run() == TurnEnd(StopReason.END_TURN)
+    half, note, rest = made.history[1:]
+    assert (half.text, note.role, rest.text) == ("Half an ans", Role.USER, "wer.")
+    assert note.text == f"<note>{CONTINUE}</note>"
+    assert made.model.requests[1].messages[1:] == (half, note)
+    recorded = of_type(made.sink.events, MessageRecorded)
+    assert [(event.complete, event.for_model) for event in recorded] == [(False, True), (True, False), (True, True)]
+    [thought] = recorded[1].message.parts
+    assert thought == ThinkingPart("The connection to lab broke; try again. The model is asked to go on.")
+    assert [event.message for event in of_type(made.sink.events, ContextAdded)] == [note]
+    assert [event.usage.output_tokens for event in of_type(made.sink.events, UsageReported)] == [3, 2]
+    assert made.pauses == [0.25]
+
+
+async def test_answers_that_break_off_again_and_again_end_the_turn_after_so_many_tries():
+    made = resuming(*[says("a ") + BREAKS] * 9, retries=2)
+    end = await made.run()
+    assert (end.stop_reason, end.sentence) == (StopReason.END_TURN, "The connection to lab broke; try again.")
+    assert end.failure is not None
+    assert end.failure.code == "provider.interrupted"
+    assert len(made.model.requests) == 3
+    assert made.pauses == [0.25, 0.5]
+
+
+async def test_breaks_are_counted_in_a_row():
+    made = resuming(*[says("a ") + BREAKS, calls("look")] * 3, says("Done."), retries=1)
+    assert (await made.run()).sentence == ""
+    assert made.pauses == [0.25] * 3
+
+
+async def test_calls_of_an_answer_that_broke_off_are_made_again_by_the_model_and_not_run():
+    tool = FakeTool()
+    broken = says("I look. ") + calls_raw("look", '{"n": 1}') + calls_raw("look", '{"n": 2}', index=1) + BREAKS
+    made = resuming(broken, calls_raw("look", '{"n": 3}'), says("Done."), tool=tool)
+    await made.run()
+    assert tool.prepared == [{"n": 3}]
+    assert "make it again" in made.history[2].text
+
+
+@pytest.mark.parametrize("came", [calls("look"), ()], ids=["a call", "nothing"])
+async def test_an_answer_that_broke_off_before_any_words_is_asked_for_again_as_it_was(came: Turn):
+    made = resuming(came + BREAKS, says("Done."))
+    await made.run()
+    assert made.model.requests[0].messages == made.model.requests[1].messages
+    assert made.history[-1].text == "Done."
+
+
+async def test_after_mere_reasoning_the_model_is_told_that_nothing_came():
+    made = resuming(thinks("Hm.") + BREAKS, says("Done."))
+    await made.run()
+    assert made.history[2].text == f"<note>{BEGIN_AGAIN}</note>"
+
+
+async def test_a_provider_that_refused_to_go_on_is_not_asked_again():
+    made = resuming((*says("Half"), Stopped(ProviderStop.INTERRUPTED, "The key was refused.", is_final=True)))
+    assert (await made.run()).sentence == "The key was refused."
+    assert len(made.model.requests) == 1
 
 
 async def test_text_that_came_before_a_cancel_is_recorded_as_incomplete_and_remembered():

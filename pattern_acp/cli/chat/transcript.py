@@ -20,6 +20,9 @@ from pattern_acp.cli.chat.sections import Sections
 from pattern_acp.cli.output import printable
 from pattern_acp.domain.tool_calls import ToolKind
 
+OWN_THOUGHT = "_told"
+"""Part of the id of a thought that is the agent's own word, not the model's: that a request is made again, and why."""
+
 
 class Transcript:
     """Shows one session. Texts of models and files are stripped of characters that steer a terminal."""
@@ -58,6 +61,12 @@ class Transcript:
             case schema.AgentMessageChunk(content=schema.TextContent(text=text), message_id=message_id):
                 self._end_thought()
                 self._say(text, message_id)
+            case schema.AgentThoughtChunk(content=schema.TextContent(text=text), message_id=message_id) if (
+                message_id is not None and OWN_THOUGHT in message_id
+            ):
+                self._end_thought()
+                self._end_answer()
+                self._sections.print("note", Text(one_line(text), style="dim"))
             case schema.AgentThoughtChunk(content=schema.TextContent(text=text)):
                 self._end_answer()
                 self._thought += len(text)

@@ -13,7 +13,7 @@ import anyio.lowlevel
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ErrorReported, MessageRecorded
+from pattern_acp.journal.events import ErrorReported
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
     ModelSwitched,
@@ -34,6 +34,7 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.session.replay.position import Position
 from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
+from pattern_acp.turn.loop import GOES_ON, TOLD_AGAIN
 
 _STOPS = {StopReason.MAX_TOKENS: ProviderStop.MAX_TOKENS, StopReason.REFUSAL: ProviderStop.REFUSAL}
 
@@ -71,13 +72,13 @@ class RecordedProvider:
             yield event
         is_last = position.following is None
         message = request.message
-        if message is None or not message.complete:
+        if not request.went_on and (message is None or not message.complete):
             failure = failure_of(position)
             if failure is not None:
                 raise failure
             if is_last and position.turn.was_cut:
                 await position.cut()
-        yield stop_of(position.turn, message, is_last=is_last)
+        yield stop_of(position.turn, request, is_last=is_last)
 
 
 def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
@@ -85,6 +86,9 @@ def said_by(request: RecordedRequest) -> Iterator[ProviderEvent]:
     qualified = f"{request.event.provider}/{request.event.model}"
     answering = answered_by(request) or qualified
     for told in request.told:
+        if told.message.message_id.endswith(TOLD_AGAIN):
+            # The loop says that itself.
+            continue
         for part in told.message.parts:
             if isinstance(part, ThinkingPart):
                 yield Retrying(1, 0, part.text)
@@ -145,8 +149,11 @@ def failure_from(error: ErrorReported) -> Exception:
     return RecordedFailureError(error.sentence)
 
 
-def stop_of(turn: RecordedTurn, message: MessageRecorded | None, *, is_last: bool) -> Stopped:
+def stop_of(turn: RecordedTurn, request: RecordedRequest, *, is_last: bool) -> Stopped:
     """Why the model stopped, which the journal tells by what came of it."""
+    message = request.message
+    if request.went_on:
+        return Stopped(ProviderStop.INTERRUPTED, request.went_on.removesuffix(GOES_ON).rstrip())
     ended, sentence = (turn.ended.stop_reason, turn.ended.sentence) if turn.ended is not None else (None, "")
     if message is not None and message.message.tool_calls:
         return Stopped(ProviderStop.TOOL_CALLS)

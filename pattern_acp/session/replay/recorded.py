@@ -14,7 +14,7 @@ from pattern_acp.context.history import history_of
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message
+from pattern_acp.domain.messages import Message, ThinkingPart
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import (
@@ -40,6 +40,7 @@ from pattern_acp.journal.kept import kept_events, went_back
 from pattern_acp.journal.reader import Recorded, is_prompt
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.providers.base import ToolSpec
+from pattern_acp.turn.loop import TOLD_AGAIN
 
 _TIME_LIMIT = re.compile(r"reached its limit of \d+ seconds")
 """In the sentence of a turn that its limit of time ended (turn/loop.py)."""
@@ -101,6 +102,13 @@ class RecordedRequest:
     """What the person was told while the answer was waited for."""
     message: MessageRecorded | None = None
     usage: UsageReported | None = None
+
+    @property
+    def went_on(self) -> str:
+        """What the user was told when its answer broke off and the turn went on; empty when it did not."""
+        last = self.told[-1].message if self.told else None
+        is_it = last is not None and last.message_id.endswith(TOLD_AGAIN)
+        return "".join(part.text for part in last.parts if isinstance(part, ThinkingPart)) if last and is_it else ""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import Transient
-from pattern_acp.turn.loop import OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import BROKEN_STREAM, OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.turn.tool_runner import ToolRunner
 
@@ -145,6 +145,24 @@ class RecordedWindow:
         return following is not None and following.event.number == self._position.current.event.number
 
 
+class RecordedResumption:
+    """`Resumption` that goes on where the recorded turn did, and waits for nothing."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+
+    def goes_on(self, breaks: int) -> bool:
+        """See `Resumption.goes_on`."""
+        del breaks
+        return bool(self._position.current.went_on)
+
+    async def pause(self, breaks: int) -> None:
+        """See `Resumption.pause`: the recorded turn may have been cancelled in it."""
+        del breaks
+        if self._position.following is None and self._position.turn.was_cut:
+            await self._position.cut()
+
+
 class TurnReplay:
     """One turn. It is its own `TurnView`, which collects what would have been shown, and its own `RequestGate`."""
 
@@ -226,6 +244,7 @@ class TurnReplay:
                 call_ids=CallIds(set(self._turn.used_calls)),
             )
             loop.window, loop.gate = RecordedWindow(self._position), self
+            loop.resumption = RecordedResumption(self._position)
             end = await loop.run(self._turn.turn_id, self._history)
             is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
             if not is_answer or self._position.following is None or self._position.is_beyond:
@@ -291,6 +310,9 @@ class TurnReplay:
             match event:
                 case MemoryShown():
                     self._history.insert(len(self._history) - 1, state_message(event))
+                case ContextAdded(sources=(source,)) if source == BROKEN_STREAM:
+                    # The loop tells it itself.
+                    pass
                 case ContextAdded(message=message):
                     add_context(self._history, message)
                 case ContextCompacted():

@@ -52,7 +52,7 @@ from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import Fact, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 
@@ -227,6 +227,8 @@ class Subagent:
         )
         loop.window = window
         loop.gate = self._gate
+        shared = self._session.constellation
+        loop.resumption = StreamRetries(self._session.state.settings.turn.stream_retries, shared.pauses)
         return loop
 
     async def _build(self, history: Sequence[Message]) -> ProviderRequest:

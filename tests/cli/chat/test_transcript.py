@@ -263,3 +263,16 @@ Welcome.
 
 def test_an_update_that_is_not_known_is_ignored():
     assert read_update({"sessionUpdate": "from_the_future", "x": 1}) is None
+
+
+def test_what_the_agent_says_of_its_connection_is_a_line_and_no_thought():
+    told = text("The connection broke. The model is asked to go on.", "m1_told_again_thought", "agent_thought_chunk")
+    assert show([text("Half an ans"), told, text("wer.", "m2")]) == snapshot("""\
+Half an ans
+
+The connection broke. The model is asked to go on.
+
+wer.
+
+3.2 s
+""")

@@ -22,11 +22,12 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ContextCompacted, Event, MessageRecorded, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.providers.base import ProviderStop, Retrying, TextDelta, UsageKnown, UsageUntold
+from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageUntold
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.session.redacting import RedactionWanted, redact_session
 from pattern_acp.session.replay.sessions import TurnsReport, replay_turns
+from pattern_acp.session.replaying import replay
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict, choose
 from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
@@ -146,7 +147,7 @@ async def test_a_turn_that_was_cancelled_replays_up_to_there(place: str):
         says("Long") + stops(ProviderStop.MAX_TOKENS),
         says("No.") + stops(ProviderStop.REFUSAL, "I will not."),
         says("Fil") + stops(ProviderStop.CONTENT_FILTER),
-        says("Half") + stops(ProviderStop.INTERRUPTED),
+        (*says("Half"), Stopped(ProviderStop.INTERRUPTED, "The key was refused.", is_final=True)),
         (RuntimeError("A fault of ours."),),
     ],
     ids=str,
@@ -410,6 +411,34 @@ async def test_texts_around_a_call_that_was_cut_replay_the_same():
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
     assert report.difference is None, report.difference
+
+
+BROKEN = stops(ProviderStop.INTERRUPTED, "It broke.")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        says("Half"),
+        says("Half") + calls("read_file", path="a.txt"),
+        calls("read_file", path="a.txt"),
+        thinks("Hm."),
+        thinks("Hm.") + says("Half") + uses(10, 2),
+        (Retrying(1, 5, "Busy."), *says("Half")),
+        (),
+    ],
+)
+@pytest.mark.parametrize("breaks", [1, 2, 5])
+async def test_answers_that_broke_off_and_went_on_replay_the_same(broken: Turn, breaks: int):
+    model = ScriptedProvider([*[(*broken, *BROKEN)] * breaks, calls("read_file", path="a.txt"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        await agent.editor.prompt(session, "Again.")
+        report = await replayed(agent, session)
+        plain = await agent.database.read(lambda tx: replay(tx, session))
+    assert (report.difference, plain.difference) == (None, None)
+    assert report.requests == (breaks + 3 if breaks < 5 else 7)
 
 
 @pytest.mark.parametrize("answers", [1, 3])
