@@ -117,6 +117,9 @@ CONTINUE = (
 )
 """What the model is told when some of its answer came."""
 
+CONTINUE_NOTE = str(framed_line("note", CONTINUE))
+"""The same as it stands in the conversation."""
+
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
 """What it is told when it had only reasoned, which is not sent back."""
 
@@ -341,8 +344,8 @@ class TurnLoop:
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:
-            note = framed_line("note", CONTINUE if answer.message.text.strip() else BEGIN_AGAIN)
-            told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(str(note)),))
+            note = CONTINUE_NOTE if answer.message.text.strip() else str(framed_line("note", BEGIN_AGAIN))
+            told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
             await self._sink.record(Fact(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT))
             add_context(history, told)
         return True
@@ -463,6 +466,19 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
             return TurnEnd(StopReason.END_TURN, detail or sentence, failure=TurnFailure("provider.interrupted"))
         case ProviderStop.END | ProviderStop.TOOL_CALLS:
             return TurnEnd(StopReason.END_TURN)
+
+
+def last_answer(history: Sequence[Message]) -> str:
+    """The last words of the model in a conversation, with those before them where that answer broke off."""
+    answer, goes_back = "", True
+    for message in reversed(history):
+        if goes_back and message.role is Role.ASSISTANT and message.text.strip():
+            answer, goes_back = message.text + answer, False
+        elif answer:
+            goes_back = message.role is Role.USER and message.text == CONTINUE_NOTE
+            if not goes_back:
+                break
+    return answer.strip()
 
 
 async def show_sentence(sink: TurnSink, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:

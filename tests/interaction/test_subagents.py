@@ -21,7 +21,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.journal.reader import verify_stream
-from pattern_acp.providers.base import ProviderRequest, UsageKnown
+from pattern_acp.providers.base import ProviderRequest, ProviderStop, Stopped, TextDelta, UsageKnown
 from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
@@ -463,6 +463,16 @@ async def test_a_failing_model_request_keeps_what_was_changed_in_the_result():
         assert told.is_error
         assert "It could not go on: The context is too long." in told.text
         assert "Files changed: a.py." in told.text
+
+
+async def test_a_report_that_breaks_off_goes_on_and_is_told_whole():
+    half: Turn = (TextDelta("It is in a"), Stopped(ProviderStop.INTERRUPTED, "It broke."))
+    model = model_of(delegates("explorer", "finder"), says("Done."), finder=[half, says(".py.")])
+    async with running_agent(model, settings=settings()) as agent:
+        await run(agent)
+        assert len(requests_of(model, "finder")) == 2
+        told = last_result(model.requests[-1]).text
+    assert "It is in a.py." in told
 
 
 async def test_memory_is_shown_to_it_and_a_rewrite_keeps_what_others_wrote_meanwhile():

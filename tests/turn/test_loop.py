@@ -47,7 +47,16 @@ from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.loop import BEGIN_AGAIN, CONTINUE, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.loop import (
+    BEGIN_AGAIN,
+    CONTINUE,
+    ModelInUse,
+    StreamRetries,
+    TurnEnd,
+    TurnLoop,
+    last_answer,
+    show_sentence,
+)
 from pattern_acp.turn.tool_runner import ToolRunner
 
 TURN = TurnId("turn_1")
@@ -308,6 +317,14 @@ async def test_after_mere_reasoning_the_model_is_told_that_nothing_came():
     made = resuming(thinks("Hm.") + BREAKS, says("Done."))
     await made.run()
     assert made.history[2].text == f"<note>{BEGIN_AGAIN}</note>"
+
+
+async def test_the_last_answer_is_whole_where_it_broke_off_and_no_longer():
+    made = resuming(calls("look") + says("I looked. "), says("Half ") + BREAKS, says("an ") + BREAKS, says("answer."))
+    await made.run()
+    assert last_answer(made.history) == "Half an answer."
+    assert last_answer(made.history[:2]) == "I looked."
+    assert last_answer(made.history[:1]) == ""
 
 
 async def test_a_provider_that_refused_to_go_on_is_not_asked_again():

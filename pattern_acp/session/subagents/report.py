@@ -6,12 +6,13 @@ Owns: the result of the call that it ran for. Must not know: how it ran.
 from collections.abc import Sequence
 
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.domain.messages import Message, Role
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
 from pattern_acp.session.changed_files import ChangedFile
 from pattern_acp.tools.base import ToolOutcome
 from pattern_acp.tools.text_limits import cut_middle, one_line
+from pattern_acp.turn.loop import last_answer
 from pattern_acp.workspace.paths import display_path
 
 FILES_SHOWN = 50
@@ -58,7 +59,7 @@ def outcome_of(
         limit: characters that the model reads.
         title: the call's title at its end.
     """
-    report = next((m.text.strip() for m in reversed(history) if m.role is Role.ASSISTANT and m.text.strip()), "")
+    report = last_answer(history)
     said = "\n\n".join(part for part in (report, sentence, work.told) if part)
     cut = cut_middle(said, limit)
     diffs = tuple(
