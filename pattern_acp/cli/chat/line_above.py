@@ -29,7 +29,13 @@ def looking(look: Callable[[], None]) -> Generator[None, None, None]:
 
     def tick(number: int, frame: FrameType | None) -> None:
         del number, frame
-        look()
+        try:
+            look()
+        except SystemError as error:
+            # `input` looks for signals once more when Ctrl-C has ended it: what is called then finds an exception set.
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
 
     before = signal.signal(signal.SIGALRM, tick)
     signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)

@@ -2,13 +2,14 @@
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.chat.line_above import INSERTED
+from pattern_acp.cli.chat.line_above import INSERTED, looking
 from pattern_acp.cli.chat.line_prompt import completions
 from pattern_acp.testing.process import agent_environment
 
@@ -77,6 +78,15 @@ def read_until(terminal: int, wanted: bytes) -> None:
     seen = b""
     while wanted not in seen:
         seen += os.read(terminal, 4096)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing looks there")
+def test_a_ctrl_c_in_the_moment_of_a_look_stays_one():
+    def look() -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt), looking(look):
+        signal.raise_signal(signal.SIGALRM)
 
 
 PASTED = {
