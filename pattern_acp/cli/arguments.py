@@ -55,7 +55,8 @@ class Chat:
 
     flags: Flags = field(default_factory=Flags)
     prompt: str | None = None
-    """One turn with this prompt; None to ask for prompts, or to read one from a stdin that is no terminal."""
+    """One turn with this prompt; None to ask for prompts, or to read one from a stdin that is no terminal. What is
+    piped in beside a prompt goes with it."""
     answer: Literal["ask", "allow", "deny"] = "ask"
     """What permission questions are answered."""
     json: bool = False

@@ -48,7 +48,9 @@ def add_common(parser: "argparse.ArgumentParser") -> None:
 
 
 def _add_chat(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt and exit")
+    parser.add_argument(
+        "prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt, and what is piped in, and exit"
+    )
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument("--yes", action="store_true", help="allow whatever the agent asks permission for")
     answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")

@@ -110,14 +110,19 @@ def _read_turn(messages: tuple[Message, ...]) -> _Turn:
 
 
 def _words_of(prompt: Message) -> str:
-    """What the user typed; an attached file gives its name only, since its content is data (invariant 8)."""
+    """What the user typed; a file that is mentioned in it gives its name only, since its content is data (invariant 8).
+
+    A file that was attached, with no blank between it and the words in front of it, is no part of a command.
+    """
     from pattern_acp.domain.typed_words import typed_parts
 
-    parts = (
-        part.text if isinstance(part, TextPart) else part.name if isinstance(part, ResourcePart) else ""
-        for part in typed_parts(prompt.parts)
-    )
-    return "".join(parts)
+    words = ""
+    for part in typed_parts(prompt.parts):
+        if isinstance(part, TextPart):
+            words += part.text
+        elif isinstance(part, ResourcePart) and words[-1:].isspace():
+            words += part.name
+    return words
 
 
 def _text(words: list[str]) -> tuple[ProviderEvent, ...]:

@@ -49,6 +49,8 @@ class Asker:
         self._marks = marks
         self._answer: Literal["ask", "allow", "deny"] = answer
         self._keys = keys
+        self.has_refused = False
+        """Whether something was refused that the user was not asked for."""
 
     @property
     def asks(self) -> bool:
@@ -63,6 +65,7 @@ class Asker:
         """
         try:
             if self._answer != "ask":
+                self.has_refused |= self._answer == "deny"
                 reply_by_flag(question, self._answer)
             elif self._keys is None:
                 self._refuse(question)
@@ -72,6 +75,7 @@ class Asker:
             question.reply(None)
 
     def _refuse(self, question: Question) -> None:
+        self.has_refused = True
         title = one_line(question.call.title or "a tool call")
         end = "" if title.endswith(("?", ".")) else "."
         sentence = f"Refused, since nobody can be asked here: {title}{end} Pass --yes to allow what the agent asks for."

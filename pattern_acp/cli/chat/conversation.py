@@ -20,7 +20,7 @@ from pattern_acp.cli.chat.client import ChatClient
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
 from pattern_acp.cli.chat.events import TurnEnded
 from pattern_acp.cli.chat.files import Files
-from pattern_acp.cli.chat.images import GivenImage
+from pattern_acp.cli.chat.images import GivenImage, GivenText
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.known import told_by_us
 from pattern_acp.cli.chat.terminals import Terminals
@@ -89,6 +89,8 @@ class Conversation:
     session_id: str = ""
     images: tuple[GivenImage, ...] = ()
     """What goes with the next prompt."""
+    piped: GivenText | None = None
+    """What was piped in, for the next prompt."""
 
     async def initialize(self) -> None:
         """The first request: what this client can do.
@@ -127,7 +129,12 @@ class Conversation:
             if split_action(text.strip()) is None:
                 # A slash command takes none; they wait for the first prompt of the model.
                 images, self.images = self.images, ()
-            blocks = [sdk.TextContentBlock(type="text", text=text), *map(image_block, images)]
+            piped, self.piped = self.piped, None
+            blocks = [
+                *([text_block(piped)] if piped is not None else ()),
+                sdk.TextContentBlock(type="text", text=text),
+                *map(image_block, images),
+            ]
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
             end = _ended(answer)
         except ChatError as error:
@@ -234,6 +241,12 @@ async def open_conversation(
 def image_block(image: GivenImage) -> "sdk.ImageContentBlock":
     """An image for the wire."""
     return sdk.ImageContentBlock(type="image", data=image.data, mime_type=image.media_type, uri=image.uri)
+
+
+def text_block(given: GivenText) -> "sdk.EmbeddedResourceContentBlock":
+    """A text that is not the user's words, for the wire."""
+    contents = sdk.TextResourceContents(uri=given.uri, text=given.text, mime_type="text/plain")
+    return sdk.EmbeddedResourceContentBlock(type="resource", resource=contents)
 
 
 def sentence_of(error: "acp.RequestError") -> str:

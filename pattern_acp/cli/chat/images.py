@@ -1,15 +1,29 @@
-"""Images that go with a prompt of the chat.
+"""What goes with a prompt of the chat besides its words: images, and what is piped in.
 
-Owns: reading them from the disk. Must not know: how they are scaled, which is the agent's.
+Owns: reading them, and how much of it goes along. Must not know: how images are scaled, which is the agent's.
 """
 
 import base64
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.workspace.images import GIVEN_BYTES
-from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.kinds import inspect_path, kind_of_bytes
+
+PIPED_CHARACTERS = 2_000_000
+"""Of piped text; the model is sent both ends of a long text and reads on where it needs to."""
+
+PIPED_URI = "stdin:///piped%20input"
+
+WAITING_SECONDS = 3.0
+"""How long nothing may come through a pipe before the user is told what is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +33,52 @@ class GivenImage:
     data: str
     media_type: str
     uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenText:
+    """Text that was piped in."""
+
+    text: str
+    uri: str = PIPED_URI
+
+
+def say(sentence: str) -> None:
+    """Tell the user something, on stderr."""
+    sys.stderr.write(f"pattern-acp chat {sentence}\n")
+    sys.stderr.flush()
+
+
+def read_piped(
+    stdin: TextIO, tell: Callable[[str], None] = say, *, waiting: float = WAITING_SECONDS
+) -> GivenImage | GivenText | None:
+    """What a pipe or a file gives on stdin, to its end; None without any, and for a terminal or a device.
+
+    Raises:
+        ChatError: it is neither text nor an image, or too large an image.
+    """
+    try:
+        descriptor = stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISFIFO(mode) and not stat.S_ISREG(mode):
+        return None
+    if sys.platform != "win32" and not select.select([descriptor], [], [], waiting)[0]:
+        tell("waits for the end of its stdin, which goes with the prompt; `< /dev/null` gives it none.")
+    data = stdin.buffer.read(GIVEN_BYTES + 1)
+    if not data.strip():
+        return None
+    kind, media_type = kind_of_bytes(data)
+    if kind == "image" and len(data) <= GIVEN_BYTES:
+        return GivenImage(base64.b64encode(data).decode("ascii"), media_type, PIPED_URI)
+    if kind != "text":
+        raise ChatError(f"What was piped in is no text and no image of at most {GIVEN_BYTES:,} bytes; pipe text.")
+    text = data.decode("utf-8-sig", "replace")
+    if len(text) <= PIPED_CHARACTERS:
+        return GivenText(text)
+    tell(f"gives only the first {PIPED_CHARACTERS:,} characters of what was piped in.")
+    return GivenText(f"{text[:PIPED_CHARACTERS]}\n[cut here: more was piped in]\n")
 
 
 def read_images(paths: tuple[str, ...]) -> tuple[GivenImage, ...]:

@@ -20,7 +20,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
-from pattern_acp.cli.chat.images import GivenImage, read_images
+from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped
 from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_failure
@@ -29,6 +29,7 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:
+    from pattern_acp.cli.chat.asking import Asker
     from pattern_acp.cli.chat.conversation import Conversation, Opened, Wanted
     from pattern_acp.cli.chat.turns import Turns
 
@@ -47,6 +48,7 @@ class Run:
     interrupts: Interrupts
     images: tuple[GivenImage, ...] = ()
     """What goes with the first prompt."""
+    piped: GivenText | None = None
     at_end: ExitStack = field(default_factory=ExitStack)
     """Closed behind everything else."""
 
@@ -70,6 +72,8 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
         raise ChatError(FOR_THE_USER.format("chat /…"), failure_code="cli.started-by-agent")
     chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
     try:
+        if arguments.prompt is not None:
+            chat = with_piped(chat)
         with chat.at_end, chat.interrupts.installed(), start_blocking_portal() as portal:
             agent = open_agent(command or agent_command(flags_of(chat)), process.environ)
             with held(portal, agent) as started:
@@ -78,6 +82,18 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
         return EXIT_CANCELLED
     except OutputClosed:
         return EXIT_OK
+
+
+def with_piped(chat: Run) -> Run:
+    """The chat with what is piped in beside its prompt.
+
+    Raises:
+        ChatError: that can not be given.
+    """
+    given = read_piped(sys.stdin)
+    if isinstance(given, GivenImage):
+        return replace(chat, images=(*chat.images, given))
+    return replace(chat, piped=given)
 
 
 def flags_of(chat: Run) -> Flags:
@@ -117,7 +133,7 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
         with chat.interrupts.raised():
             portal.call(conversation.initialize)
             opened = portal.call(conversation.open, wanted(chat))
-            conversation.images = chat.images
+            conversation.images, conversation.piped = chat.images, chat.piped
         return converse(chat, portal, conversation, opened)
 
 
@@ -165,15 +181,15 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
 
     turns = Turns(conversation.incoming.inbox, view, chat.interrupts, start, cancel, stop_subagent)
     if chat.prompt is not None:
-        return one_turn(turns, chat.prompt)
+        return one_turn(turns, chat.prompt, asker)
     from pattern_acp.cli.chat.interactive import Interactive
 
     folder = chat.process.loaded.paths.state
     return Interactive(stage, turns, transcript, chat.interrupts, folder, chat.at_end).run()
 
 
-def one_turn(turns: "Turns", prompt: str) -> int:
-    """Run the only turn; the exit code."""
+def one_turn(turns: "Turns", prompt: str, asker: "Asker") -> int:
+    """Run the only turn; the exit code, which is 1 as well when something was refused without asking the user."""
     from pattern_acp.cli.chat.keyboard import quiet_keys
 
     with quiet_keys(sys.stdin):
@@ -182,7 +198,7 @@ def one_turn(turns: "Turns", prompt: str) -> int:
         write_failure(end.failure, f"pattern-acp chat: {end.error}")
     elif end.failure:
         write_failure(end.failure, "pattern-acp chat: the turn failed.")
-    return exit_code(end)
+    return exit_code(end) or (EXIT_ERROR if asker.has_refused else EXIT_OK)
 
 
 def exit_code(end: TurnEnded) -> int:

@@ -62,6 +62,11 @@ def chat(
     )
 
 
+def sessions(home: Path, project: Path, *words: str) -> str:
+    command = [*COMMAND, "sessions", *words]
+    return subprocess.check_output(command, cwd=project, env=agent_environment(home, PYTHONUTF8="1"), encoding="utf-8")
+
+
 def left_running(home: Path) -> list[str]:
     """What goes on running with this home, given a moment to end; only where the system tells."""
     until = SystemClock().monotonic() + END_SECONDS
@@ -97,16 +102,30 @@ def test_a_prompt_may_come_from_stdin_and_must_not_be_empty(home: Path, project:
     assert "the prompt is empty" in empty.stderr
 
 
+def test_what_is_piped_in_goes_with_the_prompt_as_data(home: Path, project: Path, tmp_path: Path):
+    script = write_script(tmp_path, [[{"text": "Reviewed."}]])
+    done = chat(home, project, "review this diff", stdin="+an added line\n", script=script)
+    assert (done.returncode, done.stdout.strip()) == (0, "Reviewed.")
+    replayed = sessions(home, project, "show", session_of(sessions(home, project, "list", "--json")))
+    assert "stdin:///piped%20input" in replayed
+    assert "review this diff" in replayed
+
+
+def test_a_prompt_without_anything_piped_in_is_as_it_was(home: Path, project: Path):
+    assert "hello world" in chat(home, project, "read a.txt", stdin="").stdout
+    assert "hello world" in chat(home, project, "read a.txt", stdin="something\n").stdout
+
+
 def test_without_anybody_to_ask_nothing_is_changed_and_the_flag_is_named(home: Path, project: Path):
     done = chat(home, project, 'replace "hello" with "bye" in a.txt')
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "--yes" in done.stderr
     assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
 
 
 def test_deny_refuses_an_edit(home: Path, project: Path):
     done = chat(home, project, "--deny", 'replace "hello" with "bye" in a.txt')
-    assert (done.returncode, done.stderr.count("--yes")) == (0, 0)
+    assert (done.returncode, done.stderr.count("--yes")) == (1, 0)
     assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
 
 
