@@ -118,7 +118,6 @@ def test_pasted_lines_are_one_prompt(tmp_path: Path, pasted: bytes):
             read_until(ours, b"> ")
             os.write(ours, pasted)
             read_until(ours, rb"got 'one\\\ntwo\nthree'")
-            read_until(ours, b"> ")
             os.write(ours, b"next\r")
             read_until(ours, b"got 'next'")
         finally:
