@@ -193,6 +193,7 @@ def _parse(argv: Sequence[str]) -> Arguments:
         constellation=found.get("constellation"),
         persona=found.get("persona"),
         mode=found.get("mode"),
+        thinking=found.get("thinking"),
         log_level=found.get("log_level"),
         exact_model=bool(found.get("exact_model")),
     )
@@ -317,9 +318,9 @@ def _build_parser() -> "argparse.ArgumentParser":
     parser = Parser(
         prog=PROGRAM,
         description="An agent for editors that speak ACP. Without a command it serves ACP on stdin and stdout.",
-        epilog="Settings also come from PATTERN_ACP_MODEL, PATTERN_ACP_MODE, PATTERN_ACP_CONSTELLATION, "
-        "PATTERN_ACP_HOME, PATTERN_ACP_LOG and config.toml; 'pattern-acp doctor' shows each value and where it came "
-        "from.",
+        epilog="Settings also come from PATTERN_ACP_MODEL, PATTERN_ACP_MODE, PATTERN_ACP_THINKING, "
+        "PATTERN_ACP_CONSTELLATION, PATTERN_ACP_HOME, PATTERN_ACP_LOG and config.toml; 'pattern-acp doctor' shows "
+        "each value and where it came from.",
         parents=[common],
         allow_abbrev=False,
     )

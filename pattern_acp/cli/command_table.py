@@ -40,6 +40,12 @@ def add_common(parser: "argparse.ArgumentParser") -> None:
         "nothing else at all), auto (everything inside the directory)",
     )
     group.add_argument(
+        "--thinking",
+        choices=("default", "off", "low", "medium", "high"),
+        default=absent,
+        help="how much the model thinks in new sessions; default leaves that to its vendor",
+    )
+    group.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default=absent,

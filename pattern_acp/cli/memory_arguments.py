@@ -61,7 +61,7 @@ VALUED = frozenset(
         *("--kind", "--since", "--until"),
         *("--reason", "--cwd", "--file", "--template", "--scope", "--text"),
         *("--paths", "--severity", "--check"),
-        *("--constellation", "--persona", "--model", "--mode", "--log-level"),
+        *("--constellation", "--persona", "--model", "--mode", "--thinking", "--log-level"),
     }
 )
 """Options that the next word belongs to, those of every command too."""

@@ -134,6 +134,14 @@ KEYS: tuple[Key, ...] = (
         reach=MODES_BY_REACH,
     ),
     Key(
+        name="thinking",
+        summary="How much the model thinks in a new session; default leaves that to its vendor.",
+        rule=choice("default", "off", "low", "medium", "high"),
+        default=_SETTINGS.thinking,
+        variable="PATTERN_ACP_THINKING",
+        flag="--thinking",
+    ),
+    Key(
         name="log_level",
         summary="The least serious message that the log keeps.",
         rule=choice(*_LEVELS),

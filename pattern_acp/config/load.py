@@ -135,6 +135,9 @@ class SettingsReader:
         checks, check_problems, check_values = read_checks(user)
         resolution = _Resolution(self._flags, environ, project, user, providers)
         found = {key.name: _resolve(resolution, key) for key in KEYS}
+        if found["thinking"][1].startswith(("$", "--")):
+            # What is said for this process counts for every model.
+            models = {name: replace(own, thinking_level="") for name, own in models.items()}
         problems = (
             *self._path_problems,
             *unknown_variables(environ),
@@ -265,6 +268,7 @@ def _flag(flags: Flags, key: Key) -> str | None:
         "constellation": flags.constellation,
         "persona": flags.persona,
         "mode": flags.mode,
+        "thinking": flags.thinking,
         "log_level": flags.log_level,
     }
     return by_key.get(key.name)

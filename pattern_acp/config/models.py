@@ -121,6 +121,11 @@ def _thinking(model: ModelSettings, raw: object) -> ModelSettings | None:
     return replace(model, thinking=tuple(level for level in _LEVELS if level in levels))
 
 
+def _thinking_level(model: ModelSettings, raw: object) -> ModelSettings | None:
+    level = raw.strip().lower() if isinstance(raw, str) else ""
+    return replace(model, thinking_level=level) if level in ("default", *_LEVELS) else None
+
+
 def _input_price(model: ModelSettings, raw: object) -> ModelSettings | None:
     price = _price(raw)
     return None if price is None else replace(model, input_price=price)
@@ -157,6 +162,11 @@ MODEL_KEYS: Mapping[str, ModelKey] = {
     "images": ModelKey("true or false", "Whether it sees images.", _images),
     "thinking": ModelKey(
         "a list of off, low, medium, high", "How much it can be asked to think; empty: not at all.", _thinking
+    ),
+    "thinking_level": ModelKey(
+        "one of default, off, low, medium, high",
+        "How much it thinks in new sessions, in place of `thinking` outside this table.",
+        _thinking_level,
     ),
     "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _input_price),
     "output_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the answer.", _output_price),

@@ -105,6 +105,8 @@ class ModelSettings:
     images: bool | None = None
     thinking: tuple[str, ...] | None = None
     """Levels; none of them: it does not think."""
+    thinking_level: str = ""
+    """At which of them new sessions begin, in place of `Settings.thinking`."""
     input_price: int | None = None
     output_price: int | None = None
     cached_price: int | None = None
@@ -112,6 +114,7 @@ class ModelSettings:
 
 
 Mode = Literal["ask", "edit", "plan", "auto"]
+ThinkingSetting = Literal["default", "off", "low", "medium", "high"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 ReviewSetting = Literal["off", "project"]
@@ -332,6 +335,7 @@ class Flags:
     constellation: str | None = None
     persona: str | None = None
     mode: Mode | None = None
+    thinking: ThinkingSetting | None = None
     log_level: LogLevel | None = None
     exact_model: bool = False
     """No other model stands in for one that cannot be had."""
@@ -346,6 +350,8 @@ class Settings:
     constellation: str = "default"
     persona: str = "default"
     mode: Mode = "ask"
+    thinking: ThinkingSetting = "default"
+    """How much the model of a new session is asked to think; `default` leaves that to its vendor."""
     log_level: LogLevel = "info"
     edit_tool: EditToolSetting = "auto"
     """Which edit tool the model is offered; `auto`: the one that it was trained on."""

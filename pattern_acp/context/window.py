@@ -70,7 +70,7 @@ def limits_of(
     settings: CompactionSettings,
     max_output_tokens: int,
     refused: int | None = None,
-    thought_level: ThoughtLevel = ThoughtLevel.OFF,
+    thought_level: ThoughtLevel = ThoughtLevel.DEFAULT,
 ) -> WindowLimits:
     """The limits for requests to a model, whose answers may have so many tokens, beside what it reasons at its level.
 

@@ -60,7 +60,7 @@ CREATE TABLE sessions (
     persona_identity TEXT NOT NULL,      -- content hash of the persona module it runs (rule R5)
     model TEXT NOT NULL,                 -- PROVIDER/MODEL
     mode TEXT NOT NULL,                  -- ask, edit, plan, auto
-    thought_level TEXT NOT NULL,         -- off, low, medium, high
+    thought_level TEXT NOT NULL,         -- default, off, low, medium, high
     created_ms INTEGER NOT NULL,
     updated_ms INTEGER NOT NULL,         -- last prompt or answer
     prompt_count INTEGER NOT NULL,       -- sessions without prompts stay out of lists

@@ -64,6 +64,8 @@ class SessionCreated:
     parent: SessionId | None = None
     fork_seq: int | None = None
     fork_hash: str = ""
+    thought_level: str = ""
+    """Empty in what was recorded before there was a setting for it."""
 
 
 @dataclass(frozen=True, slots=True)

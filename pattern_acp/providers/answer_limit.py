@@ -9,6 +9,8 @@ from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import ModelFacts
 
 REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
+    # What models think by themselves is about what they think when they are asked for a medium amount.
+    ThoughtLevel.DEFAULT: 10_240,
     ThoughtLevel.OFF: 0,
     ThoughtLevel.LOW: 4_096,
     ThoughtLevel.MEDIUM: 10_240,

@@ -1,6 +1,6 @@
 """The `Provider` port: a request in, a stream of events out."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from enum import StrEnum
@@ -24,12 +24,26 @@ class ToolSpec:
 
 
 class ThoughtLevel(StrEnum):
-    """How much a model that can think is asked to."""
+    """How much a model that can think is asked to, from the least to the most."""
 
+    DEFAULT = "default"
+    """Nothing is asked of it: it thinks as much as its vendor lets it by itself."""
     OFF = "off"
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+
+
+def nearest_level(wanted: ThoughtLevel, known: Sequence[ThoughtLevel]) -> ThoughtLevel:
+    """The level at which a model that has the `known` ones works: the wanted one, or the nearest below, or its least.
+
+    A model that has none is asked for nothing.
+    """
+    if wanted is ThoughtLevel.DEFAULT or not known:
+        return ThoughtLevel.DEFAULT
+    order = tuple(ThoughtLevel)
+    below = [level for level in known if order.index(level) <= order.index(wanted)]
+    return below[-1] if below else known[0]
 
 
 class ToolForm(StrEnum):
@@ -57,7 +71,7 @@ class ProviderRequest:
     messages: tuple[Message, ...]
     volatile: str = ""
     max_output_tokens: int = 8192
-    thought_level: ThoughtLevel = ThoughtLevel.OFF
+    thought_level: ThoughtLevel = ThoughtLevel.DEFAULT
     cache_key: str = ""
     """Names the conversation, for wires that route caches by a key."""
     patience_ms: int = 300_000
@@ -235,6 +249,7 @@ class ModelInfo:
     max_output_tokens: int = 8192
     sees_images: bool = False
     thought_levels: tuple[ThoughtLevel, ...] = ()
+    """What it can be asked for, beside its vendor's default; none: it does not think."""
     input_price: int = 0
     output_price: int = 0
     cache_read_price: int = 0

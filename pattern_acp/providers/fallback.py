@@ -19,8 +19,8 @@ from pattern_acp.providers.base import (
     Provider,
     ProviderEvent,
     ProviderRequest,
-    ThoughtLevel,
     TokenCounter,
+    nearest_level,
 )
 from pattern_acp.providers.errors import (
     NoModelLeftError,
@@ -150,7 +150,7 @@ class FallbackProvider:
         info = self._current.info
         if info is None:
             return request
-        level = request.thought_level if request.thought_level in info.thought_levels else ThoughtLevel.OFF
+        level = nearest_level(request.thought_level, info.thought_levels)
         most = min(request.max_output_tokens, info.max_output_tokens)
         if most > USUAL_ANSWER_TOKENS:
             most = answer_beside(info, most, level, self._tokens_of(replace(request, model=info.name)))

@@ -9,7 +9,7 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.definitions import run_skills, written_commands
-from pattern_acp.session.errors import CommandMisusedError
+from pattern_acp.session.errors import CommandMisusedError, OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary, run_jobs
 from pattern_acp.session.late_commands import (
@@ -36,7 +36,7 @@ from pattern_acp.session.late_commands import (
     run_usage,
 )
 from pattern_acp.session.mcp import ServerCommand
-from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
 from pattern_acp.tools.base import MemoryEdit
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Model", f"`{state.model.qualified}`" + (f", {shared.model_reason}" if shared.model_reason else "")),
         *((("Assumed of it", taken),) if (taken := assumed(shared.models.resolve(state.model.qualified)[1])) else ()),
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
+        *((("Thinking", thought_level_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
@@ -158,6 +159,23 @@ async def run_model(session: "Session", argument: str) -> str:
     return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
 
 
+async def run_thinking(session: "Session", argument: str) -> str:
+    """Show how much the model thinks, or choose it."""
+    name = session.state.model.qualified
+    option = next((option for option in session.options() if option.option_id == THOUGHT_OPTION), None)
+    if option is None:
+        raise OptionUnusableError(f"How much `{name}` thinks cannot be chosen; choose another model (/model).")
+    if argument:
+        await session.view.show_options(await session.set_option(THOUGHT_OPTION, argument.lower(), by="agent"))
+        return f"Thinking of `{name}` is now `{argument.lower()}`."
+    rows = [
+        f"- `{choice.value}`{f': {choice.description}' if choice.description else ''}"
+        f"{' ← in use' if choice.value == option.current else ''}"
+        for choice in option.choices
+    ]
+    return "\n".join([f"Thinking of `{name}`:", "", *rows, "", "Choose with `/thinking LEVEL`."])
+
+
 async def run_mcp(session: "Session", argument: str) -> str:
     """List the MCP servers."""
     del argument
@@ -194,6 +212,7 @@ COMMANDS: dict[str, CommandSpec] = {
         CommandSpec("recall", "Search memory and past sessions", "[--kind K] [--since DAY] QUERY", run_recall),
         CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
         CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
+        CommandSpec("thinking", "How much the model thinks, or choose it", "[LEVEL]", run_thinking),
         CommandSpec("tools", "The model's tools; native calls or text", "[native | text | auto]", run_tools),
         CommandSpec("usage", "Tokens and money: this session, its turns, and today", "", run_usage),
         CommandSpec("budget", "What may be spent: show, or set one", "[turn | session | day AMOUNT]", run_budget),

@@ -29,7 +29,7 @@ def context_tokens(session: "Session", model: ModelInfo) -> int:
         session_id=session.session_id,
         stable=session.stable(),
         model=model,
-        thought_level=ThoughtLevel.OFF,
+        thought_level=ThoughtLevel.DEFAULT,
         history=session.state.history,
         memory=(),
         max_output_tokens=session.state.settings.turn.max_output_tokens,

@@ -98,6 +98,7 @@ def _created(tx: Transaction, new: NewSession) -> SessionCreated:
         new.parent,
         new.fork_seq,
         _place(tx, new.fork_seq or 0).hash,
+        new.thought_level,
     )
 
 

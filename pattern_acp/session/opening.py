@@ -29,12 +29,13 @@ from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decision import Mode
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
+from pattern_acp.session.options import first_level
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
@@ -83,8 +84,15 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     session_id = SessionId(shared.ids.new("ses"))
     mode = Mode(place.settings.mode)
     model, notices = model_of_place(shared, place)
+    level = first_level(place.settings, model)
     created = SessionCreated(
-        place.cwd, place.additional_directories, shared.persona.name, shared.persona.identity, model.qualified, mode
+        place.cwd,
+        place.additional_directories,
+        shared.persona.name,
+        shared.persona.identity,
+        model.qualified,
+        mode,
+        thought_level=level,
     )
     now = shared.clock.now_ms()
 
@@ -98,6 +106,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             persona_identity=shared.persona.identity,
             model=model.qualified,
             mode=mode,
+            thought_level=level,
         )
         sessions.create_session(tx, new, seq=first.seq, at_ms=now)
         append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
@@ -112,7 +121,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         place.project,
         title="",
         model=model,
-        thought_level=ThoughtLevel.OFF,
+        thought_level=level,
         policy=PolicyState(mode, place.roots),
         system=compiled.system,
         instructions=in_force(compiled),

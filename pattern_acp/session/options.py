@@ -5,9 +5,10 @@ Ids are stable between releases: people save them in their editor's settings (ag
 
 from collections.abc import Sequence
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.decision import Mode
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, nearest_level
 
 MODE_OPTION = "mode"
 MODEL_OPTION = "model"
@@ -43,6 +44,7 @@ MODES: tuple[Choice, ...] = (
 )
 
 _THOUGHT_NAMES = {
+    ThoughtLevel.DEFAULT: "Default",
     ThoughtLevel.OFF: "Off",
     ThoughtLevel.LOW: "Low",
     ThoughtLevel.MEDIUM: "Medium",
@@ -50,11 +52,23 @@ _THOUGHT_NAMES = {
 }
 
 
+_THOUGHT_WORDS = {ThoughtLevel.DEFAULT: "As much as the model's vendor lets it by itself."}
+
+
 def thought_level_of(model: ModelInfo, wanted: ThoughtLevel) -> ThoughtLevel:
-    """The level that the model works at: the wanted one where it has it, else its least. Some models always think."""
-    if wanted in model.thought_levels:
-        return wanted
-    return model.thought_levels[0] if model.thought_levels else ThoughtLevel.OFF
+    """The level at which the model works; see `nearest_level`."""
+    return nearest_level(wanted, model.thought_levels)
+
+
+def first_level(settings: Settings, model: ModelInfo) -> ThoughtLevel:
+    """The level at which the settings let a new session with this model begin."""
+    own = settings.models.get(model.qualified)
+    return ThoughtLevel((own.thinking_level if own is not None else "") or settings.thinking)
+
+
+def level_after(settings: Settings, level: ThoughtLevel, before: ModelInfo, after: ModelInfo) -> ThoughtLevel:
+    """The level of a session behind a change of its model: as the settings have it, where the user chose no other."""
+    return first_level(settings, after) if level is first_level(settings, before) else level
 
 
 def session_options(
@@ -74,7 +88,7 @@ def session_options(
         ),
     ]
     if model.thought_levels:
-        levels = model.thought_levels
+        levels = (ThoughtLevel.DEFAULT, *model.thought_levels)
         current = thought_level_of(model, thought_level)
         options.append(
             Option(
@@ -82,7 +96,7 @@ def session_options(
                 "Thinking",
                 "thought_level",
                 current,
-                tuple(Choice(level, _THOUGHT_NAMES[level]) for level in levels),
+                tuple(Choice(level, _THOUGHT_NAMES[level], _THOUGHT_WORDS.get(level, "")) for level in levels),
                 "How much the model thinks before it answers.",
             )
         )

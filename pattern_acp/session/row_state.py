@@ -66,7 +66,9 @@ def replayed_row(history: Iterable[Recorded]) -> SessionState:
 def _changed_by(event: Event) -> SessionState:
     match event:
         case SessionCreated() as created:
-            return {"model": created.model, "mode": created.mode, "cwd": created.cwd}
+            known: SessionState = {"model": created.model, "mode": created.mode, "cwd": created.cwd}
+            # Sessions from before it was recorded were all begun with it off, and forks with that of their parent.
+            return known | {"thought_level": created.thought_level} if created.thought_level else known
         case SessionOpened() as opened:
             return {"cwd": opened.cwd}
         case SessionConfigured(option=option, value=value):

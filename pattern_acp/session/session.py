@@ -30,7 +30,14 @@ from pattern_acp.session.hooks import HookState
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_exchange import write_files
-from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, THOUGHT_OPTION, Option, session_options
+from pattern_acp.session.options import (
+    MODE_OPTION,
+    MODEL_OPTION,
+    THOUGHT_OPTION,
+    Option,
+    level_after,
+    session_options,
+)
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
 from pattern_acp.session.trust import FolderTrust
@@ -281,11 +288,19 @@ class Session:
         if model is None and value not in {choice.value for choice in chosen.choices}:
             allowed = ", ".join(choice.value for choice in chosen.choices)
             raise OptionUnusableError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
-        configured = SessionConfigured(option_id, model.qualified if model is not None else value, by)
-        await self.sink.record(Fact(configured, Actor.HUMAN, Origin.EDITOR))
+        configured = [SessionConfigured(option_id, model.qualified if model is not None else value, by)]
+        state = self.state
+        level = (
+            state.thought_level
+            if model is None
+            else level_after(state.settings, state.thought_level, state.model, model)
+        )
+        if level is not state.thought_level:
+            configured.append(SessionConfigured(THOUGHT_OPTION, level, by))
+        await self.sink.record(*(Fact(each, Actor.HUMAN, Origin.EDITOR) for each in configured))
         # Only now: what could not be recorded was not set (rule R1).
         if model is not None:
-            self.state.model = model
+            self.state.model, self.state.thought_level = model, level
         elif option_id == MODE_OPTION:
             self.state.policy.mode = Mode(value)
         elif option_id == THOUGHT_OPTION:

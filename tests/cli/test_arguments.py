@@ -30,8 +30,8 @@ from pattern_acp.config.settings import Flags
         ("acp --model a/b", Serve(Flags(model="a/b"))),
         ("--model a/b acp", Serve(Flags(model="a/b"))),
         (
-            "--constellation w --persona p --model=a/b --mode plan --log-level debug",
-            Serve(Flags("a/b", "w", "p", "plan", "debug")),
+            "--constellation w --persona p --model=a/b --mode plan --thinking high --log-level debug",
+            Serve(Flags("a/b", "w", "p", "plan", "high", "debug")),
         ),
         ("chat", Chat()),
         ("chat hello", Chat(prompt="hello")),

@@ -62,6 +62,7 @@ model = "lab/a"
 constellation = "work"
 persona = "reviewer"
 mode = "edit"
+thinking = "high"
 log_level = "debug"
 edit_tool = "both"
 fallback = ["lab/f", "offline/offline"]
@@ -131,6 +132,7 @@ day = 20
         constellation="work",
         persona="reviewer",
         mode="edit",
+        thinking="high",
         log_level="debug",
         edit_tool="both",
         fallback=("lab/f", "offline/offline"),
@@ -221,7 +223,7 @@ blue = 1
     assert sentences(loaded, tmp_path) == snapshot(
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
+            "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
             "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -231,7 +233,7 @@ blue = 1
             "provider_first_byte_seconds, provider_total_seconds, provider_idle_seconds, "
             "stream_retries, slow_commands. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
-            "log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
+            "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
             "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -469,3 +471,33 @@ def test_what_a_project_would_run_is_read_each_time(tmp_path: Path):
     write(folder / "run.sh", "echo 2")
     [after] = reader.read(str(folder)).offer.parts
     assert before.digest != after.digest
+
+
+THINKING = """thinking = "Low"
+[models."lab/a"]
+thinking_level = "high"
+"""
+
+
+def test_how_much_models_think_is_set_for_all_and_for_each(tmp_path: Path):
+    assert load_with(tmp_path).settings.thinking == "default"
+    settings = load_with(tmp_path, user=THINKING).settings
+    assert (settings.thinking, settings.models["lab/a"].thinking_level) == ("low", "high")
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_what_a_flag_or_variable_says_of_thinking_counts_for_every_model(tmp_path: Path, how: str):
+    if how == "flag":
+        settings = load_with(tmp_path, user=THINKING, flags=Flags(thinking="off")).settings
+    else:
+        settings = load_with(tmp_path, user=THINKING, PATTERN_ACP_THINKING="off").settings
+    assert (settings.thinking, settings.models["lab/a"].thinking_level) == ("off", "")
+
+
+def test_a_level_of_thinking_that_there_is_not_is_named_with_the_choices(tmp_path: Path):
+    user = 'thinking = "extreme"\n[models."lab/a"]\nthinking_level = "much"\n'
+    loaded = load_with(tmp_path, user=user, project='thinking = "high"')
+    assert (loaded.settings.thinking, loaded.settings.models["lab/a"].thinking_level) == ("default", "")
+    told = "\n".join(sentences(loaded, tmp_path))
+    assert told.count("it must be one of default, off, low, medium, high") == 2
+    assert "a project may not set it" in told

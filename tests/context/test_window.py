@@ -64,7 +64,8 @@ def test_the_target_lies_below_the_trigger_and_that_within_the_window(
 def test_reasoning_has_room_in_the_window_beside_the_answer():
     levels = (ThoughtLevel.OFF, ThoughtLevel.HIGH)
     thinker = ModelInfo("lab", "m", context_window=200_000, max_output_tokens=64_000, thought_levels=levels)
-    assert limits_of(thinker, SETTINGS, 8_192).usable == 200_000 - 8_192
+    assert limits_of(thinker, SETTINGS, 8_192, None, ThoughtLevel.OFF).usable == 200_000 - 8_192
+    assert limits_of(thinker, SETTINGS, 8_192).usable == 200_000 - 8_192 - 10_240
     assert limits_of(thinker, SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 200_000 - 8_192 - 24_576
     small = ModelInfo("lab", "m", context_window=8_000, max_output_tokens=8_000, thought_levels=levels)
     assert limits_of(small, SETTINGS, 8_192, None, ThoughtLevel.HIGH).usable == 8_000 - 2_000 - 2_000

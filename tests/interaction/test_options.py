@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from pattern_acp.config.settings import ModelSettings, Settings
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -53,7 +54,7 @@ async def test_an_unknown_option_or_value_is_refused_and_changes_nothing(option_
         assert error.code == INVALID_PARAMS
         assert error.message.endswith(".")
         options = await choose(agent, session, "mode", "ask")
-        assert [item["currentValue"] for item in options] == ["ask", "scripted/test", "off"]
+        assert [item["currentValue"] for item in options] == ["ask", "scripted/test", "default"]
 
 
 @pytest.mark.parametrize("params", [{"configId": "mode"}, {"value": "ask"}, {"configId": "mode", "value": 5}])
@@ -149,6 +150,76 @@ async def test_the_command_that_switches_the_model_tells_modes_and_options():
         assert "config_option_update" in kinds
         (update,) = agent.editor.of_kind("config_option_update")
         assert option(update["configOptions"], "model")["currentValue"] == "other/test"
+
+
+async def test_a_new_session_asks_for_no_thinking_unless_the_settings_do():
+    for settings, level in ((Settings(), "default"), (Settings(thinking="high"), "high")):
+        async with running_agent(ScriptedProvider([says("Hi.")]), settings=settings) as agent:
+            session = await agent.editor.open_session(str(agent.folder))
+            await agent.editor.prompt(session, "Hi")
+            assert agent.model.requests[-1].thought_level == level
+            options = (await load(agent, session))["configOptions"]
+            assert option(options, "thought_level")["currentValue"] == level
+            values = [choice["value"] for choice in option(options, "thought_level")["options"]]
+            assert values == ["default", "off", "low", "high"]
+
+
+async def test_the_command_for_thinking_shows_the_choices_and_sets_one():
+    async with running_agent(ScriptedProvider([says("Hi.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/thinking")
+        shown = agent.editor.said()
+        assert [line for line in shown.splitlines() if "in use" in line] == [
+            "- `default`: As much as the model's vendor lets it by itself. ← in use"
+        ]
+        assert all(f"- `{level}`" in shown for level in ("off", "low", "high"))
+        await agent.editor.prompt(session, "/thinking HIGH")
+        (update,) = agent.editor.of_kind("config_option_update")
+        assert option(update["configOptions"], "thought_level")["currentValue"] == "high"
+        await agent.editor.prompt(session, "/thinking")
+        assert "- `high` ← in use" in agent.editor.said()
+        await agent.editor.prompt(session, "Hi")
+        assert agent.model.requests[-1].thought_level == "high"
+        options = (await load(agent, session))["configOptions"]
+        assert option(options, "thought_level")["currentValue"] == "high"
+
+
+async def test_the_command_for_thinking_names_the_choices_or_that_there_are_none():
+    async with running_agent(ScriptedProvider([]), others={"plain": ScriptedProvider([])}) as agent:
+        agent.models.infos["plain"] = ModelInfo("plain", "test")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/thinking extreme")
+        assert "choose one of default, off, low, high" in agent.editor.said()
+        await agent.editor.prompt(session, "/model plain/test")
+        for typed in ("/thinking", "/thinking high"):
+            await agent.editor.prompt(session, typed)
+            assert "How much `plain/test` thinks cannot be chosen" in agent.editor.said()
+
+
+async def test_a_change_of_model_follows_its_table_until_the_user_chooses_a_level():
+    own = {"other/test": ModelSettings(thinking_level="high")}
+    others = {"other": ScriptedProvider([])}
+    async with running_agent(ScriptedProvider([]), settings=Settings(models=own), others=others) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for name, level in (("other/test", "high"), ("scripted/test", "default"), ("other/test", "high")):
+            options = await choose(agent, session, "model", name)
+            assert option(options, "thought_level")["currentValue"] == level
+        options = (await load(agent, session))["configOptions"]
+        assert option(options, "thought_level")["currentValue"] == "high"
+        await choose(agent, session, "thought_level", "low")
+        options = await choose(agent, session, "model", "scripted/test")
+        assert option(options, "thought_level")["currentValue"] == "low"
+
+
+async def test_a_session_that_was_recorded_with_thinking_off_opens_with_it_off():
+    async with running_agent(ScriptedProvider([says("Hi.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.database.write(
+            lambda tx: tx.execute("UPDATE sessions SET thought_level = 'off' WHERE id = :id", {"id": session})
+        )
+        await agent.editor.request("session/close", {"sessionId": session})
+        options = (await load(agent, session))["configOptions"]
+        assert option(options, "thought_level")["currentValue"] == "off"
 
 
 async def test_a_mode_set_while_a_turn_runs_counts_for_its_next_call():

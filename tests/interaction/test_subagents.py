@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import anyio
@@ -82,6 +83,14 @@ async def run(agent: RunningAgent, text: str = "Go on.") -> str:
     session = await agent.editor.open_session(str(agent.folder))
     assert await agent.editor.prompt(session, text) == {"stopReason": "end_turn"}
     return session
+
+
+async def test_a_subagent_thinks_as_its_session_does():
+    model = model_of(delegates("explorer", "finder"), says("Done."), finder=[says("Nothing.")])
+    async with running_agent(model, settings=replace(settings(), thinking="high")) as agent:
+        await run(agent, "Look.")
+        (asked,) = requests_of(model, "finder")
+        assert asked.thought_level == "high"
 
 
 async def test_an_explorer_reads_in_a_context_of_its_own_and_only_its_report_comes_back():

@@ -4,14 +4,21 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pytest
 
-from pattern_acp.config.settings import Wire
+from pattern_acp.config.settings import ModelSettings, ProviderSettings, Wire
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, ThinkingPart
+from pattern_acp.providers.anthropic.bedrock import BedrockWire
+from pattern_acp.providers.anthropic.encode import encode_body as encode_anthropic
+from pattern_acp.providers.anthropic.vertex import VertexWire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.catalogue import WELL_KNOWN, configure, describe
+from pattern_acp.providers.gemini.encode import encode_body as encode_gemini
+from pattern_acp.providers.openai.encode import encode_body as encode_openai
 from pattern_acp.testing.conversations import PIXEL, assistant, call, everything, request, result, results, user
 from pattern_acp.testing.vendor_types import judge_body
 from pattern_acp.testing.wires import MODELS, WIRES, body_for
@@ -229,9 +236,59 @@ def test_gemini_is_asked_to_think_as_the_model_takes_it():
     assert thinking("some-model", ThoughtLevel.HIGH) is None
 
 
+KNOWN: dict[Wire, tuple[str, ...]] = {
+    "anthropic": (*WELL_KNOWN["anthropic"], "claude-opus-4-6", "claude-sonnet-4-5", "claude-3-haiku", "claude-new"),
+    "openai": (
+        *WELL_KNOWN["openai"],
+        "gpt-5",
+        "gpt-5-nano",
+        "o3",
+        "gpt-oss:20b",
+        "openai/gpt-5",
+        "deepseek-r1",
+        "gpt-4o",
+    ),
+    "responses": (*WELL_KNOWN["responses"], "gpt-5", "gpt-5.2-codex", "gpt-5-pro", "o3", "gpt-4.1"),
+    "gemini": (*WELL_KNOWN["gemini"], "gemini-2.5-flash-lite", "gemini-3-pro-preview", "gemini-2.0-flash"),
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_by_default_no_request_says_anything_of_reasoning(wire: Wire):
+    for model in ("some-model", *KNOWN[wire]):
+        body = body_of(body_for(wire, request(user("a"), level=ThoughtLevel.DEFAULT), model=model))
+        said = {"thinking", "output_config", "reasoning", "reasoning_effort"} & body.keys()
+        assert (model, said) == (model, set())
+        assert "thinkingConfig" not in cast("Body", body.get("generationConfig", {}))
+
+
+def test_the_clouds_requests_say_nothing_of_reasoning_by_default_either():
+    for wire in (BedrockWire, VertexWire):
+        settings = ProviderSettings("cloud", "anthropic", "https://127.0.0.1:1", project="p", region="r")
+        for model in ("anthropic.claude-opus-5-5-v1:0", "claude-sonnet-5-5", "claude-sonnet-4-5@20250929"):
+            asked = replace(request(user("a"), level=ThoughtLevel.DEFAULT), model=model)
+            body = body_of(wire(settings, partial(describe, "cloud")).encode(asked).body)
+            assert not {"thinking", "output_config"} & body.keys()
+
+
+def test_a_model_that_the_user_says_thinks_is_asked_for_nothing_by_default():
+    facts = configure(describe("lab", "m"), ModelSettings(thinking=("off", "low")))
+    asked = request(user("a"), level=ThoughtLevel.DEFAULT)
+    bodies = [
+        body_of(encode_openai(asked, facts, "lab", is_openai=False)),
+        body_of(encode_anthropic(asked, facts, "lab")),
+        body_of(encode_gemini(asked, facts, "lab")),
+    ]
+    assert not any({"thinking", "output_config", "reasoning_effort"} & body.keys() for body in bodies)
+    assert "thinkingConfig" not in cast("Body", bodies[2]["generationConfig"])
+
+
 @pytest.mark.parametrize(
     ("wire", "model", "level", "tokens"),
     [
+        ("responses", "gpt-6.1-terra", ThoughtLevel.DEFAULT, 8_192 + 10_240),
+        ("gemini", "gemini-2.5-flash", ThoughtLevel.DEFAULT, 8_192 + 10_240),
+        ("openai", "gpt-4.1", ThoughtLevel.DEFAULT, 8_192),
         ("responses", "gpt-6.1-terra", ThoughtLevel.OFF, 8_192),
         ("responses", "gpt-6.1-terra", ThoughtLevel.HIGH, 8_192 + 24_576),
         ("responses", "gpt-5.2-codex", ThoughtLevel.OFF, 8_192 + 10_240),

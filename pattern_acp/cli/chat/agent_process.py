@@ -61,6 +61,7 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
         "--persona": flags.persona,
         "--model": flags.model,
         "--mode": flags.mode,
+        "--thinking": flags.thinking,
         "--log-level": flags.log_level,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]

@@ -51,6 +51,7 @@ class Wanted:
     """Show what an opened session said before."""
     mode: str | None = None
     model: str | None = None
+    thinking: str | None = None
     """Settings for a session that was recorded with others; a new session takes them from the agent's flags."""
 
 
@@ -63,6 +64,8 @@ class Opened:
     title: str = ""
     mode: str = ""
     model: str = ""
+    thinking: str = ""
+    """Empty when the model cannot be asked to think."""
     is_new: bool = True
 
 
@@ -181,6 +184,12 @@ class Conversation:
             )
             await self.request(setting)
             opened = replace(opened, model=wanted.model)
+        if wanted.thinking and not opened.is_new and opened.thinking and wanted.thinking != opened.thinking:
+            setting = self.connection.set_config_option(
+                config_id="thought_level", session_id=self.session_id, value=wanted.thinking
+            )
+            await self.request(setting)
+            opened = replace(opened, thinking=wanted.thinking)
         return opened
 
     async def _find(self, wanted: Wanted) -> "sdk.SessionInfo | None":
@@ -266,13 +275,11 @@ def code_of(error: "acp.RequestError") -> str:
 
 
 def _opened(answer: _WithOptions, known: Opened) -> Opened:
-    """`known` with the mode and model of the agent's answer."""
+    """`known` with the mode, model and thinking of the agent's answer."""
     mode = answer.modes.current_mode_id if answer.modes is not None else ""
-    model = ""
-    for option in answer.config_options or ():
-        if option.id == "model" and isinstance(option, sdk.SessionConfigOptionSelect):
-            model = option.current_value
-    return replace(known, mode=mode, model=model)
+    options = answer.config_options or ()
+    current = {each.id: each.current_value for each in options if isinstance(each, sdk.SessionConfigOptionSelect)}
+    return replace(known, mode=mode, model=current.get("model", ""), thinking=current.get("thought_level", ""))
 
 
 def _ended(answer: sdk.PromptResponse) -> TurnEnded:

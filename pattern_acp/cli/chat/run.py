@@ -150,6 +150,7 @@ def wanted(chat: Run) -> "Wanted":
         replay=chat.prompt is None,
         mode=arguments.flags.mode,
         model=arguments.flags.model,
+        thinking=arguments.flags.thinking,
     )
 
 

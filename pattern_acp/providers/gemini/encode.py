@@ -64,7 +64,7 @@ def encode_body(
 
 def _thinking(level: ThoughtLevel, facts: ModelFacts) -> JsonObject:
     kind = facts.traits.thinking
-    if kind is Thinking.NONE:
+    if kind is Thinking.NONE or level is ThoughtLevel.DEFAULT:
         return {}
     if level is ThoughtLevel.OFF:
         return {"thinkingBudget": 0} if kind is Thinking.BUDGET else {}

@@ -61,7 +61,7 @@ def encode_body(
 
 def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
     traits = facts.traits
-    if not traits.takes_effort or traits.fixed_effort:
+    if not traits.takes_effort or traits.fixed_effort or request.thought_level is ThoughtLevel.DEFAULT:
         return ""
     return traits.off_effort if request.thought_level is ThoughtLevel.OFF else request.thought_level.value
 

@@ -77,7 +77,7 @@ def free_form_arguments(tools: Sequence[ToolSpec], facts: ModelFacts) -> Mapping
 
 
 def _reasoning(request: ProviderRequest, facts: ModelFacts) -> JsonObject:
-    if not facts.traits.takes_effort or facts.traits.fixed_effort:
+    if not facts.traits.takes_effort or facts.traits.fixed_effort or request.thought_level is ThoughtLevel.DEFAULT:
         return {}
     if request.thought_level is ThoughtLevel.OFF:
         return {"effort": facts.traits.off_effort} if facts.traits.off_effort else {}

@@ -36,7 +36,7 @@ from pattern_acp.session.edit_warnings import EditWarnings
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
 from pattern_acp.session.language import ChecksAndDiagnostics
 from pattern_acp.session.memory_context import memory_view
-from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.approving import NamedApprover
 from pattern_acp.session.subagents.delegation import TurnParts
@@ -241,7 +241,9 @@ class Subagent:
             session_id=SessionId(f"{self._session.session_id}/{self._task.name}"),
             stable=Stable(f"{state.system}\n\n{self._words}", specs, state.tool_form),
             model=self._model.info,
-            thought_level=thought_level_of(self._model.info, state.thought_level),
+            thought_level=thought_level_of(
+                self._model.info, level_after(state.settings, state.thought_level, state.model, self._model.info)
+            ),
             history=history,
             memory=await self._views(),
             notes=(*limited, *plan),
