@@ -58,20 +58,36 @@ def _platform_paths() -> Paths:
 
 
 def _home_directory() -> Path | None:
-    """The person's home directory, if there is one. The root directory, which `HOME=` yields, is nobody's home."""
+    """The user's home directory, if there is one or it can be made.
+
+    The root directory, which `HOME=` yields, is nobody's home, and neither is one that would be made directly in it,
+    such as the `/nonexistent` of services.
+    """
     try:
         home = Path.home()
     except RuntimeError:
         return None
-    return home if home.is_absolute() and home != Path(home.anchor) and home.is_dir() else None
+    root = Path(home.anchor)
+    if not home.is_absolute() or home == root:
+        return None
+    try:
+        return home if home.is_dir() or _nearest(home) != root else None
+    except PermissionError:
+        return None
+
+
+def _nearest(path: Path) -> Path:
+    """The nearest of `path` and the directories above it that exists."""
+    while not path.exists():
+        path = path.parent
+    return path
 
 
 def _can_write(path: Path) -> bool:
     """Whether `path`, or the nearest directory above it that exists, can be written."""
     try:
-        while not path.exists():
-            path = path.parent
-        return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+        nearest = _nearest(path)
+        return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     except PermissionError:
         return False
 

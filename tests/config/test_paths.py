@@ -67,6 +67,14 @@ def test_the_platform_chooses_within_the_persons_home(tmp_path: Path):
 
 
 @posix_only
+def test_a_home_that_does_not_exist_yet_is_used_where_it_can_be_made(tmp_path: Path):
+    (line,) = paths_of_process(HOME=str(tmp_path / "new" / "home"))
+    source, _, data = line.partition(" ")
+    assert source == "platform"
+    assert Path(data).is_relative_to(tmp_path / "new" / "home")
+
+
+@posix_only
 def test_without_a_variable_the_home_comes_from_the_user_database_or_is_temporary():
     lines = paths_of_process()
     assert lines[0].startswith(("platform ", "temporary "))
