@@ -106,8 +106,7 @@ def stop_for(
         sentence = f"The provider stopped the answer {why}." if why else ""
         return Stopped(ProviderStop.CONTENT_FILTER, sentence or "The provider's content filter stopped the answer.")
     if plain == "pauseturn":
-        sentence = "The provider paused a long answer; send another prompt to go on."
-        return Stopped(ProviderStop.INTERRUPTED, sentence)
+        return Stopped(ProviderStop.INTERRUPTED, "The provider paused a long answer.")
     if plain in _UNREADABLE:
         raise ProviderOverloadedError(
             f"{settings.name}/{model} wrote a tool call that cannot be read (finish reason {word[:_WORD_CHARS]!r})."

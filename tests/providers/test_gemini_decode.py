@@ -130,6 +130,7 @@ def test_what_follows_an_early_finish_reason_is_part_of_the_answer(counts: Mappi
         TextDelta("two"),
         ToolCallBegun(0, "call_9_0", "read"),
         ToolCallFragment(0, "{}"),
+        ToolCallEnded(0),
         Stopped(ProviderStop.TOOL_CALLS),
     ]
     assert [event for event in events if isinstance(event, UsageKnown)][-1].usage == Usage(0, 9)
