@@ -9,7 +9,6 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,11 +24,11 @@ from pattern_acp.journal.checking import (
     count_events,
     damaged_contents,
     newest_times,
-    recorded_update_hash,
 )
 from pattern_acp.journal.segment_rebuild import CheckedSegments, check_segments
-from pattern_acp.memory.checking import damaged_blocks, rebuild_search, search_problem, update_hashes
+from pattern_acp.memory.checking import damaged_blocks, damaged_snapshots, rebuild_search, search_problem
 from pattern_acp.session.row_state import wrong_rows
+from pattern_acp.tools.memory_provenance import mismatches
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "fuse.rclone", "davfs", "glusterfs", "ceph"}
@@ -125,24 +124,15 @@ def check_rows(tx: Transaction) -> list[Finding]:
     sessions, wrong = wrong_rows(tx)
     found.append(_outcome("Verified sessions", list(wrong), f"{sessions} rows are what their events say"))
     blocks, mendable, lost = damaged_blocks(tx)
-    found.append(
-        _outcome("Verified memory", [*lost, *_changed_updates(tx)], f"{blocks} blocks were rebuilt from their writes")
-    )
-    if mendable:
-        detail = f"Damaged, but whole in another place: {', '.join(mendable[:5])}."
+    forged = [f"{one.label}: {one.problem}" for one in mismatches(tx)]
+    found.append(_outcome("Verified memory", [*lost, *forged], f"{blocks} blocks were rebuilt from their writes"))
+    parts = [] if lost or forged else [f"{label} ({problem})" for label, problem in damaged_snapshots(tx)]
+    if mendable or parts:
+        detail = f"Damaged, but whole in another place: {', '.join((parts or mendable)[:5])}."
         found.append(Finding("Verified memory", Health.NOTE, detail, "The next session of that persona mends them."))
     kept, damaged = damaged_contents(tx)
     found.append(_outcome("Verified kept files", list(damaged), f"{kept} contents have their hash"))
     return found
-
-
-def _changed_updates(tx: Transaction) -> Iterator[str]:
-    # A rebuild lets a write whose event was cut off follow from the event before, which then has two.
-    for seq, writes in groupby(update_hashes(tx), key=lambda write: write[0]):
-        recorded, found = recorded_update_hash(tx, seq), list(writes)
-        if recorded and all(digest != recorded for _, _, _, digest in found):
-            _, label, number, _ = found[0]
-            yield f"write {number} of {label} is not what event {seq} says"
 
 
 def _verify_search(tx: Transaction, path: Path) -> list[Finding]:

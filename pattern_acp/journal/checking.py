@@ -41,16 +41,6 @@ def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
     return len(hashes), tuple(damaged)
 
 
-def recorded_update_hash(tx: Transaction, seq: int) -> str:
-    """The SHA-256 that the event of a write of memory gives for its update; empty where it gives none.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
-    row = tx.one(QUERIES["update_hash"], {"seq": seq})
-    return "" if row is None or row[0] is None else text(row[0])
-
-
 def newest_times(tx: Transaction) -> tuple[int, int]:
     """When the newest event was appended, and the latest time of the newest 10,000; in ms since 1970, 0 without one."""
     row = tx.one(QUERIES["newest_times"])

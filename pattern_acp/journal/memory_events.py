@@ -30,6 +30,12 @@ class BlockCommitted:
     """The write that an undo or redo takes back, or the version that a rollback goes back to."""
     update_hash: str = ""
     """SHA-256 of the Loro update that the write is; journals of before have none."""
+    facts_hash: str = ""
+    """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
+    conflicts_hash: str = ""
+    """SHA-256 of the double changes that nobody has mended yet; empty without any, and in journals of before."""
+    settings_hash: str = ""
+    """SHA-256 of the settings that a block is created with; empty for other writes, and in journals of before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class MemoryRecalled:
 
 @dataclass(frozen=True, slots=True)
 class BlockDeleted:
-    """A memory block was deleted; it can be restored. `text_hash` is the SHA-256 of its text."""
+    """A memory block was deleted; it can be restored, unless it is `discarded`. `text_hash` is that of its text."""
 
     block_id: str
     scope: str
@@ -83,6 +89,9 @@ class BlockDeleted:
     reason: str
     text_hash: str
     turn_id: TurnId | None = None
+    facts_hash: str = ""
+    """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
+    discarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,8 @@ class BlockRestored:
     reason: str
     text_hash: str
     turn_id: TurnId | None = None
+    facts_hash: str = ""
+    """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,10 @@ class BlockForgotten:
     redaction: str
     """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
     turn_id: TurnId | None = None
+    update_hash: str = ""
+    """SHA-256 of the document that the history begins anew with; empty where it stays, and in journals of before."""
+    facts_hash: str = ""
+    """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,14 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE kind = :kind
 ORDER BY events.seq;
 
+-- name: read_about
+-- The events of some kinds about some items in all streams, in order, with their blobs; both are JSON lists.
+SELECT
+    events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE kind IN (SELECT value FROM json_each(:kinds)) AND item IN (SELECT value FROM json_each(:items))
+ORDER BY events.seq;
+
 -- name: last_turn_end
 -- The place of the newest end of a turn in a stream.
 SELECT session_seq FROM events WHERE stream = :stream AND kind = 'turn_ended' ORDER BY session_seq DESC LIMIT 1;
@@ -689,11 +697,6 @@ SET title = :title, mode = :mode, model = :model, thought_level = :thought_level
     deleted = :deleted, deleted_ms = CASE WHEN :deleted THEN coalesce(deleted_ms, updated_ms) END,
     archived = :archived, prompt_count = :prompt_count
 WHERE id = :id;
-
--- name: update_hash
--- The hash of the update that a write of memory was, as its event gives it; NULL or empty where it gives none.
-SELECT coalesce(payload ->> 'update_hash', payload -> 'event' ->> 'update_hash') FROM events
-WHERE seq = :seq AND kind IN ('block_committed', 'subagent_recorded');
 
 -- name: handoffs_since
 -- The sessions of a persona in a folder that left a handoff after an event, the last one first.

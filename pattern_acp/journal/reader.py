@@ -101,6 +101,19 @@ def read_everywhere(tx: Transaction, kind: type[Event]) -> list[Recorded]:
     return _recorded(tx, QUERIES["read_everywhere"], {"kind": kinds_of((kind,))[0]})
 
 
+def read_about(tx: Transaction, kinds: Sequence[type[Event]], items: Sequence[str]) -> list[Recorded]:
+    """The events of some kinds about some calls, messages, turns or blocks, in all streams, in order.
+
+    Goes through every event.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the file cannot be read.
+    """
+    asked: Params = {"kinds": json.dumps(kinds_of(kinds)), "items": json.dumps(list(items))}
+    return _recorded(tx, QUERIES["read_about"], asked)
+
+
 def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
     """The events of `stream` about background commands, in order.
 

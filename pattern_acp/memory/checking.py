@@ -5,23 +5,25 @@ who asks, or what follows from damage.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
+from pattern_acp.db.table_rows import columns_of
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.forget import every_block
 from pattern_acp.memory.healing import find_damage
+from pattern_acp.memory.history import read_history
 from pattern_acp.memory.stored import load_history, open_block, read_row, text_hash
+from pattern_acp.memory.verifying import damaged_parts
 
 _QUERIES = load_queries("pattern_acp.memory")
 _READING_PEER = 1
-
-_UPDATES = 500
-"""Writes that are read at a time."""
 
 
 def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
@@ -46,17 +48,61 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
     return len(rows), tuple(mendable), tuple(lost)
 
 
-def update_hashes(tx: Transaction) -> Iterator[tuple[int, str, int, str]]:
-    """Of every write whose words are still there: its event, its block's label, its number, and its update's SHA-256.
+def damaged_snapshots(tx: Transaction) -> Iterator[tuple[str, str]]:
+    """The labels of blocks, also of those that are deleted, with what is wrong with base, updates or archive.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    after = 0
-    while rows := tx.all(_QUERIES["every_update"], {"after": after, "limit": _UPDATES}):
-        for seq, label, number, update in rows:
-            after = columns.integer(seq)
-            yield after, columns.text(label), columns.integer(number), sha256_hex(columns.data(update))
+    for block, _ in every_block(tx):
+        try:
+            problems = damaged_parts(read_history(tx, block))
+        except BlockCorruptError as error:
+            problems = (error.problem,)
+        yield from ((block.key.label, problem) for problem in problems)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Every column of the rows of a block, by its name. In writes `data` is the SHA-256 of the update, or empty."""
+
+    block: Mapping[str, SqlValue]
+    writes: tuple[Mapping[str, SqlValue], ...]
+    archive: Mapping[str, SqlValue] | None
+
+    @property
+    def id(self) -> str:
+        """The block's id."""
+        return columns.text(self.block["id"])
+
+    @property
+    def label(self) -> str:
+        """The block's label."""
+        return columns.text(self.block["label"])
+
+
+def stored_rows(tx: Transaction, only: Collection[str] | None = None) -> Iterator[StoredRows]:
+    """The rows of every block, or of those with the ids `only`, oldest first, one after the other.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    for block in _named(tx, "blocks", tx.all(_QUERIES["all_of_blocks"])):
+        if only is None or block["id"] in only:
+            asked = {"block_id": block["id"]}
+            writes = _named(tx, "block_updates", tx.all(_QUERIES["all_of_writes"], asked))
+            archives = _named(tx, "block_archives", tx.all(_QUERIES["all_of_archive"], asked))
+            hashed = ({**write, "data": _hashed(columns.data(write["data"]))} for write in writes)
+            yield StoredRows(block, tuple(hashed), next(iter(archives), None))
+
+
+def _named(tx: Transaction, table: str, rows: Sequence[Row]) -> list[dict[str, SqlValue]]:
+    names = columns_of(tx, table)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _hashed(update: bytes) -> str:
+    return sha256_hex(update) if update else ""
 
 
 def search_problem(tx: Transaction) -> str:

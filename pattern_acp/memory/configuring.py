@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.memory.blocks import MOST_LIMIT, Block, Tier
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.schemas.types import encode_schema
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -38,6 +40,16 @@ def setting_of(block: Block, setting: str) -> str:
         "tier": block.tier.value,
     }
     return values[setting]
+
+
+def settings_of(block: Block) -> JsonObject:
+    """The settings of a block as text, and its schema, which never changes."""
+    return {**{name: setting_of(block, name) for name in _SETTINGS}, "schema": encode_schema(block.schema)}
+
+
+def settings_hash(settings: JsonObject) -> str:
+    """The SHA-256 of settings that the event of a creation gives."""
+    return sha256_hex(canonical_json(settings))
 
 
 def store_settings(tx: Transaction, block: Block, *, seq: int) -> None:

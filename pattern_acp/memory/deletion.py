@@ -33,6 +33,11 @@ class ProposedMark:
     discarded: bool = False
     """Whether it makes room for another block and is not to be restored itself."""
 
+    def as_change(self, peer: int) -> ProposedChange:
+        """The write that it becomes in the block's log, which changes nothing of the text."""
+        text, frontiers = self.block.text, self.frontiers
+        return ProposedChange(self.block, self.operation, text, b"", peer, frontiers, frontiers, new_base=None)
+
 
 def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
     """What deleting the block with this key would store.
@@ -84,7 +89,7 @@ def store_mark(tx: Transaction, mark: ProposedMark, record: WriteRecord, *, peer
         StaleProposalError: the block changed after the proposal.
     """
     block = mark.block
-    change = ProposedChange(block, mark.operation, block.text, b"", peer, mark.frontiers, mark.frontiers, new_base=None)
+    change = mark.as_change(peer)
     changed = tx.execute(
         _QUERIES["mark_block"],
         {

@@ -133,9 +133,9 @@ def find_forgettable(tx: Transaction, key: BlockKey) -> Block:
 
 
 def every_block(tx: Transaction) -> tuple[tuple[Block, bool], ...]:
-    """All blocks that are not forgotten, whosever they are, as they are stored; and whether each was deleted."""
+    """All blocks, whosever they are, as they are stored; and whether each was deleted, forgotten or discarded."""
     rows = tx.all(_QUERIES["every_block"])
-    return tuple((read_row(row)[0], row[17] == 1) for row in rows)
+    return tuple((read_row(row)[0], row[17] != 0) for row in rows)
 
 
 def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer: int) -> ProposedForgetting:

@@ -160,6 +160,12 @@ def lost_words(text: str) -> bool:
     return any(mark in text for mark in MARKS)
 
 
+def reads_like(masked: str, text: str) -> bool:
+    """Whether `text` can be what `masked` was before words were taken out of it."""
+    pattern = ".*".join(re.escape(part) for part in _MARKED.split(masked))
+    return masked == text or re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
 def unquoted(passage: str) -> str:
     """A passage without the white space and the pair of quotes around it, as one types them in a shell."""
     bare = passage.strip()

@@ -7,6 +7,7 @@ this makes the damage go away, so that the next damage finds three sources again
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
@@ -14,7 +15,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.errors import BlockCorruptError
-from pattern_acp.memory.stored import OpenBlock, load_history, open_block, text_hash
+from pattern_acp.memory.stored import OpenBlock, has_archive, load_history, open_block, text_hash
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -32,15 +33,32 @@ class Damage:
 
 
 def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[Damage, ...]:
-    """The blocks of these owners that can be mended; those of which nothing is sound are not among them."""
+    """The blocks of these owners that can be mended; those of which nothing is sound are not among them.
+
+    Nor are those whose text is sound while their history is lost: `lost_histories` has them.
+    """
     found: list[Damage] = []
     for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
         try:
             opened = open_block(tx, row, peer=peer)
+            hurt = opened.mended or text_hash(columns.text(row[6])) != row[7]
+            if hurt or (not has_archive(tx, opened.block) and load_history(tx, opened.block)):
+                found.append(Damage(opened))
         except BlockCorruptError:
             continue
-        if opened.mended or text_hash(columns.text(row[6])) != row[7]:
-            found.append(Damage(opened))
+    return tuple(found)
+
+
+def lost_histories(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[OpenBlock, ...]:
+    """The blocks of these owners whose text is sound, and whose older versions nothing that is stored gives."""
+    found: list[OpenBlock] = []
+    for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
+        with suppress(BlockCorruptError):
+            opened = open_block(tx, row, peer=peer)
+            try:
+                load_history(tx, opened.block)
+            except BlockCorruptError:
+                found.append(opened)
     return tuple(found)
 
 
@@ -62,6 +80,7 @@ def heal(tx: Transaction, damage: Damage, *, seq: int) -> None:
     try:
         history = load_history(tx, block)
     except BlockCorruptError:
+        # The text is sound again; `lost_histories` names the block.
         return
     archive = {"block_id": block.id, "upto": block.head_update, "snapshot": history.full_snapshot(), "seq": seq}
     tx.execute(_QUERIES["store_archive"], archive)

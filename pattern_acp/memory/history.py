@@ -73,6 +73,10 @@ class StoredHistory:
     archive: bytes
     archive_upto: int
     schema: BlockSchema = TEXT
+    base: bytes = b""
+    base_update: int = 0
+    frontiers: bytes = b""
+    """Those of the block's row; empty where it was not read."""
 
     def write(self, number: int) -> WriteData:
         """One write.
@@ -118,6 +122,7 @@ def read_history(tx: Transaction, block: Block) -> StoredHistory:
     if archive is not None and columns.integer(archive[1]) > block.head_update:
         # Made after the block was read; the updates hold all of it too.
         archive = None
+    base = tx.one(_QUERIES["read_base"], {"block_id": block.id})
     return StoredHistory(
         label=block.key.label,
         text=block.text,
@@ -127,6 +132,9 @@ def read_history(tx: Transaction, block: Block) -> StoredHistory:
         archive=b"" if archive is None else columns.data(archive[0]),
         archive_upto=0 if archive is None else columns.integer(archive[1]),
         schema=block.schema,
+        base=b"" if base is None else columns.data(base[0]),
+        base_update=0 if base is None else columns.integer(base[1]),
+        frontiers=b"" if base is None else columns.data(base[2]),
     )
 
 
@@ -167,8 +175,22 @@ def archived_document(history: StoredHistory) -> BlockDocument:
     """
     if not history.archive:
         raise BlockCorruptError(history.label, "it has no archive")
-    later = [write.update for write in history.writes[history.archive_upto :] if write.update]
-    return BlockDocument.load(history.label, [history.archive, *later], peer=READING_PEER, schema=history.schema)
+    return _document_after(history, history.archive, history.archive_upto)
+
+
+def _document_after(history: StoredHistory, snapshot: bytes, number: int) -> BlockDocument:
+    """The document of the newest version from the one that write `number` left, and the updates after it."""
+    later = [write.update for write in history.writes[number:] if write.update]
+    return BlockDocument.load(history.label, [snapshot, *later], peer=READING_PEER, schema=history.schema)
+
+
+def based_document(history: StoredHistory) -> BlockDocument:
+    """The document of the newest version, from the base and the updates after it.
+
+    Raises:
+        BlockCorruptError: one of them is damaged.
+    """
+    return _document_after(history, history.base, history.base_update)
 
 
 def texts_of_all_versions(history: StoredHistory) -> Iterator[str]:

@@ -40,10 +40,9 @@ WHERE b.deleted = 0
 ORDER BY wanted.key, b.created_ms, b.rowid;
 
 -- name: every_block
--- Every block that is not forgotten, oldest first, and whether it was deleted.
+-- Every block, oldest first, and whether it was deleted, forgotten or discarded.
 SELECT {block}, b.deleted
 FROM blocks AS b
-WHERE b.deleted < 2
 ORDER BY b.created_ms, b.rowid;
 
 -- name: block_owners
@@ -151,8 +150,8 @@ WHERE search_fts MATCH :match AND (
 LIMIT :limit;
 
 -- name: read_base
--- What a block's document is loaded from, with the number of the last update it holds.
-SELECT base, base_update
+-- What a block's document is loaded from, with the number of the last update it holds, and its newest version.
+SELECT base, base_update, frontiers
 FROM blocks
 WHERE id = :block_id;
 
@@ -879,12 +878,17 @@ FROM archival_entries AS a ORDER BY a.at_ms, a.rowid;
 -- How many blocks there are.
 SELECT count(*) FROM blocks WHERE deleted = 0;
 
--- name: every_update
--- The writes of all blocks whose words are still there, in the order of their events.
-SELECT u.last_seq, b.label, u.number, u.data
-FROM block_updates AS u JOIN blocks AS b ON b.id = u.block_id
-WHERE u.last_seq > :after AND length(u.data) > 0
-ORDER BY u.last_seq LIMIT :limit;
+-- name: all_of_blocks
+-- Everything that is stored of blocks themselves, also of those that are gone.
+SELECT * FROM blocks ORDER BY created_ms, rowid;
+
+-- name: all_of_writes
+-- Everything that is stored of the writes of a block, oldest first.
+SELECT * FROM block_updates WHERE block_id = :block_id ORDER BY number;
+
+-- name: all_of_archive
+-- Everything that is stored of the full snapshot of a block.
+SELECT * FROM block_archives WHERE block_id = :block_id;
 
 -- name: bind_entry
 -- What an archival entry is beside its text; it holds from now on.

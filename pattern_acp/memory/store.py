@@ -12,13 +12,14 @@ that history loads fast.
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
@@ -103,9 +104,39 @@ class ProposedChange:
         return sha256_hex(self.update)
 
     @property
+    def facts_hash(self) -> str:
+        """SHA-256 of what the row of the write says beside what its event names by itself."""
+        return facts_hash(self.facts)
+
+    @property
+    def facts(self) -> dict[str, SqlValue]:
+        """The columns of the row of the write that the change itself decides, but for the update."""
+        start = common_lines(self.block.text, self.text)
+        rests = self.block.text[start:], self.text[start:]
+        ending = common_ending(*rests)
+        before, after = (Counter(rest[: len(rest) - ending].splitlines()) for rest in rests)
+        return {
+            "number": self.number,
+            "frontiers_before": self.frontiers_before,
+            "frontiers_after": self.frontiers_after,
+            "peer": str(self.peer),
+            "operation": self.operation.value,
+            "target": self.target,
+            "size": len(self.text),
+            "lines_added": (after - before).total(),
+            "lines_removed": (before - after).total(),
+        }
+
+    @property
     def number(self) -> int:
         """The number of the update that the change becomes."""
         return self.block.head_update + 1
+
+
+def facts_hash(facts: Mapping[str, SqlValue]) -> str:
+    """SHA-256 of columns of a row of `block_updates`, which the event of the write gives."""
+    values = {name: value.hex() if isinstance(value, bytes) else value for name, value in facts.items()}
+    return sha256_hex(canonical_json(cast("JsonObject", values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,29 +301,17 @@ def store_change(tx: Transaction, change: ProposedChange, record: WriteRecord) -
 
 def insert_write(tx: Transaction, change: ProposedChange, record: WriteRecord) -> None:
     """Write the row of a change in the log of its block; `store_change` does it for changes of text."""
-    start = common_lines(change.block.text, change.text)
-    rests = change.block.text[start:], change.text[start:]
-    ending = common_ending(*rests)
-    before, after = (Counter(rest[: len(rest) - ending].splitlines()) for rest in rests)
     tx.execute(
         _QUERIES["insert_update"],
         {
+            **change.facts,
             "block_id": change.block.id,
-            "number": change.number,
             "data": change.update,
-            "frontiers_before": change.frontiers_before,
-            "frontiers_after": change.frontiers_after,
-            "peer": str(change.peer),
             "actor": record.actor.value,
             "origin": record.origin.value,
-            "operation": change.operation.value,
             "reason": storable(record.reason),
             "at_ms": record.at_ms,
             "seq": record.seq,
-            "target": change.target,
-            "size": len(change.text),
-            "lines_added": (after - before).total(),
-            "lines_removed": (before - after).total(),
         },
     )
 

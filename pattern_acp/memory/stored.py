@@ -123,6 +123,16 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
     raise first or AssertionError("there is always a source")
 
 
+def has_archive(tx: Transaction, block: Block) -> bool:
+    """Whether the archive and the updates after it give the block as it is."""
+    try:
+        parts = _archive_parts(tx, block)
+        document = BlockDocument.load(block.key.label, parts, peer=_READING_PEER, schema=block.schema)
+    except BlockCorruptError:
+        return False
+    return document.text == block.text
+
+
 def read_row(row: Row) -> tuple[Block, bytes]:
     """The block of a `find_block` row as it is stored, unchecked, and its frontiers: enough to delete a damaged one."""
     try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
@@ -21,6 +22,7 @@ from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.guards import Passages, check_repeats, check_secret, check_words, with_oldest
 from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.merging import encode_conflicts
 from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
 from pattern_acp.memory.permissions import Standing as BlockStanding
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
@@ -127,7 +129,17 @@ def block_event(
         call_id=call_id,
         target=change.target,
         update_hash=change.update_hash,
+        facts_hash=change.facts_hash,
+        conflicts_hash=sha256_hex(encode_conflicts(change.conflicts).encode()) if change.conflicts else "",
+        settings_hash=_settings_hash(change) if change.operation is Operation.CREATE else "",
     )
+
+
+def _settings_hash(creation: ProposedChange) -> str:
+    # Late: blocks are seldom made.
+    from pattern_acp.memory.configuring import settings_hash, settings_of
+
+    return settings_hash(settings_of(creation.block))
 
 
 def find_visible(tx: Transaction, label: str, writing: Writing) -> VisibleBlock:

@@ -273,6 +273,8 @@ class MemoryForgetting:
             after_hash=text_hash(done.after),
             redaction=digest_of(planned),
             turn_id=self.turn_id,
+            update_hash="" if forgetting is None else forgetting.change.update_hash,
+            facts_hash="" if forgetting is None else forgetting.change.facts_hash,
         )
         scope = self._scope
         tx.overwrite_deleted()
@@ -282,6 +284,8 @@ class MemoryForgetting:
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
+        mask_reasons(tx, words.mask)
+        # Their events lost the words too, whosever blocks they are of.
         mask_reasons(tx, words.mask)
         mask_tasks(tx, words.mask, seq=appended.seq)
         drop_contents(tx, done.kept)

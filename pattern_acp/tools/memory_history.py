@@ -189,13 +189,19 @@ class MemoryHistory:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
+        # Late: what a check needs of the journal, nothing else does.
+        from pattern_acp.tools.memory_provenance import mismatches
+
         seen = await self._database.read(lambda tx: visible_rows(tx, self._owners))
+        ids = [one.block.id for one in seen]
+        otherwise = await self._database.read(lambda tx: tuple(mismatches(tx, ids)))
         checked: list[Verified] = []
         for one in seen:
             try:
                 problems = await run_on_history(self._database, one.block, problems_of)
             except BlockCorruptError as error:
                 problems = (error.problem,)
+            problems += tuple(found.problem for found in otherwise if found.block_id == one.block.id)
             checked.append(Verified(one.label, one.block.head_update, problems))
         return tuple(checked)
 

@@ -192,9 +192,11 @@ class MemoryReverts:
         raise NothingDeletedError(label)
 
     def _store_mark(self, tx: Transaction, mark: ProposedMark, reason: str) -> Block:
-        block, kind = mark.block, BlockDeleted if mark.operation is Operation.DELETE else BlockRestored
-        key = block.key
-        event = kind(block.id, key.scope, key.owner, key.label, reason, text_hash(block.text), self.turn_id)
+        block, key = mark.block, mark.block.key
+        facts, digest = mark.as_change(self._scope.peer).facts_hash, text_hash(block.text)
+        about = (block.id, key.scope, key.owner, key.label, reason, digest, self.turn_id, facts)
+        is_deletion = mark.operation is Operation.DELETE
+        event = BlockDeleted(*about, discarded=mark.discarded) if is_deletion else BlockRestored(*about)
         record = self._record(tx, event, reason)
         stored = store_mark(tx, mark, record, peer=self._scope.peer)
         if mark.operation is Operation.DELETE:

@@ -163,4 +163,4 @@ def test_a_write_of_memory_that_is_not_what_its_event_says_is_found(path: Path):
         tx.execute("UPDATE block_updates SET data = x'00'")
 
     change_file(path, swap)
-    assert "write 1 of human is not what event 1 says" in str(verify(path))
+    assert "human: data of write 1 is not what event 1 says" in str(verify(path))

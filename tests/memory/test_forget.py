@@ -357,6 +357,15 @@ async def test_other_blocks_with_the_words_are_named(constellation: Constellatio
     assert report.others == ("project",)
 
 
+async def test_reasons_of_writes_to_other_blocks_lose_the_words_as_their_events_do(constellation: Constellation):
+    await write(constellation, f"- {SECRET}")
+    await write(constellation, "- likes tea", label="project", reason=f"They told me: {SECRET.upper()}")
+    report = await forgetting(constellation).forget("human", SECRET)
+    assert (report.others, report.left) == ((), ())
+    assert (await history(constellation).log("project"))[0].reason == "They told me: [forgotten]"
+    assert all(one.problems == () for one in await history(constellation).verify())
+
+
 async def test_backups_beside_the_file_are_named(constellation: Constellation):
     await write(constellation, f"- {SECRET}")
     backup = constellation.path.with_name("constellation.v1.5.backup.db")
