@@ -23,6 +23,8 @@ class RemoteTool:
     title: str = ""
     read_only: bool = False
     """The server's own word (`readOnlyHint`); what is called so is asked about all the same."""
+    repeatable: bool = False
+    """Whether the server says that a second call changes nothing more (`idempotentHint`, `readOnlyHint`)."""
 
     @property
     def definition(self) -> str:
@@ -79,6 +81,8 @@ class Catalogue:
     instructions: str = ""
     may_change: bool = False
     """Whether the server says that its tools may change while it runs."""
+    left_out: tuple[str, ...] = ()
+    """Entries of its lists that cannot be used, each with the reason, such as "the tool `a` (it has no name)"."""
 
     def tool(self, name: str) -> RemoteTool | None:
         """The tool of this name."""

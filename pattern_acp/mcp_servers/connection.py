@@ -7,7 +7,7 @@ restarts, or how the server is reached.
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import anyio
 import httpx2
@@ -19,10 +19,11 @@ from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.lazy_dataclass import dataclass
-from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import Catalogue, RemotePrompt, RemoteResource, RemoteTool, Reply, Report
+from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
+from pattern_acp.mcp_servers.refusals import Refusal, refusal_of
 from pattern_acp.mcp_servers.replies import call_reply, prompt_of, prompt_text, read_reply, resource_of, tool_of
-from pattern_acp.mcp_servers.server import Place
+from pattern_acp.mcp_servers.server import CannotStartError, Place
 from pattern_acp.mcp_servers.transports import Link, link_to
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,15 @@ LONGEST_CALL_SECONDS = 3_600.0
 """Longest that a call may take whatever progress it tells; a server that counts on for ever would hold the turn."""
 
 LIST_SECONDS = 30.0
+RETRIES = 2
+"""How often a request is made again that the server was too busy for."""
+
+RETRY_SECONDS = 1.0
+"""Before the first such try, and twice that before the second, unless the server says how long."""
+
+LONGEST_RETRY_SECONDS = 20.0
+"""A server that wants more time than this is not waited for; whoever asks is told."""
+
 PAGES = 50
 """Most pages of one list; a server whose list has no end is cut there."""
 
@@ -44,6 +54,9 @@ _CHANGES = (
 )
 
 T = TypeVar("T")
+
+_Page: TypeAlias = tuple[dict[str, T], str | None]
+"""Entries by what they are called by, and the cursor of the next page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,15 @@ class McpConnection:
         self._limits = limits
         self._session = session
         self._link = link
+        self._forgotten = False
+        self._repeatable: frozenset[str] = frozenset()
+        """Tools of which the server says that a second call changes nothing more."""
+
+    @property
+    def forgotten(self) -> bool:
+        """See `LiveConnection.forgotten`."""
+        refusal = self._link.refusal
+        return self._forgotten or (refusal is not None and refusal.forgot_session)
 
     @property
     def ended(self) -> anyio.Event:
@@ -74,15 +96,18 @@ class McpConnection:
     async def catalogue(self) -> Catalogue:
         """See `LiveConnection.catalogue`. A list that a server promises and does not give is left empty."""
         offered = self._session.server_capabilities or types.ServerCapabilities()
-        tools = await self._pages(self._tools) if offered.tools is not None else []
-        prompts = await self._pages_or_none(self._prompts) if offered.prompts is not None else []
-        resources = await self._pages_or_none(self._resources) if offered.resources is not None else []
+        left_out = self._link.sieve.left_out = {}
+        tools = await self._pages(self._tools) if offered.tools is not None else {}
+        prompts = await self._pages_or_none(self._prompts) if offered.prompts is not None else {}
+        resources = await self._pages_or_none(self._resources) if offered.resources is not None else {}
+        self._repeatable = frozenset(tool.name for tool in tools.values() if tool.repeatable)
         return Catalogue(
-            tuple(tool_of(tool) for tool in tools),
-            tuple(prompt_of(prompt) for prompt in prompts),
-            tuple(resource_of(resource) for resource in resources),
+            tuple(tools.values()),
+            tuple(prompts.values()),
+            tuple(resources.values()),
             self._session.instructions or "",
             may_change=offered.tools is not None and offered.tools.list_changed is True,
+            left_out=tuple(left_out),
         )
 
     async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
@@ -98,7 +123,7 @@ class McpConnection:
                 result = await self._session.call_tool(tool, dict(arguments), progress_callback=progress)
                 return call_reply(result)
 
-            return await self._explained(ask)
+            return await self._explained(ask, repeatable=tool in self._repeatable)
         if silence.deadline >= last:
             raise ServerError(
                 f"The MCP server {self._name} took longer than {self._limits.longest:,.0f} s; the call was given up."
@@ -130,70 +155,111 @@ class McpConnection:
             ServerError: it does not speak MCP, or is gone.
         """
         try:
-            await self._session.initialize()
+            await self._patient(self._session.initialize, repeatable=True)
         except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
+            refusal = self._refusal(error)
+            if refusal is not None and refusal.wants_login:
+                raise CannotStartError(refusal.why) from error
+            if self._link.ended.is_set() or (refusal is not None and refusal.may_pass(repeatable=True)):
                 raise ServerError(self._reason(error)) from error
             await self._explained(self._session.discover)
         except (ValueError, RuntimeError) as error:
             raise ServerError("it does not speak MCP as this version does") from error
+        self._link.sieve.version = self._session.protocol_version or self._link.sieve.version
 
-    async def _tools(self, params: types.PaginatedRequestParams) -> tuple[list[types.Tool], str | None]:
+    async def _tools(self, params: types.PaginatedRequestParams) -> _Page[RemoteTool]:
         page = await self._session.list_tools(params=params)
-        return page.tools, page.next_cursor
+        return {tool.name: tool_of(tool) for tool in page.tools}, page.next_cursor
 
-    async def _prompts(self, params: types.PaginatedRequestParams) -> tuple[list[types.Prompt], str | None]:
+    async def _prompts(self, params: types.PaginatedRequestParams) -> _Page[RemotePrompt]:
         page = await self._session.list_prompts(params=params)
-        return page.prompts, page.next_cursor
+        return {prompt.name: prompt_of(prompt) for prompt in page.prompts}, page.next_cursor
 
-    async def _resources(self, params: types.PaginatedRequestParams) -> tuple[list[types.Resource], str | None]:
+    async def _resources(self, params: types.PaginatedRequestParams) -> _Page[RemoteResource]:
         page = await self._session.list_resources(params=params)
-        return page.resources, page.next_cursor
+        return {resource.uri: resource_of(resource) for resource in page.resources}, page.next_cursor
 
-    async def _pages(
-        self, ask: Callable[[types.PaginatedRequestParams], Awaitable[tuple[list[T], str | None]]]
-    ) -> list[T]:
-        items: list[T] = []
+    async def _pages(self, ask: Callable[[types.PaginatedRequestParams], Awaitable[_Page[T]]]) -> dict[str, T]:
+        """All entries of a list, each once. Only a cursor that is missing, or comes again, ends it."""
+        found: dict[str, T] = {}
         cursor: str | None = None
-        for _ in range(PAGES):
+        asked: set[str | None] = set()
+        while cursor not in asked and len(asked) < PAGES:
+            asked.add(cursor)
             params = types.PaginatedRequestParams(cursor=cursor)
-            page, cursor = await self._within(LIST_SECONDS, lambda params=params: ask(params))
-            items += page
-            if not cursor:
+            try:
+                page, cursor = await self._within(LIST_SECONDS, lambda params=params: ask(params))
+            except ServerError as error:
+                if cursor is None or isinstance(error, SessionForgottenError):
+                    raise
+                # What came is worth more than nothing; some servers end a list by an empty cursor that they refuse.
+                if cursor:
+                    self._link.sieve.left_out[f"what followed in a list of {len(found)} ({error.sentence})"] = None
                 break
-        return items
+            found |= {key: item for key, item in page.items() if key not in found}
+            if cursor is None:
+                break
+        return found
 
-    async def _pages_or_none(
-        self, ask: Callable[[types.PaginatedRequestParams], Awaitable[tuple[list[T], str | None]]]
-    ) -> list[T]:
+    async def _pages_or_none(self, ask: Callable[[types.PaginatedRequestParams], Awaitable[_Page[T]]]) -> dict[str, T]:
         try:
             return await self._pages(ask)
+        except SessionForgottenError:
+            raise
         except ServerError as error:
             logger.info("A list could not be had. %s", error)
-            return []
+            return {}
 
     async def _within(self, seconds: float, ask: Callable[[], Awaitable[T]]) -> T:
         try:
             with anyio.fail_after(seconds):
-                return await self._explained(ask)
+                return await self._explained(ask, repeatable=True)
         except TimeoutError as error:
             raise ServerError(f"The MCP server {self._name} did not answer within {seconds:.0f} s.") from error
 
-    async def _explained(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _patient(self, ask: Callable[[], Awaitable[T]], *, repeatable: bool) -> T:
+        """Ask, and ask again where the server is too busy to begin, or where asking twice changes nothing more."""
+        for attempt in range(1, RETRIES + 1):
+            try:
+                return await ask()
+            except MCPError as error:
+                refusal = refusal_of(error)
+                if refusal is None or not refusal.may_pass(repeatable=repeatable):
+                    raise
+                wait = RETRY_SECONDS * attempt if refusal.retry_after is None else refusal.retry_after
+                if wait > LONGEST_RETRY_SECONDS:
+                    raise
+                await anyio.sleep(wait)
+        return await ask()
+
+    async def _explained(self, ask: Callable[[], Awaitable[T]], *, repeatable: bool = False) -> T:
         try:
-            return await ask()
+            return await self._patient(ask, repeatable=repeatable)
         except MCPError as error:
-            if error.message == "Session terminated":
-                # Streamable HTTP has no connection that could break; this is how a server that forgot us says so.
+            refusal, why = self._refusal(error), self._reason(error)
+            sentence = f"The MCP server {self._name} could not do it: {why}."
+            if refusal is None:
+                raise ServerError(sentence) from error
+            if refusal.forgot_session:
+                # Streamable HTTP has no connection that could break; this is how a server says that we are strangers.
+                self._forgotten = True
                 self._link.ended.set()
-            raise ServerError(f"The MCP server {self._name} could not do it: {self._reason(error)}.") from error
+                raise SessionForgottenError(sentence) from error
+            raise RefusedError(sentence, why) from error
         except (ValueError, RuntimeError) as error:
             raise ServerError(
                 f"The answer of the MCP server {self._name} does not have the form that it promised."
             ) from error
 
+    def _refusal(self, error: MCPError) -> Refusal | None:
+        return refusal_of(error) or (self._link.refusal if self._link.ended.is_set() else None)
+
     def _reason(self, error: MCPError) -> str:
-        if error.code != types.CONNECTION_CLOSED:
+        refusal = self._refusal(error)
+        if refusal is not None:
+            return refusal.why
+        # The package's code for it, -32000, is one that servers use for whatever they like.
+        if error.code != types.CONNECTION_CLOSED or not self._link.ended.is_set():
             return " ".join(error.message.split()).rstrip(".")[:500]
         program = self._link.program
         words = program.last_line if program is not None else ""
@@ -252,7 +318,7 @@ def _leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
 def unreachable(error: OSError | httpx2.HTTPError) -> str:
     """Why a server cannot be reached, as the end of a sentence; never the address, which may carry a key."""
     if isinstance(error, httpx2.HTTPStatusError):
-        return f"it answered with HTTP status {error.response.status_code}"
+        return Refusal(error.response.status_code).why
     if isinstance(error, httpx2.TimeoutException):
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import mcp_types as types
 
-from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.mcp_servers.catalogue import PromptArgument, RemotePrompt, RemoteResource, RemoteTool, Reply
@@ -18,17 +17,12 @@ SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def tool_of(tool: types.Tool) -> RemoteTool:
-    """A listed tool."""
+    """A listed tool, whose schema was made usable when the list came (`listing`)."""
     notes = tool.annotations
     title = tool.title or (notes.title if notes is not None else None) or ""
     read_only = notes is not None and notes.read_only_hint is True
-    return RemoteTool(tool.name, tool.description or "", usable_schema(tool.input_schema), title, read_only)
-
-
-def usable_schema(schema: JsonObject) -> JsonObject:
-    """The schema as vendors take it: an object at the root, and nothing that names another document."""
-    kept = {key: value for key, value in schema.items() if key not in {"$schema", "$id"}}
-    return {**kept, "type": "object", "properties": kept.get("properties", {})}
+    repeatable = read_only or (notes is not None and notes.idempotent_hint is True)
+    return RemoteTool(tool.name, tool.description or "", tool.input_schema, title, read_only, repeatable)
 
 
 def prompt_of(prompt: types.Prompt) -> RemotePrompt:

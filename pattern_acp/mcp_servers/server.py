@@ -5,10 +5,10 @@ policy, or the model.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
 
@@ -16,7 +16,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.processes.child_program import Means
 
 logger = logging.getLogger(__name__)
@@ -31,8 +31,14 @@ BACKOFF_SECONDS = 0.5
 """Between the death of a server and its restart."""
 
 
+DRAIN_SECONDS = 1.0
+"""Longest that other calls of a session that its server forgot may take to be refused, too, before it is left."""
+
 CALL_WAITS_SECONDS = 5.0
 """How long a call waits for a server that is being started again."""
+
+
+T = TypeVar("T")
 
 
 class ServerState(StrEnum):
@@ -57,7 +63,12 @@ class LiveConnection(Protocol):
 
     @property
     def ended(self) -> anyio.Event:
-        """Set when the server is gone."""
+        """Set when the server is gone, or has forgotten the session."""
+        ...
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the server is there and does not know the session any more, so that a new one is worth a try."""
         ...
 
     async def catalogue(self) -> Catalogue:
@@ -97,7 +108,7 @@ class Server:
         self.settings = settings
         self.state = ServerState.STARTING
         self.problem = ""
-        """Why it failed, as the end of a sentence."""
+        """Why it failed, or refused the last request, as the end of a sentence."""
         self.catalogue = Catalogue()
         """What it offers, or offered before it ended."""
         self.restarts = 0
@@ -106,6 +117,9 @@ class Server:
         self._place = place
         self._connection: LiveConnection | None = None
         self._changed = anyio.Event()
+        self._running = 0
+        """Requests that wait for an answer."""
+        self._idle = anyio.Event()
 
     @property
     def name(self) -> str:
@@ -126,8 +140,9 @@ class Server:
     async def run(self, connect: Connect) -> None:
         """Start it and keep it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
         try:
-            while await self._serve(connect) and self.restarts < RESTARTS:
-                self.restarts += 1
+            while (forgotten := await self._serve(connect)) is not None and (forgotten or self.restarts < RESTARTS):
+                # A server that forgets sessions, as all do that let them expire, is joined again as often as it takes.
+                self.restarts += not forgotten
                 self.state = ServerState.STARTING
                 await anyio.sleep(BACKOFF_SECONDS)
             if self.state is not ServerState.FAILED:
@@ -136,29 +151,34 @@ class Server:
             self._connection = None
             self.settled.set()
 
-    async def _serve(self, connect: Connect) -> bool:
-        """Start the server once and stay until it ends; whether another start may help."""
+    async def _serve(self, connect: Connect) -> bool | None:
+        """Start the server once and stay until it ends; None where another start cannot help.
+
+        Otherwise whether it only forgot the session.
+        """
+        forgotten = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + START_SECONDS) as start:
                 async with connect(self.settings, self._place, self._note_change) as connection:
                     self.catalogue = await connection.catalogue()
                     start.deadline = float("inf")
                     await self._stay(connection)
+                    forgotten = connection.forgotten
         except CannotStartError as error:
             self.fail(error.sentence)
-            return False
+            return None
         except ServerError as error:
             self.problem = error.sentence
-            return True
+            return False
         except Exception:
             logger.exception("The MCP server %r failed.", self.name)
             self.fail("it failed in a way that was not foreseen; the log has details")
-            return False
+            return None
         if start.cancelled_caught:
             self.fail(f"it did not answer within {START_SECONDS:.0f} s")
-            return False
-        self.problem = "it ended"
-        return True
+            return None
+        self.problem = "" if forgotten else "it ended"
+        return forgotten
 
     async def _stay(self, connection: LiveConnection) -> None:
         self._connection, self.state, self.problem = connection, ServerState.READY, ""
@@ -169,6 +189,16 @@ class Server:
                 await connection.ended.wait()
                 tasks.cancel_scope.cancel()
         finally:
+            self._leave(connection)
+        if connection.forgotten:
+            with anyio.move_on_after(DRAIN_SECONDS):
+                while self._running:
+                    self._idle = anyio.Event()
+                    await self._idle.wait()
+
+    def _leave(self, connection: LiveConnection) -> None:
+        """Use a connection no more; whoever asks from now on waits for the next one."""
+        if self._connection is connection:
             self._connection = None
             self.state = ServerState.STARTING
             self.settled = anyio.Event()
@@ -185,21 +215,60 @@ class Server:
             except ServerError:
                 logger.warning("The MCP server %r could not tell what has changed.", self.name)
 
-    async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
-        """Call a tool.
+    async def call(self, tool: str, arguments: JsonObject, report: Report, *, agreed: str = "") -> Reply:
+        """Call a tool. `agreed`: the digest of the tool as this call was allowed; another one is not called.
 
         Raises:
             ServerError: the server is not there, or refused.
         """
-        return await (await self._live()).call(tool, arguments, report)
+
+        async def ask(connection: LiveConnection) -> Reply:
+            now = self.catalogue.tool(tool)
+            if agreed and (now is None or now.digest != agreed):
+                what = "no longer has the tool" if now is None else "has changed the tool"
+                again = "" if now is None else "; call it again"
+                raise ServerError(f"The MCP server {self.name} {what} {tool} since this call was allowed{again}.")
+            return await connection.call(tool, arguments, report)
+
+        return await self._asked(ask)
 
     async def read(self, uri: str) -> Reply:
         """Read a resource; errors as for `call`."""
-        return await (await self._live()).read(uri)
+        return await self._asked(lambda connection: connection.read(uri))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """The text of a prompt; errors as for `call`."""
-        return await (await self._live()).prompt(name, arguments)
+        return await self._asked(lambda connection: connection.prompt(name, arguments))
+
+    async def _asked(self, ask: Callable[[LiveConnection], Awaitable[T]]) -> T:
+        """Ask the server, once more in a new session where it has forgotten the one that there was."""
+        connection = await self._live()
+        try:
+            return await self._counted(connection, ask)
+        except SessionForgottenError:
+            self._leave(connection)
+        connection = await self._live()
+        try:
+            return await self._counted(connection, ask)
+        except SessionForgottenError:
+            self._leave(connection)
+            raise
+
+    async def _counted(self, connection: LiveConnection, ask: Callable[[LiveConnection], Awaitable[T]]) -> T:
+        self._running += 1
+        try:
+            reply = await ask(connection)
+        except RefusedError as error:
+            if self._connection is connection:
+                self.problem = error.why
+            raise
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+        if self._connection is connection:
+            self.problem = ""
+        return reply
 
     async def _live(self) -> LiveConnection:
         # A call that comes while the server is started once more need not fail for it.

@@ -7,8 +7,9 @@ what is said.
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, cast
@@ -22,8 +23,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.mcp_servers.listing import Sieve
 from pattern_acp.mcp_servers.program import LineTooLongError, Program, running_server
+from pattern_acp.mcp_servers.refusals import Refusal, TellingClient
 from pattern_acp.mcp_servers.server import CannotStartError, Place
 from pattern_acp.processes.child_program import ChildProgram
 
@@ -71,19 +73,31 @@ class Writing(Protocol):
 
 
 class WatchedReading:
-    """A `Reading` that tells when there will be nothing more: the server is gone."""
+    """A `Reading` that tells when there will be nothing more: the server is gone. What comes is sifted."""
 
-    def __init__(self, inner: Reading, ended: anyio.Event) -> None:
+    def __init__(self, inner: Reading, ended: anyio.Event, sieve: Sieve) -> None:
         self._inner = inner
         self._ended = ended
+        self._sieve = sieve
+        self._scope = anyio.CancelScope()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let nothing more come, as if the server had ended."""
+        self._is_over = True
+        self._scope.cancel()
 
     async def receive(self) -> Incoming:
         """See `Reading.receive`."""
         try:
-            return await self._inner.receive()
+            with anyio.CancelScope() as self._scope:
+                if not self._is_over:
+                    return self._sieve.sift(await self._inner.receive())
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._ended.set()
             raise
+        self._ended.set()
+        raise anyio.EndOfStream
 
     async def aclose(self) -> None:
         """See `Reading.aclose`."""
@@ -108,14 +122,55 @@ class WatchedReading:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+class NotedWriting:
+    """A `Writing` whose requests the sieve knows, so that it knows their answers."""
+
+    def __init__(self, inner: Writing, sieve: Sieve) -> None:
+        self._inner = inner
+        self._sieve = sieve
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """See `Writing.send`."""
+        self._sieve.note(item)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        """See `Writing.aclose`."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
+
+
 class Link:
     """Both directions to a server, and the process behind them if we started one."""
 
-    reading: WatchedReading
-    writing: Writing
-    ended: anyio.Event
-    program: ChildProgram | None = None
+    def __init__(
+        self,
+        ended: anyio.Event,
+        reading: Reading,
+        writing: Writing,
+        program: ChildProgram | None = None,
+        *,
+        refusals: Sequence[Refusal] = (),
+    ) -> None:
+        self.sieve = Sieve()
+        self.ended = ended
+        self.reading = WatchedReading(reading, ended, self.sieve)
+        self.writing = NotedWriting(writing, self.sieve)
+        self.program = program
+        self._refusals = refusals
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the server took no more messages, where its transport has no answers that could say so."""
+        return self._refusals[0] if self._refusals else None
 
 
 @asynccontextmanager
@@ -129,18 +184,36 @@ async def link_to(settings: McpServerSettings, place: Place) -> AsyncGenerator[L
     ended = anyio.Event()
     if settings.transport == "stdio":
         async with running_server(settings, place) as program, _pipes(program) as (reading, writing):
-            yield Link(WatchedReading(reading, ended), writing, ended, program.child)
+            yield Link(ended, reading, writing, program.child)
     elif settings.transport == "http":
         timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
         async with (
-            httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout) as client,
+            TellingClient(headers=dict(settings.headers), timeout=timeout) as client,
             streamable_http_client(settings.url, http_client=client) as (reading, writing),
         ):
-            yield Link(WatchedReading(reading, ended), writing, ended)
+            yield Link(ended, reading, writing)
     elif settings.transport == "sse":
+        refusals: list[Refusal] = []
+
+        def client_of(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return TellingClient(headers=headers, timeout=timeout, auth=auth, on_refusal=refused)
+
+        def refused(refusal: Refusal) -> None:
+            # The package takes no more messages after it, so whoever waits would wait for the time limit.
+            refusals.append(replace(refusal, had_session=True))
+            link.reading.end()
+
         headers = dict(settings.headers)
-        async with sse_client(settings.url, headers, HTTP_SECONDS, STREAM_SECONDS) as (reading, writing):
-            yield Link(WatchedReading(reading, ended), writing, ended)
+        async with sse_client(settings.url, headers, HTTP_SECONDS, STREAM_SECONDS, httpx_client_factory=client_of) as (
+            reading,
+            writing,
+        ):
+            link = Link(ended, reading, writing, refusals=refusals)
+            yield link
     else:
         raise CannotStartError(f"the transport {settings.transport!r} is not known")
 

@@ -29,6 +29,9 @@ FIRST_PROMPT_SECONDS = 3.0
 TOOLS_SHOWN = 20
 """Tools of one server that /mcp names."""
 
+LEFT_OUT_SHOWN = 5
+"""Entries of servers' lists that a notice names at most; /mcp names all."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
@@ -69,6 +72,8 @@ class SessionMcp:
         self._late: set[str] = set()
         """Servers that the person was told are not ready yet."""
         self._restarts_told = 0
+        self._left_out_told: set[tuple[str, str]] = set()
+        """What servers offer and we leave out, of which the person was told."""
 
     async def get_ready(self) -> tuple[str, ...]:
         """What the person should be told before this turn; the first time, wait for servers and fix the prompt's tools.
@@ -80,7 +85,19 @@ class SessionMcp:
         await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
         self.toolbox.fix()
         missing = [f"{server.name} ({self._why(server)})" for server in self.servers.servers if not is_ready(server)]
-        return (f"MCP servers that are missing: {', '.join(missing)}. /mcp shows all.",) if missing else ()
+        told = (f"MCP servers that are missing: {', '.join(missing)}. /mcp shows all.",) if missing else ()
+        return (*told, *self._left_out())
+
+    def _left_out(self) -> tuple[str, ...]:
+        """A sentence for what was left out of the lists of servers and not told yet."""
+        found = [(server.name, what) for server in self.servers.ready for what in server.catalogue.left_out]
+        fresh = [one for one in found if one not in self._left_out_told]
+        self._left_out_told.update(fresh)
+        if not fresh:
+            return ()
+        shown = "; ".join(f"{one_line(name, 40)}: {one_line(what, 200)}" for name, what in fresh[:LEFT_OUT_SHOWN])
+        more = f"; and {len(fresh) - LEFT_OUT_SHOWN} more" if len(fresh) > LEFT_OUT_SHOWN else ""
+        return (f"Left out of what MCP servers offer, since it cannot be used: {shown}{more}. /mcp shows all.",)
 
     def _why(self, server: Server) -> str:
         if server.state is not ServerState.FAILED:
@@ -104,7 +121,7 @@ class SessionMcp:
             news.append(f"MCP servers that did not start: {', '.join(late)}.")
         if gone:
             news.append(f"MCP servers that are not used any more: {', '.join(gone)}.")
-        return tuple(news)
+        return (*news, *self._left_out())
 
     def commands(self) -> tuple[ServerCommand, ...]:
         """The prompts of the servers that answer now."""
@@ -156,6 +173,7 @@ class SessionMcp:
             names = [tool.spec.name for tool in self.toolbox.tools() if tool.server is server]
             more = f" and {len(names) - TOOLS_SHOWN} more" if len(names) > TOOLS_SHOWN else ""
             lines.append(f"\n**{server.name}**: " + ", ".join(f"`{name}`" for name in names[:TOOLS_SHOWN]) + more)
+            lines += [f"\nLeft out: {one_line(what, 200)}" for what in server.catalogue.left_out]
         return "\n".join(lines)
 
 

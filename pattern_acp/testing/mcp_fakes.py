@@ -58,6 +58,7 @@ class FakeConnection:
 
     def __init__(self, offers: Catalogue) -> None:
         self.ended = anyio.Event()
+        self.forgotten = False
         self.offers = offers
         self.on_change: Callable[[], None] = lambda: None
 

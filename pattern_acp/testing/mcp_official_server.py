@@ -1,7 +1,7 @@
 """A server made with the official `mcp` package.
 
-`python -m pattern_acp.testing.mcp_official_server stdio|http|sse`. Over HTTP it takes a free port, which it prints to
-stdout as its first line.
+`python -m pattern_acp.testing.mcp_official_server stdio|http|sse [PORT]`. Over HTTP it takes a free port unless one is
+named, and prints it to stdout as its first line.
 """
 
 import socket
@@ -35,11 +35,11 @@ def made() -> MCPServer:
     return server
 
 
-async def serve(transport: str) -> None:
-    """Serve over HTTP on a free port until the process is ended."""
+async def serve(transport: str, port: int) -> None:
+    """Serve over HTTP on a port, 0 for a free one, until the process is ended."""
     server = made()
     app = server.sse_app() if transport == "sse" else server.streamable_http_app()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         config = uvicorn.Config(app, log_level="warning")
@@ -50,4 +50,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         made().run("stdio")
     else:
-        anyio.run(serve, sys.argv[1])
+        anyio.run(serve, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)

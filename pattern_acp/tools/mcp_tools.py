@@ -91,7 +91,7 @@ class ServerTool:
         if is_news:
             # Only now: a call that runs was agreed to. The first agreement is to the server as it is.
             await self._agreements.agree(self.server, self.server.catalogue.tools if is_first else (tool,))
-        reply = await asked(self.server.call(tool.name, arguments, Ticker(progress).show))
+        reply = await asked(self.server.call(tool.name, arguments, Ticker(progress).show, agreed=tool.digest))
         return await outcome_of(reply, context.result_limit)
 
 

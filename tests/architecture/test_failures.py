@@ -34,6 +34,8 @@ NOT_SEEN = {
     "_ShownError": "carries help text out of argparse",
     "BundleError": "a finding of journal verify, which stands alone and imports nothing of ours",
     "ContentError": "becomes ContentRefusedError",
+    "LeftOutError": "becomes what a catalogue says was left out",
+    "UnusableSchemaError": "becomes LeftOutError",
     "LineTooLongError": "logged by whoever keeps segments",
     "PackedError": "becomes DamagedEventError",
     "SegmentDamageError": "a finding about a segment",

@@ -119,19 +119,21 @@ async def test_the_reference_server_of_pypi_works(clock: Path):
 
 
 @asynccontextmanager
-async def official(transport: str) -> AsyncGenerator[JsonDict, None]:
-    """The official package's server, as a client passes it."""
+async def official(transport: str, port: int = 0) -> AsyncGenerator[JsonDict, None]:
+    """The official package's server, as a client passes it; on a free port unless one is named."""
     if transport == "stdio":
         yield {"name": "official", "command": sys.executable, "args": ["-m", OFFICIAL, "stdio"], "env": []}
         return
-    async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport], stderr=None) as process:
+    async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport, str(port)], stderr=None) as process:
         assert process.stdout is not None
         with anyio.fail_after(60):
             port = int(await process.stdout.receive())
         path = "sse" if transport == "sse" else "mcp"
         header = {"name": "X-Test", "value": "1"}
-        yield {"type": transport, "name": "official", "url": f"http://127.0.0.1:{port}/{path}", "headers": [header]}
-        process.kill()
+        try:
+            yield {"type": transport, "name": "official", "url": f"http://127.0.0.1:{port}/{path}", "headers": [header]}
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
@@ -153,6 +155,23 @@ async def test_a_server_of_the_official_package_works_over_every_transport(trans
         assert "first" in result(model.requests[3])
         await agent.editor.prompt(session, "/official:greet Ada")
         assert "Greet Ada politely." in json.dumps([str(part) for part in model.requests[4].messages[-1].parts])
+
+
+async def test_a_server_over_http_that_was_started_anew_is_joined_again_and_no_call_is_lost():
+    model = ScriptedProvider(
+        [*[calls("official__add", first=1, second=each) for each in (1, 2, 3)], says("Done."), says("")]
+    )
+    async with running_agent(model) as agent:
+        async with official("http") as server:
+            session = await opened(agent, server)
+        port = int(server["url"].split(":")[2].partition("/")[0])
+        async with official("http", port):
+            await agent.editor.prompt(session, "Add three times.")
+            assert [result(request) for request in model.requests[1:4]] == ["2.0", "3.0", "4.0"]
+            await agent.editor.prompt(session, "/mcp")
+            assert "| official | ready (http) | 1 tool, 1 prompt, 1 resource |" in agent.editor.said()
+            (joined,) = agent.sessions.get(session).mcp.servers.servers
+            assert joined.restarts == 0
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])

@@ -1,6 +1,7 @@
 import mcp_types as types
 
-from pattern_acp.mcp_servers.replies import call_reply, content_reply, prompt_text, tool_of, usable_schema
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.mcp_servers.replies import call_reply, content_reply, prompt_text, tool_of
 
 
 def test_what_cannot_be_shown_is_named():
@@ -41,8 +42,12 @@ def test_turns_that_a_server_wrote_for_the_assistant_are_marked():
     assert prompt_text(types.GetPromptResult(messages=messages)) == "Ask.\n\n(an answer to go on from)\nSure."
 
 
-def test_schemas_are_objects_that_name_no_other_document():
-    assert usable_schema({"$schema": "x", "$id": "y"}) == {"type": "object", "properties": {}}
-    tool = tool_of(types.Tool(name="a", input_schema={"type": "object", "properties": {"b": {}}}))
-    assert tool.input_schema == {"type": "object", "properties": {"b": {}}}
-    assert (tool.description, tool.read_only) == ("", False)
+def test_a_tool_may_be_called_again_when_its_server_says_so():
+    hints = types.ToolAnnotations(idempotent_hint=True)
+    schema: JsonObject = {"type": "object", "properties": {}}
+    tool = tool_of(types.Tool(name="a", input_schema=dict(schema), annotations=hints))
+    assert (tool.description, tool.read_only, tool.repeatable) == ("", False, True)
+    assert tool_of(
+        types.Tool(name="a", input_schema=dict(schema), annotations=types.ToolAnnotations(read_only_hint=True))
+    ).repeatable
+    assert not tool_of(types.Tool(name="a", input_schema=dict(schema))).repeatable

@@ -1,0 +1,184 @@
+"""Answers over HTTP that are refusals: what their status means for a call, a session and a login.
+
+Owns: bringing the status to whoever asked, since the `mcp` package hands on words alone. Must not know: calls or lists.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
+
+import anyio
+import httpx2
+import mcp_types as types
+import msgspec
+from mcp.shared.exceptions import MCPError
+from pydantic_core import ValidationError
+
+from pattern_acp.domain.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from httpx2._client import UseClientDefault
+    from httpx2._types import AuthTypes
+
+BODY_SECONDS = 5.0
+"""Longest that the body of a refusal is waited for; its status says most."""
+
+WORDS_LIMIT = 300
+_KEY = "pattern_acp_refusal"
+_SESSION_HEADER = "mcp-session-id"
+_SESSION_WORDS = re.compile(r"\bsession\b|\bnot initialized\b|\bsession[ _-]?id\b", re.IGNORECASE)
+"""What servers from before the status was fixed write with a 400 when they do not know a session."""
+
+_MAY_PASS = frozenset({429, 503})
+"""The request was not begun."""
+
+_MAY_PASS_TOO = frozenset({502, 504})
+"""Something between us and the server gave up; whether the request was begun is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that a server refused by an HTTP status."""
+
+    status: int
+    had_session: bool = False
+    """Whether it was made within a session that the server had given out."""
+    retry_after: float | None = None
+    """Seconds after which the server wants to be asked again."""
+    words: str = ""
+    """What it wrote beside the status."""
+    is_rpc: bool = False
+    """Whether it wrote that as an error of JSON-RPC."""
+
+    @property
+    def forgot_session(self) -> bool:
+        """Whether the server does not know our session any more: 404 says so, and 400 by older servers."""
+        is_said = self.status == 400 and _SESSION_WORDS.search(self.words) is not None
+        return self.had_session and (self.status == 404 or is_said)
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether it depends on the login."""
+        return self.status in {401, 403}
+
+    def may_pass(self, *, repeatable: bool) -> bool:
+        """Whether the same request may be made again and may then succeed."""
+        return self.status in _MAY_PASS or (repeatable and self.status in _MAY_PASS_TOO)
+
+    @property
+    def why(self) -> str:
+        """What happened, as the end of a sentence."""
+        if self.status == 401:
+            return "it wants a login (HTTP status 401): put a token into its `headers`"
+        if self.status == 403:
+            return "it refuses this login (HTTP status 403): look at the token in its `headers`"
+        if self.is_rpc and self.words:
+            return f"{self.words} (HTTP status {self.status})"
+        later = f"; it wants to be asked again in {self.retry_after:.0f} s" if self.retry_after else ""
+        return f"it answered with HTTP status {self.status}{f' ({self.words})' if self.words else ''}{later}"
+
+
+class TellingClient(httpx2.AsyncClient):
+    """A client that answers a refused message with an error of JSON-RPC which holds the refusal.
+
+    The package hands such an error on as it is, and makes up words for any other body.
+    """
+
+    def __init__(
+        self,
+        *,
+        headers: dict[str, str] | None,
+        timeout: httpx2.Timeout | None,
+        auth: httpx2.Auth | None = None,
+        on_refusal: Callable[[Refusal], None] = lambda _refusal: None,
+    ) -> None:
+        super().__init__(headers=headers, timeout=timeout, auth=auth)
+        self._on_refusal = on_refusal
+
+    async def send(
+        self,
+        request: httpx2.Request,
+        *,
+        stream: bool = False,
+        auth: "AuthTypes | UseClientDefault | None" = httpx2.USE_CLIENT_DEFAULT,
+        follow_redirects: "bool | UseClientDefault" = httpx2.USE_CLIENT_DEFAULT,
+    ) -> httpx2.Response:
+        """See `httpx2.AsyncClient.send`."""
+        response = await super().send(request, stream=stream, auth=auth, follow_redirects=follow_redirects)
+        if request.method != "POST" or response.status_code < 400:
+            return response
+        body = b""
+        try:
+            with anyio.move_on_after(BODY_SECONDS):
+                body = await response.aread()
+        except httpx2.HTTPError:
+            # Its status has come.
+            pass
+        finally:
+            await response.aclose()
+        error = _rpc_error(body)
+        refusal = _refusal(request, response, body, error)
+        self._on_refusal(refusal)
+        # What the server wrote beside it is kept: versions are agreed on by it.
+        known = cast("object", error.data) if error is not None else None
+        data = cast("dict[str, object]", known) if isinstance(known, dict) else {}
+        code = error.code if error is not None else types.INTERNAL_ERROR
+        message = error.message if error is not None else refusal.words
+        told = {"code": code, "message": message, "data": {**data, _KEY: asdict(refusal)}}
+        return httpx2.Response(
+            response.status_code,
+            headers={"content-type": "application/json"},
+            content=json.dumps({"jsonrpc": "2.0", "id": None, "error": told}).encode(),
+            request=request,
+        )
+
+
+def refusal_of(error: MCPError) -> Refusal | None:
+    """The refusal behind an error, if one is."""
+    data = cast("object", error.error.data)
+    found = cast("dict[str, object]", data).get(_KEY) if isinstance(data, dict) else None
+    try:
+        return msgspec.convert(found, Refusal) if found is not None else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _rpc_error(body: bytes) -> types.ErrorData | None:
+    try:
+        message = types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValidationError:
+        return None
+    return message.error if isinstance(message, types.JSONRPCError) else None
+
+
+def _refusal(request: httpx2.Request, response: httpx2.Response, body: bytes, error: types.ErrorData | None) -> Refusal:
+    wait = response.headers.get("retry-after", "")
+    return Refusal(
+        response.status_code,
+        had_session=_SESSION_HEADER in request.headers,
+        retry_after=float(wait) if wait.isdecimal() and len(wait) < 7 else None,
+        words=_words(error.message if error is not None else _plain(response, body)),
+        is_rpc=error is not None,
+    )
+
+
+def _plain(response: httpx2.Response, body: bytes) -> str:
+    """What a body says that is no error of JSON-RPC; nothing of a page for browsers."""
+    text = body.decode("utf-8", "replace")
+    if "json" not in response.headers.get("content-type", ""):
+        return "" if "<" in text else text
+    try:
+        found = cast("object", json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+    fields = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    inner = fields.get("error")
+    fields |= cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
+    words = (fields.get(key) for key in ("error", "message", "detail", "error_description"))
+    return ": ".join(word for word in words if isinstance(word, str))
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")[:WORDS_LIMIT]
