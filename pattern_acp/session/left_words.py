@@ -164,7 +164,7 @@ class ReadBack:
             read_file(file, lambda tx: self._copy(tx, str(file)))
         elif SEGMENTS in file.relative_to(path.parent).parts[:1] if file.is_relative_to(path.parent) else False:
             for value in _segment_values(file):
-                self._value(value, "segments, which repeat what the constellation holds", _GOES_WITH_IT)
+                self._value(value, "the segments", _REPEATED)
         else:
             self._value(file.read_bytes(), str(file), _DELETE)
 
@@ -228,7 +228,7 @@ class ReadBack:
 
 
 _DELETE = "delete it once you do not need it"
-_GOES_WITH_IT = "they are written anew once it is taken out there"
+_REPEATED = "they repeat what the constellation holds"
 
 
 async def read_back(database: Database, session_id: str, match: str) -> ReadBack:

@@ -336,7 +336,7 @@ def test_a_session_that_holds_the_words_only_in_the_name_of_its_folder_is_not_to
     assert report["sessions"] == []
     assert "`cwd` of the table sessions of session " in str(report["left"])
     # What is left names the folder: nothing takes it out, and the segments repeat it.
-    assert {one["remedy"] for one in report["left"]} == {"", "they are written anew once it is taken out there"}
+    assert {one["remedy"] for one in report["left"]} == {"", "they repeat what the constellation holds"}
 
 
 def test_a_redacted_session_is_exported_and_its_bundle_is_checked(

@@ -134,9 +134,10 @@ def _facts(found: Sequence[LeftOver]) -> list[Json]:
 
 
 def _counted(done: RedactionPlan) -> str:
-    files = f" and {plural(len(done.files), 'kept file')}" if done.files else ""
-    rows = f", and {plural(done.rows, 'row')} made from events" if done.rows else ""
-    return plural(len(done.events), "event") + files + rows
+    counted = [plural(len(done.events), "event")]
+    counted += [plural(len(done.files), "kept file")] if done.files else []
+    counted += [plural(done.rows, "row")] if done.rows else []
+    return ", ".join(counted[:-1]) + " and " + counted[-1] if len(counted) > 1 else counted[0]
 
 
 def _confirmed(found: RedactionPlan) -> bool:
