@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pattern_acp.testing.programs import problem_of
+
 # What decides whether a change lands must give the same answer twice; `--hypothesis-profile=explore` looks further.
 # Time limits of single examples, and of how fast examples are made, would only tell how busy the machine is: pytest's
 # own limit bounds each test.
@@ -51,6 +53,15 @@ def signals_as_in_a_terminal() -> Generator[None, None, None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs do not work here; its reason says which, and what they said."""
+    for mark in item.iter_markers("needs"):
+        problem = problem_of(*mark.args, environment=mark.kwargs.get("environment"))
+        if problem:
+            pytest.skip(problem)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

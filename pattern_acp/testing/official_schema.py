@@ -7,7 +7,6 @@ own file, and the newest one is the judge.
 
 import functools
 import json
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.testing.programs import path_of, problem_of
 
 PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 """The package and version whose schema tag our structs were checked against."""
@@ -65,9 +65,9 @@ def _kept_file() -> Path:
 
 
 def _fetch() -> bytes | None:
-    npm = shutil.which("npm")
-    if npm is None:
+    if problem_of("npm"):
         return None
+    npm = path_of("npm")
     with tempfile.TemporaryDirectory() as folder:
         command = [npm, "pack", PACKAGE, "--silent"]
         try:

@@ -136,6 +136,7 @@ def test_an_anchor_of_another_chain_does_not_fit(home: Process, session: str, ca
 
 
 @pytest.mark.parametrize("identity", [True, False])
+@pytest.mark.needs("git")
 def test_an_anchor_is_kept_as_a_git_note_also_where_git_knows_nobody(
     home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, identity: bool
 ):
@@ -155,6 +156,7 @@ def test_an_anchor_is_kept_as_a_git_note_also_where_git_knows_nobody(
     assert any(line.endswith("the anchor fits") for line in lines)
 
 
+@pytest.mark.needs("git")
 def test_a_repository_without_a_commit_gets_no_note_and_the_anchor_is_told_all_the_same(
     home: Process, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -126,6 +126,7 @@ def git(code_map: CodeMap, *arguments: str) -> None:
     subprocess.run(("git", "-C", code_map.root, *who, *arguments), check=True, capture_output=True)
 
 
+@pytest.mark.needs("git")
 async def test_another_branch_is_stale_until_refreshed_and_the_way_back_too(code_map: CodeMap):
     git(code_map, "init", "-q", "-b", "main")
     git(code_map, "add", ".")

@@ -3,7 +3,6 @@
 The whole corpus is in tests/policy/test_refusals.py; here are lines that would leave a mark if any of them ran.
 """
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from pattern_acp.testing.process import Launch, running_process, write_script
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(shutil.which("git") is None or shutil.which("bash") is None, reason="needs git and bash"),
+    pytest.mark.needs("git", "bash"),
 ]
 
 ALLOWED = ("git status", "ls -a", "cat a.txt", "./check")

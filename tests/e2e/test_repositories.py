@@ -1,18 +1,24 @@
 """Twenty small repositories with a failing test each, mended by a scripted model through the real process."""
 
-import shutil
-import subprocess
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from pattern_acp.config.load import process_environment
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.testing.agent import FULL_CLIENT
 from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.editor_terminals import really_run
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+from pattern_acp.testing.process import (
+    AgentProcess,
+    Launch,
+    agent_environment,
+    read_events,
+    running_process,
+    write_script,
+)
+from pattern_acp.testing.programs import problem_of
 from pattern_acp.testing.repositories.base import Repository, found
 from pattern_acp.testing.repositories.languages import JAVA, JAVASCRIPT, PERL, RUST, SHELL, C
 from pattern_acp.testing.repositories.python_files import FILES
@@ -33,18 +39,6 @@ GROUPS = {
 """Those of a group share a process, each in a session of its own."""
 
 
-STAND_INS = frozenset({"java", "javac", "cc", "make"})
-"""What a Mac has on the PATH also where it is not installed; what stands in for it only says so."""
-
-
-@cache
-def is_there(program: str) -> bool:
-    path = shutil.which(program)
-    if path is None or program not in STAND_INS:
-        return path is not None
-    return subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
-
-
 def test_there_are_twenty_of_them_with_names_of_their_own():
     names = [repository.name for group in GROUPS.values() for repository in group]
     assert len(names) == len(set(names)) >= 20
@@ -55,9 +49,11 @@ def test_there_are_twenty_of_them_with_names_of_their_own():
 async def test_each_is_mended_to_the_same_bytes_and_modes_and_its_test_passes(
     tmp_path: Path, group: Sequence[Repository], capabilities: JsonDict
 ):
-    missing = sorted({name for each in group for name in each.needs if not is_there(name)})
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)} on the PATH")
+    # The client's terminals have this process's environment; the agent's own have the agent's, without a HOME.
+    environment = process_environment() if capabilities else agent_environment(tmp_path)
+    problem = problem_of(*sorted({name for each in group for name in each.needs}), environment=environment)
+    if problem:
+        pytest.skip(problem)
     script = write_script(tmp_path, [turn for each in group for turn in each.script()])
     (tmp_path / "config.toml").write_text('edit_tool = "both"\n', encoding="utf-8")
     async with running_process(Launch(tmp_path, environment=script, capabilities=capabilities)) as agent:

@@ -203,7 +203,7 @@ async def test_a_folder_in_the_place_of_a_link_and_a_name_that_is_no_utf_8_go_ba
         assert [path.name for path in agent.folder.iterdir() if path.name.startswith("bad")] == [named]
 
 
-@pytest.mark.parametrize("in_git", [False, True])
+@pytest.mark.parametrize("in_git", [False, pytest.param(True, marks=pytest.mark.needs("git"))])
 async def test_a_folder_that_was_moved_and_linked_to_comes_back_with_what_was_in_it(in_git: bool):
     # The old paths still lead to the same bytes, through the link.
     command = "mv kept moved; ln -s moved kept; echo new > kept/new.txt"

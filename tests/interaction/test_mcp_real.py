@@ -1,7 +1,6 @@
 """MCP servers that we did not write: one from npm, one from PyPI, and one made with PyPI's official package."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.testing.agent import RunningAgent, running_agent
 from pattern_acp.testing.editor import JsonDict
+from pattern_acp.testing.programs import path_of, problem_of
 from pattern_acp.testing.scripts import calls, says
 
 OFFICIAL = "pattern_acp.testing.mcp_official_server"
@@ -27,9 +27,10 @@ EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 @pytest.fixture(scope="session")
 def everything() -> Path:
     """The reference server from the npm registry, kept in the system's temporary folder between runs."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("the server of npm needs npm, which is not on the PATH")
+    problem = problem_of("npm", "node")
+    if problem:
+        pytest.skip(f"the server of npm {problem}")
+    npm = path_of("npm")
     folder = Path(tempfile.gettempdir()) / "pattern-acp-mcp" / EVERYTHING.rpartition("@")[2]
     # Run by node itself: its own first line names the program by `env`, which Windows does not know.
     program = folder / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
@@ -85,7 +86,7 @@ async def test_the_reference_server_of_npm_works(everything: Path):
         ]
     )
     async with running_agent(model) as agent:
-        node = shutil.which("node")
+        node = path_of("node")
         session = await opened(agent, {"name": "everything", "command": node, "args": [str(everything)], "env": []})
         await agent.editor.prompt(session, "Try everything.")
         assert result(model.requests[1]) == "Echo: hello"

@@ -30,6 +30,7 @@ from pattern_acp.testing.editor import JsonDict
 from pattern_acp.testing.editor_terminals import FakeTerminalState, end_with, really_run
 from pattern_acp.testing.mcp_fakes import passed
 from pattern_acp.testing.odd_files import disturb, fill_with_odd_files, state_of
+from pattern_acp.testing.programs import problem_of
 from pattern_acp.testing.random_model import RandomModel
 from pattern_acp.testing.vendor_types import judge_body
 from pattern_acp.testing.wires import WIRES, body_for
@@ -180,7 +181,7 @@ async def one_conversation(seed: int) -> None:
     ) as agent:
         work, outside = agent.folder / "work", agent.folder / "outside"
         await anyio.to_thread.run_sync(fill_with_odd_files, work, outside)
-        if draw.random() < 0.5:
+        if draw.random() < 0.5 and not problem_of("git"):
             await anyio.run_process(["git", "init", "-q", str(work)])
         before = state_of(outside)
         spoil_editor(agent, draw)

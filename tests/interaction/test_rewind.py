@@ -430,6 +430,7 @@ async def test_a_client_is_told_of_a_file_whose_content_was_too_large_to_be_kept
         assert done["files"] == []
 
 
+@pytest.mark.needs("git")
 async def test_a_repository_that_a_command_made_is_said_to_stay_before_and_after():
     made = calls("run_command", command="git init -q inner && echo x > inner/a.txt")
     model = ScriptedProvider([made, says("Done.")])

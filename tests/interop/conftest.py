@@ -1,7 +1,6 @@
 """Fixtures of the tests with clients that we did not write."""
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 from pattern_acp.config.load import process_environment
 from pattern_acp.testing.clients import ACPX, NODE, Acpx, Place, install_acpx, install_packages
 from pattern_acp.testing.process import judge_recordings
+from pattern_acp.testing.programs import path_of, problem_of
 
 
 @pytest.fixture
@@ -29,9 +29,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def acpx() -> Acpx:
     """acpx from the npm registry, kept in the system's temporary folder between runs."""
     environment = process_environment()
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("acpx needs npm, which is not on the PATH")
+    problem = problem_of("npm", "node")
+    if problem:
+        pytest.skip(f"acpx {problem}")
+    npm = path_of("npm")
     if sys.platform == "win32":
         pytest.skip("acpx is driven through a POSIX command line here")
     folder = Path(tempfile.gettempdir()) / "pattern-acp-acpx" / f"{ACPX}-{NODE}"
@@ -51,9 +52,10 @@ ZOD = "zod@4.6.7"
 
 def program_beside(script: str, name: str, *packages: str) -> list[str]:
     """The command of a script of this folder up to the folder of its packages, which is kept between runs."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        pytest.skip(f"{name} needs node and npm, which are not on the PATH")
+    problem = problem_of("npm", "node")
+    if problem:
+        pytest.skip(f"{name} {problem}")
+    npm, node = path_of("npm"), path_of("node")
     kept = "-".join(packages).replace("/", "-")
     folder = Path(tempfile.gettempdir()) / f"pattern-acp-{name}" / kept
     if not (folder / "node_modules").exists():

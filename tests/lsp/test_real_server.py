@@ -10,24 +10,28 @@ import pytest
 from pattern_acp.config.settings import LspSettings
 from pattern_acp.lsp.model import Span
 from pattern_acp.testing.language_servers import language_servers
+from pattern_acp.testing.programs import problem_of
 
 PROGRAM = shutil.which("pyright-langserver", path=str(Path(pyright.__file__).parents[4] / "bin")) or shutil.which(
     "pyright-langserver"
 )
 
+# The wrapper needs PATH for its own interpreter and node.
+SEARCH = f"{Path(PROGRAM or sys.executable).parent}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+
 
 @pytest.mark.e2e
 @pytest.mark.skipif(PROGRAM is None, reason="pyright-langserver is not installed")
 async def test_pyright_tells_what_an_edit_broke_and_renames_with_emoji_before_it(tmp_path: Path):
-    assert PROGRAM is not None
+    problem = problem_of("pyright", environment={"PATH": SEARCH, "HOME": str(tmp_path / ".home")})
+    if problem:
+        pytest.skip(problem)
     path = tmp_path / "greet.py"
     before = "def greet(name: str) -> str:\n    return name\n\n\nold: int = 'old error'\n"
     after = "def greet(name: str) -> str:\n    return name\n\n\nold: int = 'old error'\nnew = '😀' + greet(1)\n"
     path.write_text(before, encoding="utf-8")
     settings = LspSettings(wait_seconds=40)
-    # The wrapper needs PATH for its own interpreter and node.
-    search = f"{Path(PROGRAM).parent}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    async with language_servers(tmp_path, settings, path=search) as servers:
+    async with language_servers(tmp_path, settings, path=SEARCH) as servers:
         await servers.note_before(str(path), before)
         path.write_text(after, encoding="utf-8")
         (error,) = (await servers.introduced({str(path): after})).errors

@@ -22,6 +22,7 @@ def test_a_path_has_one_spelling_on_each_platform(platform: str, path: str, norm
     assert normalise_path(path, platform) == normal
 
 
+@pytest.mark.needs("git")
 def test_a_folder_keeps_its_key_when_it_becomes_a_repository(tmp_path: Path):
     before = project_key(None, str(tmp_path))
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -43,6 +43,7 @@ async def changed_by(folder: Path, work: Callable[[], None]) -> tuple[Found, dic
     return found, {Path(path).name: (was.content, now.content) for path, was, now in found.files}
 
 
+@pytest.mark.needs("git")
 async def test_git_gives_what_was_clean_and_the_look_before_what_was_not(tmp_path: Path):
     repository(tmp_path)
 
@@ -69,6 +70,7 @@ async def test_git_gives_what_was_clean_and_the_look_before_what_was_not(tmp_pat
     assert modes["run.sh"] == (0o755, 0o644)
 
 
+@pytest.mark.needs("git")
 async def test_a_change_back_to_the_commit_and_a_switch_of_branches_are_seen(tmp_path: Path):
     repository(tmp_path)
     git(tmp_path, "stash", "-q")
@@ -85,6 +87,7 @@ async def test_a_change_back_to_the_commit_and_a_switch_of_branches_are_seen(tmp
     assert states == {}
 
 
+@pytest.mark.needs("git")
 async def test_a_file_that_git_converts_is_left_out_and_no_filter_runs(tmp_path: Path):
     (tmp_path / ".gitattributes").write_text("*.bin filter=theirs\n")
     (tmp_path / "a.bin").write_text("x\n")
@@ -128,6 +131,7 @@ async def test_a_change_that_leaves_size_and_times_as_they_were_is_found_in_what
     assert (await changes.compare([after])).files == ()
 
 
+@pytest.mark.needs("git")
 async def test_a_repository_without_a_commit_and_a_folder_that_git_does_not_answer_for(tmp_path: Path):
     git(tmp_path, "init", "-q")
     (tmp_path / "a.txt").write_text("a")

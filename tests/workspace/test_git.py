@@ -1,4 +1,3 @@
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -6,7 +5,7 @@ import pytest
 
 from pattern_acp.workspace.git import GitFacts, git_facts
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_git = pytest.mark.needs("git")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -30,6 +30,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.needs("git")
 async def test_each_kind_of_change_is_told_with_its_lines(repository: Path):
     lines = [f"line {n}\n" for n in range(1, 11)]
     lines[1] = "+++ b/other.py\n"
@@ -52,6 +53,7 @@ async def test_each_kind_of_change_is_told_with_its_lines(repository: Path):
     }
 
 
+@pytest.mark.needs("git")
 async def test_a_name_with_spaces_and_an_escape_is_read_whole(repository: Path):
     name = "a b/c\nd b.py"
     (repository / "a b").mkdir()
@@ -61,6 +63,7 @@ async def test_a_name_with_spaces_and_an_escape_is_read_whole(repository: Path):
     assert await changed_files(str(repository), ENVIRONMENT) == (ChangedFile(name, is_new=True),)
 
 
+@pytest.mark.needs("git")
 async def test_paths_start_at_the_folder_asked_about(repository: Path):
     (repository / "src" / "a.py").write_text("other\n")
     (repository / "same.py").write_text("other\n")
@@ -70,6 +73,7 @@ async def test_paths_start_at_the_folder_asked_about(repository: Path):
     assert [change.path for change in found] == ["a.py"]
 
 
+@pytest.mark.needs("git")
 async def test_no_program_that_the_repository_names_is_run(repository: Path):
     trace = repository / "ran"
     for key in ("diff.external", "core.fsmonitor", "core.pager"):
@@ -82,6 +86,7 @@ async def test_no_program_that_the_repository_names_is_run(repository: Path):
     assert not trace.exists()
 
 
+@pytest.mark.needs("git")
 async def test_a_folder_without_repository_or_commit_is_told_in_a_sentence(tmp_path: Path):
     with pytest.raises(WorkspaceError, match="in no git repository, so name a path or symbol"):
         await changed_files(str(tmp_path), ENVIRONMENT)

@@ -1,4 +1,3 @@
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from pattern_acp.testing.agent import temporary_folder
 from pattern_acp.workspace.git_status import GitStatus, git_status, read_status
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/local/bin"}
-needs_git = pytest.mark.skipif(shutil.which("git", path=ENVIRONMENT["PATH"]) is None, reason="git is not installed")
+needs_git = pytest.mark.needs("git", environment=ENVIRONMENT)
 
 
 def git(folder: Path, *arguments: str) -> None:

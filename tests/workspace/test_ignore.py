@@ -1,4 +1,3 @@
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -124,7 +123,7 @@ patterns = st.tuples(
 ).map("".join)
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.needs("git")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sets(paths, min_size=1, max_size=8), st.lists(patterns, max_size=5), st.lists(patterns, max_size=3))
 def test_the_same_files_are_left_out_as_by_git(files: set[str], top: list[str], below: list[str]):

@@ -1,5 +1,4 @@
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,9 +12,7 @@ from pattern_acp.workspace.matches import MAX_LINE_CHARS, MatchCollector, Matche
 from pattern_acp.workspace.ripgrep import note_left_out
 from pattern_acp.workspace.search import find_files, search_text
 
-WITH_RIPGREP = pytest.param(
-    True, id="ripgrep", marks=pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
-)
+WITH_RIPGREP = pytest.param(True, id="ripgrep", marks=pytest.mark.needs("rg"))
 engines = pytest.mark.parametrize("use_ripgrep", [pytest.param(False, id="own"), WITH_RIPGREP])
 
 

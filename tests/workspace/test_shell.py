@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +24,7 @@ def test_what_the_caller_adds_wins():
     assert command_environment({"A": "1"}, {"A": "2", "TERM": "xterm"})["TERM"] == "xterm"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.needs("git")
 @pytest.mark.parametrize("own", [{}, {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}])
 def test_git_runs_nothing_that_files_named_like_a_repository_ask_for(tmp_path: Path, own: dict[str, str]):
     for folder in ("objects", "refs"):
@@ -42,7 +41,8 @@ def test_git_runs_nothing_that_files_named_like_a_repository_ask_for(tmp_path: P
     assert kept.stdout.strip() == (b"c" if own else b"")
 
 
-@pytest.mark.skipif(sys.platform == "win32" or shutil.which("git") is None, reason="needs git and a POSIX shell")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.needs("git")
 @pytest.mark.parametrize("terminal", ["ours", "the client's"])
 @pytest.mark.parametrize("setting", ["variables", "git"])
 def test_no_command_of_git_waits_for_the_editor_of_the_user(tmp_path: Path, terminal: str, setting: str):

@@ -216,7 +216,7 @@ RUST = (
                "-    if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 3) }",
                "+    if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }"),),
         {"src/lib.rs": _RUST.replace("n - 3", "n - 2").encode()},
-        needs=("rustc",),
+        needs=("rustc", "cc"),
     ),
 )  # fmt: skip
 """For a compiler of Rust."""
