@@ -23,7 +23,7 @@ class Health(StrEnum):
 class Repair:
     """What would mend a finding. Only one that is `safe`, since it loses nothing, is ever carried out by itself."""
 
-    action: Literal["chmod", "move", "rebuild_search", "restore"]
+    action: Literal["chmod", "move", "rebuild_search", "begin_histories", "restore"]
     target: str
     safe: bool
 

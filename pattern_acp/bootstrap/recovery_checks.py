@@ -19,6 +19,7 @@ from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
 from pattern_acp.db.segment_files import generations, size_of
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.checking import (
     broken_streams,
     count_events,
@@ -26,9 +27,16 @@ from pattern_acp.journal.checking import (
     newest_times,
 )
 from pattern_acp.journal.segment_rebuild import CheckedSegments, check_segments
-from pattern_acp.memory.checking import damaged_blocks, damaged_snapshots, rebuild_search, search_problem
+from pattern_acp.memory.checking import (
+    damaged_blocks,
+    damaged_histories,
+    damaged_snapshots,
+    rebuild_search,
+    search_problem,
+)
 from pattern_acp.session.row_state import wrong_rows
-from pattern_acp.tools.memory_provenance import mismatches
+from pattern_acp.tools.memory_forgetting import begin_histories_anew
+from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "fuse.rclone", "davfs", "glusterfs", "ceph"}
@@ -100,6 +108,12 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             target.replace(folder / target.name)
             return f"{target.name} was moved to {folder}."
+        if wanted.action == "begin_histories":
+            copy = path.parent / FOLDER / f"damaged-{stamp(now_ms)}.db"
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            back_up(path, copy)
+            begin = partial(begin_histories_anew, peer=RandomIds().peer(), at_ms=now_ms)
+            return f"The history of {', '.join(change_file(path, begin))} begins anew; as it was it is in {copy}."
         change_file(path, rebuild_search)
     except OSError as error:
         return f"{target} could not be changed ({error.strerror})."
@@ -124,8 +138,14 @@ def check_rows(tx: Transaction) -> list[Finding]:
     sessions, wrong = wrong_rows(tx)
     found.append(_outcome("Verified sessions", list(wrong), f"{sessions} rows are what their events say"))
     blocks, mendable, lost = damaged_blocks(tx)
-    forged = [f"{one.label}: {one.problem}" for one in mismatches(tx)]
+    forged = [f"{one.label}: {one.problem}" for one in (*mismatches(tx), *archive_mismatches(tx))]
     found.append(_outcome("Verified memory", [*lost, *forged], f"{blocks} blocks were rebuilt from their writes"))
+    if cut := damaged_histories(tx):
+        names = ", ".join(opened.block.key.label for opened, _ in cut[:5])
+        detail = f"The text is sound, and the history cannot be read: {names}."
+        remedy = "pattern-acp doctor --verify --repair keeps a copy and lets it begin anew with the text."
+        begins = Repair("begin_histories", "memory", safe=True)
+        found.append(Finding("Verified histories", Health.BROKEN, detail, remedy, begins, "database.corrupt"))
     parts = [] if lost or forged else [f"{label} ({problem})" for label, problem in damaged_snapshots(tx)]
     if mendable or parts:
         detail = f"Damaged, but whole in another place: {', '.join((parts or mendable)[:5])}."

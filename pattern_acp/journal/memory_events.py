@@ -181,6 +181,8 @@ class EntryArchived:
     paths: tuple[str, ...] = ()
     severity: str = ""
     until_ms: int | None = None
+    facts_hash: str = ""
+    """SHA-256 of the text as it is stored, and of how it is checked; journals of before have none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
@@ -119,6 +120,11 @@ def insert_entry(tx: Transaction, new: NewEntry, *, at_ms: int, seq: int) -> Arc
     tx.insert(_QUERIES["insert_archival"], fields)
     index_archival(tx, entry_id=new.id, owner=new.owner, text=text, at_ms=at_ms, seq=seq)
     return load_entry(tx, new.id)
+
+
+def entry_facts(text: str, check_command: str) -> str:
+    """SHA-256 of what is stored of an entry that its event does not name by itself."""
+    return sha256_hex(canonical_json([storable(text).strip(), storable(check_command)]))
 
 
 def load_entry(tx: Transaction, entry_id: str) -> ArchivalEntry:

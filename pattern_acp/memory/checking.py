@@ -17,9 +17,9 @@ from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.forget import every_block
-from pattern_acp.memory.healing import find_damage
+from pattern_acp.memory.healing import find_damage, lost_histories
 from pattern_acp.memory.history import read_history
-from pattern_acp.memory.stored import load_history, open_block, read_row, text_hash
+from pattern_acp.memory.stored import OpenBlock, load_history, open_block, read_row, text_hash
 from pattern_acp.memory.verifying import damaged_parts
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -29,23 +29,41 @@ _READING_PEER = 1
 def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     """How many blocks there are, the labels of those that can be mended, and a sentence for each that is lost.
 
+    Those whose text is sound while their history is lost are not among them: `damaged_histories` has them.
+
     Raises:
         DatabaseError: the file cannot be read.
     """
-    owners = [(Scope(columns.text(row[0])), columns.text(row[1])) for row in tx.all(_QUERIES["block_owners"])]
+    owners = _owners(tx)
     mendable = [damage.block.key.label for damage in find_damage(tx, owners, peer=_READING_PEER)]
     rows = tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)})
     lost: list[str] = []
     for row in rows:
         try:
             opened = open_block(tx, row, peer=_READING_PEER)
-            history = load_history(tx, opened.block)
         except BlockCorruptError as error:
             lost.append(error.sentence)
+            continue
+        try:
+            history = load_history(tx, opened.block)
+        except BlockCorruptError:
             continue
         if text_hash(history.text) != text_hash(opened.block.text):
             lost.append(f"the history of {read_row(row)[0].key.label} ends in another text than the block has")
     return len(rows), tuple(mendable), tuple(lost)
+
+
+def damaged_histories(tx: Transaction, *, peer: int = _READING_PEER) -> tuple[tuple[OpenBlock, str], ...]:
+    """The blocks whose text is sound, and whose older versions nothing that is stored gives; and what is wrong.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return lost_histories(tx, _owners(tx), peer=peer)
+
+
+def _owners(tx: Transaction) -> list[tuple[Scope, str]]:
+    return [(Scope(columns.text(row[0])), columns.text(row[1])) for row in tx.all(_QUERIES["block_owners"])]
 
 
 def damaged_snapshots(tx: Transaction) -> Iterator[tuple[str, str]]:

@@ -137,6 +137,23 @@ class BlockCorruptError(BlockError):
         self.problem = problem
 
 
+class HistoryCorruptError(BlockCorruptError):
+    """What is stored of a block's history cannot be read, while its text is sound."""
+
+    failure_code = "memory.block-corrupt"
+
+    def __init__(self, name: str, problem: str) -> None:
+        """Name the block and the problem."""
+        BlockError.__init__(
+            self,
+            f"The history of the memory block {name!r} is damaged ({problem}), so older versions and undo cannot be "
+            "had; its text is sound and can be read and edited. `pattern-acp doctor --verify --repair` lets its "
+            "history begin anew with this text.",
+        )
+        self.name = name
+        self.problem = problem
+
+
 class DocumentError(BlockError):
     """The document library refused a call where no stored bytes are at fault."""
 

@@ -39,7 +39,7 @@ from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
 from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
-from pattern_acp.memory.stored import open_block, read_row
+from pattern_acp.memory.stored import OpenBlock, open_block, read_row
 from pattern_acp.memory.vectors import drop_stale_codes
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -180,6 +180,12 @@ def propose_forgetting_all(
         raise StaleProposalError(key.label)
     empty = BlockDocument(key.label, peer, block.schema)
     return ProposedForgetting(_change(block, empty, frontiers, peer), words, whole=True)
+
+
+def propose_beginning_anew(opened: OpenBlock, *, peer: int) -> ProposedForgetting:
+    """What letting a history that cannot be read begin anew with the block's text would store: no word is forgotten."""
+    document = opened.document
+    return ProposedForgetting(_change(opened.block, document, document.frontiers, peer), Forgotten((), ()), whole=False)
 
 
 def store_forgetting(tx: Transaction, forgetting: ProposedForgetting, record: WriteRecord) -> None:

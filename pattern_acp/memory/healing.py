@@ -49,16 +49,18 @@ def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: i
     return tuple(found)
 
 
-def lost_histories(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[OpenBlock, ...]:
-    """The blocks of these owners whose text is sound, and whose older versions nothing that is stored gives."""
-    found: list[OpenBlock] = []
+def lost_histories(
+    tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int
+) -> tuple[tuple[OpenBlock, str], ...]:
+    """The blocks of these owners whose text is sound, and whose history nothing that is stored gives; and why."""
+    found: list[tuple[OpenBlock, str]] = []
     for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
         with suppress(BlockCorruptError):
             opened = open_block(tx, row, peer=peer)
             try:
                 load_history(tx, opened.block)
-            except BlockCorruptError:
-                found.append(opened)
+            except BlockCorruptError as error:
+                found.append((opened, error.problem))
     return tuple(found)
 
 

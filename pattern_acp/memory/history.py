@@ -6,6 +6,7 @@ can be worked on in another process (`memory/history_worker.py`).
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
@@ -226,10 +227,20 @@ def changes_from(history: StoredHistory, number: int) -> tuple[str, tuple[tuple[
         VersionError: its words were forgotten.
         BlockCorruptError: an update is damaged.
     """
-    document = document_at(history, number - 1)
-    before = document.text
-    later = history.writes[number - 1 :]
-    return before, tuple(_change(document, write.update) if write.update else () for write in later)
+    try:
+        document = document_at(history, number - 1)
+        before = document.text
+        later = history.writes[number - 1 :]
+        return before, tuple(_change(document, write.update) if write.update else () for write in later)
+    except BlockCorruptError:
+        # The archive may still have every version.
+        return _archived_changes(history, number)
+
+
+def _archived_changes(history: StoredHistory, number: int) -> tuple[str, tuple[tuple[Splice, ...], ...]]:
+    archived = archived_document(history)
+    texts = [archived.text_at(write.frontiers) for write in history.writes[number - 2 :]]
+    return texts[0], tuple(line_splices(before, after) for before, after in pairwise(texts))
 
 
 def _change(document: BlockDocument, update: bytes) -> tuple[Splice, ...]:

@@ -18,6 +18,7 @@ from pattern_acp.db.connection import Database, read_file
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
+from pattern_acp.memory.errors import BlockCorruptError, HistoryCorruptError
 from pattern_acp.memory.history import StoredHistory, read_history
 
 _LOGGER = logging.getLogger(__name__)
@@ -51,16 +52,19 @@ async def run_on_history(
     `work` must be pure and can be pickled: a function of a module, or a `functools.partial` of one.
 
     Raises:
-        BlockError: what `work` raises, or the history is damaged.
+        BlockError: what `work` raises, or the history is damaged. The text of `block` was read, so it is sound.
         DatabaseError: the constellation cannot be read.
     """
-    if block.head_update > WORKER_WRITES:
-        try:
-            return await _in_process(database.path, block, work, args, kwargs)
-        except BrokenWorkerProcess:
-            _LOGGER.warning("A history could not be read in a process of its own; it is read here.", exc_info=True)
-    history = await database.read(lambda tx: read_history(tx, block))
-    return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
+    try:
+        if block.head_update > WORKER_WRITES:
+            try:
+                return await _in_process(database.path, block, work, args, kwargs)
+            except BrokenWorkerProcess:
+                _LOGGER.warning("A history could not be read in a process of its own; it is read here.", exc_info=True)
+        history = await database.read(lambda tx: read_history(tx, block))
+        return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
+    except BlockCorruptError as error:
+        raise HistoryCorruptError(block.key.label, error.problem) from error
 
 
 async def _in_process(

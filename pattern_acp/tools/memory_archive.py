@@ -16,6 +16,7 @@ from pattern_acp.memory.archive import (
     ArchivalEntry,
     EntryMissingError,
     NewEntry,
+    entry_facts,
     find_same,
     insert_entry,
     load_entry,
@@ -168,6 +169,7 @@ def _insert(
         paths=() if terms is None else terms.paths,
         severity="" if terms is None else terms.severity.value,
         until_ms=None if terms is None else terms.until_ms,
+        facts_hash=entry_facts(text, edit.check),
     )
     writer = writing.writer
     stream = writing.owner.session_id

@@ -24,6 +24,7 @@ from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
 from pattern_acp.journal.file_contents import contents_with, drop_contents
 from pattern_acp.journal.reader import read_item
@@ -40,9 +41,10 @@ from pattern_acp.journal.redact import (
     title_events,
     with_requests,
 )
-from pattern_acp.journal.writer import append
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.bound import mask_bound
+from pattern_acp.memory.checking import damaged_histories
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
@@ -55,6 +57,7 @@ from pattern_acp.memory.forget import (
     holds_words,
     look_through,
     mask_reasons,
+    propose_beginning_anew,
     propose_forgetting,
     propose_forgetting_all,
     store_forgetting,
@@ -348,6 +351,34 @@ class MemoryForgetting:
             notes = ", ".join(note for note in ("deleted" if deleted else "", where) if note)
             found[block.id] = f"{label} ({notes})" if notes else label
         return found
+
+
+def begin_histories_anew(tx: Transaction, *, peer: int, at_ms: int) -> tuple[str, ...]:
+    """Let the histories that cannot be read, of blocks whose text is sound, begin anew with it; the blocks' labels.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    lost = damaged_histories(tx, peer=peer)
+    for opened, _ in lost:
+        anew, block = propose_beginning_anew(opened, peer=peer), opened.block
+        event = BlockForgotten(
+            block_id=block.id,
+            scope=block.key.scope.value,
+            owner=block.key.owner,
+            label=block.key.label,
+            reason="Its history was damaged; it begins anew with the text.",
+            whole=False,
+            events=0,
+            after_hash=anew.change.after_hash,
+            redaction=digest_of(()),
+            update_hash=anew.change.update_hash,
+            facts_hash=anew.change.facts_hash,
+        )
+        appended = append(tx, CONSTELLATION_STREAM, event, actor=Actor.SYSTEM, origin=Origin.MEMORY, at_ms=at_ms)
+        record = WriteRecord(appended.seq, Actor.SYSTEM, Origin.MEMORY, event.reason, at_ms)
+        store_forgetting(tx, anew, record)
+    return tuple(opened.block.key.label for opened, _ in lost)
 
 
 def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedaction, ...]:

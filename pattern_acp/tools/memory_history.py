@@ -14,9 +14,11 @@ from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
 from pattern_acp.memory.bound import BoundEntry, bound_of
 from pattern_acp.memory.deletion import list_deleted
-from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
+from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, HistoryCorruptError
 from pattern_acp.memory.guards import SecretRule
+from pattern_acp.memory.healing import lost_histories
 from pattern_acp.memory.history import (
+    READING_PEER,
     StoredHistory,
     Write,
     list_writes,
@@ -143,13 +145,20 @@ class MemoryHistory:
         return await self._database.read(read)
 
     async def damaged(self) -> tuple[str, ...]:
-        """A sentence for each block in sight that cannot be read or rebuilt; it names the block and what to do.
+        """A sentence for each block in sight that cannot be read or rebuilt, or whose history cannot.
+
+        It names the block and what to do.
 
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        damaged = await self._database.read(lambda tx: sound_blocks(tx, self._owners)[1])
-        return tuple(one.sentence for one in damaged)
+
+        def read(tx: Transaction) -> tuple[str, ...]:
+            damaged = (one.sentence for one in sound_blocks(tx, self._owners)[1])
+            lost = lost_histories(tx, self._owners, peer=READING_PEER)
+            return (*damaged, *(HistoryCorruptError(one.block.key.label, problem).sentence for one, problem in lost))
+
+        return await self._database.read(read)
 
     async def deleted(self) -> tuple[Block, ...]:
         """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when.
@@ -186,11 +195,13 @@ class MemoryHistory:
     async def verify(self) -> tuple[Verified, ...]:
         """Every block in sight, with what does not agree in what is stored of it. Changes nothing.
 
+        Last, under the label `archive`, the archival entries that are not what their events say, where there are any.
+
         Raises:
             DatabaseError: the constellation cannot be read.
         """
         # Late: what a check needs of the journal, nothing else does.
-        from pattern_acp.tools.memory_provenance import mismatches
+        from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
 
         seen = await self._database.read(lambda tx: visible_rows(tx, self._owners))
         ids = [one.block.id for one in seen]
@@ -203,6 +214,8 @@ class MemoryHistory:
                 problems = (error.problem,)
             problems += tuple(found.problem for found in otherwise if found.block_id == one.block.id)
             checked.append(Verified(one.label, one.block.head_update, problems))
+        if wrong := await self._database.read(lambda tx: tuple(one.problem for one in archive_mismatches(tx))):
+            checked.append(Verified("archive", len(wrong), wrong))
         return tuple(checked)
 
     async def log(self, label: str, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:

@@ -8,11 +8,13 @@ read back as a document there; a test changes each of them that the schema has.
 Words that were taken out of an event match anything. Journals of before say less of a write; what they say is compared.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
 from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import JournalError
@@ -24,8 +26,12 @@ from pattern_acp.journal.events import (
     BlockForgotten,
     BlockHealed,
     BlockRestored,
+    EntryArchived,
+    EntryStatusChanged,
+    EntryVerified,
 )
-from pattern_acp.journal.reader import Recorded, read_about
+from pattern_acp.journal.reader import Recorded, read_about, read_everywhere
+from pattern_acp.memory.archive import entry_facts, same_text_hash
 from pattern_acp.memory.checking import StoredRows, stored_rows
 from pattern_acp.memory.configuring import settings_hash
 from pattern_acp.memory.edits import Operation
@@ -40,6 +46,8 @@ _KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, BlockConf
 
 _SAID_ELSEWHERE = frozenset({"block_id", "data", "actor", "origin", "reason", "at_ms", "last_seq"})
 """Columns of a write that its event says by themselves; the SHA-256 of all others is in it."""
+
+_OF_ENTRIES = (("archival_entries", "id"), ("bound_entries", "entry"))
 
 _WHOLE = 2
 """`deleted` of a block that was forgotten as a whole, or discarded."""
@@ -72,6 +80,112 @@ def mismatches(tx: Transaction, only: Collection[str] | None = None) -> Iterator
     for rows in blocks:
         for problem in _problems(rows, about[rows.id]):
             yield Mismatch(rows.id, rows.label, problem)
+
+
+def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
+    """What the rows of archival entries, traps, constraints and decisions say otherwise than the journal.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    entries, bound = ({str(row[key]): row for row in _rows(tx, table)} for table, key in _OF_ENTRIES)
+    about: dict[str, list[Recorded]] = {}
+    try:
+        for recorded in read_about(tx, (EntryArchived, EntryVerified, EntryStatusChanged), tuple(entries)):
+            about.setdefault(recorded.item, []).append(recorded)
+        forgettings = [one.seq for one in read_everywhere(tx, BlockForgotten)]
+    except JournalError as error:
+        yield Mismatch("", "archive", f"its events cannot be read ({error.sentence})")
+        return
+    for entry_id, row in entries.items():
+        recorded = about.get(entry_id, [])
+        found = ((one, one.event) for one in recorded if isinstance(one.event, EntryArchived))
+        archived, event = next(found, (None, None))
+        if archived is None or event is None:
+            yield Mismatch(entry_id, "archive", f"entry {entry_id} is in no event")
+            continue
+        wrong = [
+            *_of_entry(row, archived, event, recorded, entries.keys(), forgettings),
+            *_of_terms(bound.get(entry_id), archived, event, recorded, forgettings),
+        ]
+        if wrong:
+            yield Mismatch(
+                entry_id, "archive", f"{', '.join(wrong)} of entry {entry_id} is not what event {archived.seq} says"
+            )
+
+
+def _of_entry(
+    row: _Row,
+    archived: Recorded,
+    event: EntryArchived,
+    recorded: Sequence[Recorded],
+    known: Collection[str],
+    forgettings: Sequence[int],
+) -> Iterator[str]:
+    checked = [one for one in recorded if isinstance(one.event, EntryVerified)]
+    gone = event.supersedes and event.supersedes not in known
+    first = archived.at_ms if row["check_command"] else None
+    expected: dict[str, Json] = {
+        "scope": event.scope,
+        "owner": event.owner,
+        "actor": archived.actor.value,
+        "origin": archived.origin.value,
+        "at_ms": archived.at_ms,
+        "supersedes": None if gone else event.supersedes or None,
+        "text_hash": same_text_hash(str(row["text"])),
+        "verified_ms": checked[-1].at_ms if checked else first,
+    }
+    yield from (name for name, value in expected.items() if row[name] != value)
+    if not reads_like(storable(event.reason), str(row["reason"])):
+        yield "reason"
+    if not _agrees(entry_facts(str(row["text"]), str(row["check_command"])), event.facts_hash):
+        yield "text or check_command"
+    if not _is_last(row["last_seq"], (checked or [archived])[-1].seq, forgettings):
+        yield "last_seq"
+
+
+def _of_terms(
+    row: _Row | None,
+    archived: Recorded,
+    event: EntryArchived,
+    recorded: Sequence[Recorded],
+    forgettings: Sequence[int],
+) -> Iterator[str]:
+    """What makes an entry a trap, constraint or decision."""
+    if row is None or not event.kind:
+        if row is not None or event.kind:
+            yield "kind"
+        return
+    changed = [(one, one.event) for one in recorded if isinstance(one.event, EntryStatusChanged)]
+    last, said = changed[-1] if changed else (archived, None)
+    expected: dict[str, Json] = {
+        "scope": event.scope,
+        "owner": event.owner,
+        "kind": event.kind,
+        "severity": event.severity,
+        "until_ms": event.until_ms,
+        "status": "active" if said is None else said.status,
+        "status_actor": "" if said is None else last.actor.value,
+        "status_ms": 0 if said is None else last.at_ms,
+    }
+    yield from (name for name, value in expected.items() if row[name] != value)
+    paths = json.dumps(list(event.paths), ensure_ascii=False)
+    if not reads_like(paths, str(row["paths"])):
+        yield "paths"
+    if not reads_like("" if said is None else storable(said.reason), str(row["status_reason"])):
+        yield "status_reason"
+    if not _is_last(row["last_seq"], last.seq, forgettings):
+        yield "last_seq of its terms"
+
+
+def _is_last(found: SqlValue, seq: int, forgettings: Sequence[int]) -> bool:
+    """Whether a row was changed last by its newest event, or since then by a forgetting."""
+    return found == seq or (found in forgettings and _number(found) > seq)
+
+
+def _rows(tx: Transaction, table: str) -> list[_Row]:
+    names = columns_of(tx, table)
+    return [dict(zip(names, row, strict=True)) for row in all_rows(tx, table, names)]
 
 
 def _problems(rows: StoredRows, recorded: Sequence[Recorded]) -> Iterator[str]:

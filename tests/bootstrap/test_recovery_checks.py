@@ -9,7 +9,7 @@ import pytest
 
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.recovery_checks import file_system_of, repair, surroundings, verify
-from pattern_acp.db.connection import Transaction, change_file, open_database
+from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
@@ -156,6 +156,23 @@ def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
     assert states(surroundings(path, now_ms=NOW, mounts=mounts)) == {"File system": Health.NOTE}
     assert file_system_of(tmp_path, mounts) == "ext4"
     assert file_system_of(tmp_path, tmp_path / "none") == ""
+
+
+def test_a_history_that_is_lost_begins_anew_with_the_sound_text_and_a_copy_is_kept(path: Path):
+    def lose(tx: Transaction) -> None:
+        tx.execute("UPDATE block_updates SET data = x'00'")
+        tx.execute("DELETE FROM block_archives")
+
+    change_file(path, lose)
+    findings = verify(path)
+    assert "The text is sound, and the history cannot be read: human." in str(findings)
+    ((wanted, sentence),) = repair(path, findings, now_ms=NOW)
+    assert wanted.action == "begin_histories"
+    copy = Path(sentence.rpartition(" ")[2].removesuffix("."))
+    assert copy.parent == path.parent / "backups"
+    assert copy.exists()
+    assert {finding.health for finding in verify(path)} == {Health.OK}
+    assert read_file(path, lambda tx: tx.one("SELECT text, history_from FROM blocks")) == ("The person is Ada.\n", 2)
 
 
 def test_a_write_of_memory_that_is_not_what_its_event_says_is_found(path: Path):

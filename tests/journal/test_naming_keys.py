@@ -47,7 +47,7 @@ ToolResultPart.call_id
 BlockCommitted.after_hash BlockCommitted.before_hash BlockCommitted.block_id BlockCommitted.call_id
 BlockCommitted.frontiers_after BlockCommitted.frontiers_before BlockCommitted.label BlockCommitted.operation
 BlockCommitted.owner BlockCommitted.scope BlockCommitted.turn_id BlockCommitted.update_hash
-BlockCommitted.conflicts_hash BlockCommitted.facts_hash BlockCommitted.settings_hash
+BlockCommitted.conflicts_hash BlockCommitted.facts_hash BlockCommitted.settings_hash EntryArchived.facts_hash
 BlockDeleted.facts_hash BlockForgotten.facts_hash BlockForgotten.update_hash BlockRestored.facts_hash
 BlockConfigured.after BlockConfigured.before BlockConfigured.block_id BlockConfigured.label BlockConfigured.owner
 BlockConfigured.scope BlockConfigured.setting BlockConfigured.turn_id

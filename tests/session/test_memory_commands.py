@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.store import load_block
+from pattern_acp.memory.stored import load_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.memory_commands import VERBS
 from pattern_acp.session.memory_markdown import cell, fence, short_id
@@ -336,6 +339,56 @@ async def test_verify_finds_what_does_not_agree():
         assert "its updates cannot be read" in said
         assert "its archive cannot be read" in said
         assert "| `persona` | 1 | sound |" in said
+
+
+def lose_updates(tx: Transaction) -> None:
+    of_human = "(SELECT id FROM blocks WHERE label = 'human')"
+    tx.execute(f"UPDATE block_updates SET data = x'00' WHERE block_id = {of_human}")  # noqa: S608  no value in it
+
+
+def lose_history(tx: Transaction) -> None:
+    lose_updates(tx)
+    of_human = "(SELECT id FROM blocks WHERE label = 'human')"
+    tx.execute(f"UPDATE block_archives SET snapshot = x'00' WHERE block_id = {of_human}")  # noqa: S608  the same
+
+
+async def test_a_lost_history_is_named_by_the_list_and_the_text_can_be_edited():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await agent.database.write(lose_history)
+        said = await ask(agent, session, "/memory")
+        assert "The history of the memory block 'human' is damaged" in said
+        assert "`pattern-acp doctor --verify --repair`" in said
+        for asked in ("/memory undo human", "/memory show human 2", "/memory diff human"):
+            said = await ask(agent, session, asked)
+            assert "its text is sound and can be read and edited" in said
+            assert "restore the constellation" not in said
+        assert "+likes coffee" in await ask(agent, session, "/memory edit human likes coffee")
+        assert "likes coffee" in await ask(agent, session, "/memory show human")
+
+
+async def test_lost_updates_cost_no_version_and_no_undo_while_the_archive_has_them():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        for number in range(6):
+            await ask(agent, session, f"/remember fact {number}")
+        await agent.database.write(
+            lambda tx: tx.execute(
+                "UPDATE block_archives SET (snapshot, upto, last_seq) = (:snapshot, 10, :seq) WHERE block_id = :id",
+                archive_of_human(tx),
+            )
+        )
+        assert "| `human` | 10 | sound |" in await ask(agent, session, "/memory verify")
+        await agent.database.write(lose_updates)
+        assert "fact 1" in await ask(agent, session, "/memory show human 7")
+        assert "\n-likes tea\n" in await ask(agent, session, "/memory undo human 2")
+
+
+def archive_of_human(tx: Transaction) -> dict[str, SqlValue]:
+    """An archive of all ten writes, as a later write would make it."""
+    block = load_block(tx, BlockKey(Scope.PERSONA, "default", "human"))
+    (last,) = tx.one("SELECT last_seq FROM blocks WHERE id = :id", {"id": block.id}) or (0,)
+    return {"snapshot": load_history(tx, block).full_snapshot(), "seq": last, "id": block.id}
 
 
 async def test_a_block_with_typed_fields_is_shown_and_taken_as_toml():
