@@ -16,7 +16,12 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageUntold, Waiting
 from pattern_acp.providers.buckets import AllBuckets, Buckets
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
-from pattern_acp.providers.errors import ModelMismatchError, ProviderOverloadedError, ProviderStalledError
+from pattern_acp.providers.errors import (
+    ModelMismatchError,
+    ProviderConnectionError,
+    ProviderOverloadedError,
+    ProviderStalledError,
+)
 from pattern_acp.providers.event_stream import EventStreamError
 from pattern_acp.providers.retry import RetryPolicy, with_retries
 from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
@@ -299,13 +304,16 @@ class WireProvider:
 
 
 async def _next(chunks: AsyncIterator[bytes], decoder: Decoder) -> bytes | None:
-    """More of the body; None at its end, and when nothing follows the reason for which the answer ended."""
+    """More of the body; None at its end, and when nothing follows the reason for which the answer ended.
+
+    Servers and proxies also close behind that reason without the end that HTTP asks for.
+    """
     if not decoder.finish:
         return await anext(chunks, None)
     try:
         with anyio.move_on_after(QUIET_SECONDS):
             return await anext(chunks, None)
-    except ProviderStalledError:
+    except (ProviderStalledError, ProviderConnectionError):
         pass
     return None
 

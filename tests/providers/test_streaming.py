@@ -279,7 +279,7 @@ async def test_a_stream_cut_before_content_is_tried_again(wire: Wire):
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stream_cut_after_content_ends_with_what_came(wire: Wire):
     steps = [ScriptStep(text="Hello."), ScriptStep(text="More.")]
-    async with playing(wire, Reply(steps, cut_after=4)) as setup:
+    async with playing(wire, Reply(steps, cut_after=2 if wire == "gemini" else 4)) as setup:
         events = await setup.events()
         assert len(setup.server.requests) == 1
     assert TextDelta("Hello.") in events
@@ -370,6 +370,14 @@ async def test_done_behind_an_answer_changes_nothing_however_the_network_cuts_it
     replies = (Reply(raw=stream), Reply(raw=f"{stream}data: [DONE]\n\n", bytes_per_write=bytes_per_write))
     async with playing(wire, *replies) as setup:
         assert await setup.events() == await setup.events()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_connection_that_breaks_behind_the_reason_of_the_end_has_given_a_whole_answer(wire: Wire):
+    steps = [*HELLO, ScriptStep(tool="look", arguments={"n": 1}, id="call_a")]
+    stream = stream_of(wire, steps).decode().removesuffix("data: [DONE]\n\n").partition("event: message_stop")[0]
+    async with playing(wire, Reply(raw=stream, cut_after=1)) as setup:
+        assert (await setup.events())[-1] == Stopped(ProviderStop.TOOL_CALLS)
 
 
 @pytest.mark.parametrize("wire", WIRES)
