@@ -135,6 +135,15 @@ def test_anthropic_gets_own_reasoning_back_byte_for_byte_and_no_other():
     ]
 
 
+def test_anthropic_gets_no_answer_that_ends_with_reasoning():
+    """It refuses every later request with `The final block in an assistant message cannot be thinking`."""
+    sealed, hidden = (ThinkingPart("Hm.", "c2ln", redacted, "anthropic/m", "anthropic") for redacted in ("", "cmVk"))
+    said = assistant(sealed, "So.", sealed, hidden)
+    messages = messages_of(anthropic_bytes(request(user("a"), assistant(sealed, hidden), user("b"), said, user("c"))))
+    assert [message["role"] for message in messages] == ["user", "user", "assistant", "user"]
+    assert [block["type"] for block in cast("list[dict[str, Json]]", messages[2]["content"])] == ["thinking", "text"]
+
+
 def test_reasoning_of_another_model_of_the_provider_is_left_out_when_the_model_is_known():
     own = ThinkingPart("own", "s", provider="anthropic/m")
     other = ThinkingPart("other", "s", provider="anthropic/n")

@@ -59,6 +59,9 @@ class Envelope:
 
 OWN = Envelope()
 
+REASONING = frozenset({"thinking", "redacted_thinking"})
+"""Types of blocks."""
+
 
 def encode_body(
     request: ProviderRequest,
@@ -151,7 +154,10 @@ def _messages(
 def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[Block]:
     encoded: list[Block] = []
     for message in messages:
-        blocks: list[Json] = [block for part in message.parts for block in _blocks(part, model, facts, provider)]
+        blocks = [block for part in message.parts for block in _blocks(part, model, facts, provider)]
+        # An answer that broke off may be left with reasoning at its end, for which the vendor refuses every request.
+        while message.role is Role.ASSISTANT and blocks and blocks[-1]["type"] in REASONING:
+            blocks.pop()
         if blocks:
             encoded.append({"role": "assistant" if message.role is Role.ASSISTANT else "user", "content": blocks})
     return encoded
@@ -167,7 +173,7 @@ def _mark(encoded: Sequence[Block], mark: JsonObject) -> None:
     ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at]["role"] == "user"][:1]
     for at in ends:
         block = _content(encoded[at])[-1]
-        if block["type"] not in {"thinking", "redacted_thinking"}:
+        if block["type"] not in REASONING:
             block["cache_control"] = mark
 
 
