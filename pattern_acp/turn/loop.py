@@ -195,6 +195,8 @@ class TurnLoop:
         self.resumption: Resumption | None = None
         """What lets the turn go on when an answer breaks off; None: the turn ends there."""
         self._breaks = 0
+        self._has_words = False
+        """Whether the user has read some of an answer that broke off."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -245,6 +247,11 @@ class TurnLoop:
         except ContextTooLongError:
             if self.window is None or not await self.window.too_long():
                 raise
+        except EmptyAnswerError:
+            if self._has_words:
+                # Only the end of the answer was lost, and the model has nothing to add to its words.
+                return TurnEnd(StopReason.END_TURN)
+            raise
         # Once only: what is too long after that is too long for good.
         return await self._ask_once(turn_id, number, history)
 
@@ -326,25 +333,26 @@ class TurnLoop:
     async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:
         message, stop = answer.message, answer.assembly.stop
         if stop is ProviderStop.INTERRUPTED:
-            went_on = await self._go_on(turn_id, answer, history)
-            return None if went_on else end_of(stop, answer.assembly.detail)
-        self._breaks = 0
+            goes_on = await self._go_on(turn_id, answer, history)
+            return None if goes_on else end_of(stop, answer.assembly.detail)
+        went_on, self._breaks, self._has_words = self._has_words, 0, False
         if message.tool_calls:
             return await self._run_tools(turn_id, message.tool_calls, history)
-        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip():
+        if stop in {ProviderStop.END, ProviderStop.TOOL_CALLS} and not message.text.strip() and not went_on:
             raise EmptyAnswerError("The model ended without an answer; prompt again, or choose another model.")
         return end_of(stop, answer.assembly.detail)
 
     async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
         """Whether the model is asked to go on with an answer that broke off; it is told so, and waited, then."""
         self._breaks += 1
+        self._has_words = self._has_words or bool(answer.message.text.strip())
         if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
             return False
         sentence = f"{answer.assembly.detail or BROKE} {GOES_ON}"
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:
-            note = CONTINUE_NOTE if answer.message.text.strip() else str(framed_line("note", BEGIN_AGAIN))
+            note = CONTINUE_NOTE if self._has_words else str(framed_line("note", BEGIN_AGAIN))
             told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
             await self._sink.record(Fact(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT))
             add_context(history, told)
@@ -472,9 +480,9 @@ def last_answer(history: Sequence[Message]) -> str:
     """The last words of the model in a conversation, with those before them where that answer broke off."""
     answer, goes_back = "", True
     for message in reversed(history):
-        if goes_back and message.role is Role.ASSISTANT and message.text.strip():
-            answer, goes_back = message.text + answer, False
-        elif answer:
+        if goes_back and message.role is Role.ASSISTANT:
+            answer, goes_back = message.text + answer, not message.text.strip()
+        elif answer.strip():
             goes_back = message.role is Role.USER and message.text == CONTINUE_NOTE
             if not goes_back:
                 break

@@ -155,6 +155,26 @@ async def test_a_cancel_while_an_answer_waits_to_go_on_ends_the_turn_at_once(wir
 
 
 @wires
+@pytest.mark.parametrize(
+    "steps", [[], [ScriptStep(thinking="All is said.", signature="c2VhbGVk")]], ids=["", "thought"]
+)
+async def test_an_answer_that_lost_only_its_end_is_whole_when_the_model_adds_nothing(
+    wire: Wire, steps: list[ScriptStep]
+):
+    async with at_faulty_line(wire) as (agent, line, session):
+        line.server.then = [(http_answer(stream_of(wire, steps)),)]
+        line.server.pieces = broken(wire, "closed")
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert line.server.asked == 2
+        assert of_type(await events_of(agent, session), ErrorReported) == []
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+        line.server.pieces = (http_answer(stream_of(wire, [ScriptStep(text=" Here again.")])),)
+        await agent.editor.prompt(session, "And now?")
+        assert agent.editor.said() == "Half an ans Here again."
+
+
+@wires
 async def test_an_answer_that_always_breaks_off_ends_the_turn_after_its_tries(wire: Wire):
     async with at_faulty_line(wire, TurnSettings(stream_retries=2)) as (agent, line, session):
         line.server.pieces = broken(wire, "closed")

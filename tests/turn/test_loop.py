@@ -50,6 +50,7 @@ from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.turn.loop import (
     BEGIN_AGAIN,
     CONTINUE,
+    CONTINUE_NOTE,
     ModelInUse,
     StreamRetries,
     TurnEnd,
@@ -317,6 +318,24 @@ async def test_after_mere_reasoning_the_model_is_told_that_nothing_came():
     made = resuming(thinks("Hm.") + BREAKS, says("Done."))
     await made.run()
     assert made.history[2].text == f"<note>{BEGIN_AGAIN}</note>"
+
+
+async def test_words_that_the_user_has_read_are_not_asked_for_again_after_more_reasoning_broke_off():
+    made = resuming(says("Half ") + BREAKS, thinks("Hm.") + BREAKS, says("\n") + BREAKS, says("an answer."), retries=3)
+    await made.run()
+    assert [told.text for told in made.history[2:7:2]] == [CONTINUE_NOTE] * 3
+    assert last_answer(made.history).split() == ["Half", "an", "answer."]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [(), thinks("All is said."), (EmptyAnswerError("It ended without an answer."),)],
+    ids=["nothing", "a thought", "an error"],
+)
+async def test_a_model_that_has_nothing_to_add_to_an_answer_that_broke_off_ends_the_turn(nothing: Turn):
+    made = resuming(says("A whole answer.") + BREAKS, nothing)
+    assert await made.run() == TurnEnd(StopReason.END_TURN)
+    assert last_answer(made.history) == "A whole answer."
 
 
 async def test_the_last_answer_is_whole_where_it_broke_off_and_no_longer():

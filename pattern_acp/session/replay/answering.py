@@ -13,7 +13,7 @@ import anyio.lowlevel
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ErrorReported
+from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
     ModelSwitched,
@@ -138,7 +138,15 @@ def failure_of(position: Position) -> Exception | None:
     if following is not None:
         is_again = following.event.number == request.event.number
         return errors.ContextTooLongError("The request is too long.") if is_again else None
+    if error is None and position.turn.ended is not None and ends_in_peace(position.turn.ended):
+        # Nothing followed an answer that had lost only its end.
+        return errors.EmptyAnswerError("The model ended without an answer.")
     return failure_from(error) if error is not None else None
+
+
+def ends_in_peace(ended: TurnEnded) -> bool:
+    """Whether a turn ended with nothing to say of it."""
+    return ended.stop_reason is StopReason.END_TURN and not ended.sentence
 
 
 def failure_from(error: ErrorReported) -> Exception:
