@@ -43,6 +43,7 @@ from pattern_acp.lsp.finding import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.program import find_command
+from pattern_acp.memory.hashing import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
@@ -306,16 +307,20 @@ def _journal(tx: Transaction) -> Finding:
 
 async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
     chosen = choose_embedder(process.loaded.settings, SystemClock())
-    name = chosen.embedder.model.name
+    model = chosen.embedder.model
+    name = model.name
     if chosen.problem:
         return Finding("Search by meaning", Health.NOTE, f"{name}: {chosen.problem}", "Do what the sentence says.")
+    about = ""
+    if model == HASHED_NGRAMS:
+        about = ", which compares spelling, not meaning; the extra [semantic] adds that (docs/recall.md)"
     if indexer is None:
-        return Finding("Search by meaning", Health.OK, name)
+        return Finding("Search by meaning", Health.OK, f"{name}{about}")
     state = await indexer.state()
     if state.problem:
         return Finding("Search by meaning", Health.NOTE, f"{name}: {state.problem}", "Search goes by words until then.")
     waiting = f", {state.waiting:,} texts to go" if state.waiting else ""
-    return Finding("Search by meaning", Health.OK, f"{name}{waiting}")
+    return Finding("Search by meaning", Health.OK, f"{name}{waiting}{about}")
 
 
 @asynccontextmanager

@@ -62,6 +62,16 @@ async def test_a_sound_constellation_tells_its_versions():
         assert named(diagnosis, "Database integrity").detail == "sound"
 
 
+async def test_search_that_only_compares_spelling_is_not_said_to_know_meaning():
+    async with temporary_home() as home:
+        home.configure('[memory]\nembedder = "hash"\n')
+        async with open_database(home.constellation, clock=SystemClock()):
+            pass
+        found = named(await look(home), "Search by meaning")
+        assert found.health is Health.OK
+        assert "compares spelling, not meaning; the extra [semantic] adds that" in found.detail
+
+
 async def test_each_setting_is_shown_with_where_it_came_from():
     async with temporary_home() as home:
         home.configure('mode = "edit"\nunheard_of = 1\n')

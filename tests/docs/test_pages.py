@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,24 @@ def test_the_links_of_a_page_lead_somewhere(page: Path):
 def slug(heading: str) -> str:
     """The anchor that a heading has where Markdown is shown."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_what_the_readme_says_of_an_extra_names_it():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = read(ROOT / "README.md")
+    for extra in project["optional-dependencies"]:
+        assert f"[{extra}]" in readme, extra
+    # A claim and the extra that it needs, which the first command of the page does not install.
+    needs = {"by meaning": "[semantic]", "models at [Google]": "[vertex]", "AWS credentials": "[bedrock]"}
+    for claim, extra in needs.items():
+        for found in re.finditer(re.escape(claim), readme):
+            assert extra in readme[max(0, found.start() - 60) : found.end() + 120], (claim, extra)
+
+
+def test_what_the_readme_quotes_from_the_program_is_what_it_says():
+    """Of the table of symptoms; an ellipsis stands for the beginning."""
+    symptoms = read(ROOT / "README.md").partition("## Troubleshooting")[2].partition("##")[0]
+    sources = "\n".join(read(path) for path in ROOT.glob("pattern_acp/**/*.py"))
+    quoted = [quote.strip("… ") for quote in re.findall("“([^”]+)”", symptoms.partition("\n\nLogs of")[0])]
+    assert len(quoted) >= 4
+    assert [quote for quote in quoted if quote not in sources] == []
