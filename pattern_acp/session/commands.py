@@ -166,8 +166,11 @@ async def run_thinking(session: "Session", argument: str) -> str:
     if option is None:
         raise OptionUnusableError(f"How much `{name}` thinks cannot be chosen; choose another model (/model).")
     if argument:
-        await session.view.show_options(await session.set_option(THOUGHT_OPTION, argument.lower(), by="agent"))
-        return f"Thinking of `{name}` is now `{argument.lower()}`."
+        level = argument.lower()
+        if level not in (known := [choice.value for choice in option.choices]):
+            raise OptionUnusableError(f"`{name}` has no level `{argument}`; choose one of {', '.join(known)}.")
+        await session.view.show_options(await session.set_option(THOUGHT_OPTION, level, by="agent"))
+        return f"Thinking of `{name}` is now `{level}`."
     rows = [
         f"- `{choice.value}`{f': {choice.description}' if choice.description else ''}"
         f"{' ← in use' if choice.value == option.current else ''}"

@@ -189,7 +189,7 @@ async def test_the_command_for_thinking_names_the_choices_or_that_there_are_none
         agent.models.infos["plain"] = ModelInfo("plain", "test")
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "/thinking extreme")
-        assert "choose one of default, off, low, high" in agent.editor.said()
+        assert "has no level `extreme`; choose one of default, off, low, high." in agent.editor.said()
         await agent.editor.prompt(session, "/model plain/test")
         for typed in ("/thinking", "/thinking high"):
             await agent.editor.prompt(session, typed)
