@@ -10,6 +10,7 @@ from contextlib import aclosing
 import anyio
 
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import (
     ProviderEvent,
@@ -37,6 +38,8 @@ MAX_ATTEMPTS = 5
 
 MAX_STALLED_ATTEMPTS = 2
 """Each stall has already cost the person one of the limits of silence; a third would be as much again."""
+
+_ADVICE = late_pattern(r"; (?:wait [\w ]+ and )?try again\b[^;.]*\.$")
 
 FIRST_DELAY_MS = 500
 MAX_DELAY_MS = 60_000
@@ -81,6 +84,11 @@ def is_refusal(error: ProviderError) -> bool:
     return isinstance(error, ProviderAuthError | ProviderRequestError | ContextTooLongError | ContentFilteredError)
 
 
+def without_advice(sentence: str) -> str:
+    """The sentence of a failure without its advice to try again, for a request that is made again by itself."""
+    return _ADVICE.sub(".", sentence)
+
+
 def is_content(event: ProviderEvent) -> bool:
     """Whether the person or the model's history has something of the answer with this event."""
     return isinstance(event, TextDelta | ThinkingDelta | ThinkingEnded | ToolCallBegun)
@@ -111,7 +119,7 @@ async def with_retries(
             delay = policy.delay_ms(error, number, patience_ms)
             if delay is None:
                 raise
-            sentence = f"{error.sentence} Trying again in {delay / 1000:.1f} s."
+            sentence = f"{without_advice(error.sentence)} Trying again in {delay / 1000:.1f} s."
         else:
             return
         yield Retrying(number, delay, sentence)

@@ -20,7 +20,7 @@ from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelReque
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
-from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.call_reading import cut_problem, was_cut
 from pattern_acp.turn.digests import RequestDigests
@@ -348,7 +348,7 @@ class TurnLoop:
         self._has_words = self._has_words or bool(answer.message.text.strip())
         if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
             return False
-        sentence = f"{answer.assembly.detail or BROKE} {GOES_ON}"
+        sentence = f"{without_advice(answer.assembly.detail) or BROKE} {GOES_ON}"
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:

@@ -20,7 +20,7 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ProviderStalledError,
 )
-from pattern_acp.providers.retry import RetryPolicy, attempts_for, with_retries
+from pattern_acp.providers.retry import RetryPolicy, attempts_for, with_retries, without_advice
 
 PATIENCE_MS = 300_000
 END = Stopped(ProviderStop.END)
@@ -75,6 +75,21 @@ async def test_the_person_sees_each_retry_and_then_the_answer():
         END,
     ]
     assert attempts.slept == [0.375]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "left"),
+    [
+        ("The connection to lab broke; try again.", "The connection to lab broke."),
+        ("lab sent nothing for 60 s; try again, or choose another model.", "lab sent nothing for 60 s."),
+        ("lab has a fault (status 503); try again later or choose another model.", "lab has a fault (status 503)."),
+        ("lab is asked too often; wait a minute and try again.", "lab is asked too often."),
+        ("lab did not finish; the reason that it gives is 'try again'.", ""),
+        ("It is not in the format of its wire; check wire and base_url.", ""),
+    ],
+)
+def test_what_is_tried_again_by_itself_asks_nobody_to_try_again(sentence: str, left: str):
+    assert without_advice(sentence) == (left or sentence)
 
 
 async def test_usage_is_not_content():
