@@ -23,6 +23,9 @@ from pattern_acp.domain.tool_calls import ToolKind
 OWN_THOUGHT = "_told"
 """Part of the id of a thought that is the agent's own word, not the model's: that a request is made again, and why."""
 
+GOES_ON = "_told_again_thought"
+"""How the id of such a thought ends when the next message goes on where the last one broke off."""
+
 
 class Transcript:
     """Shows one session. Texts of models and files are stripped of characters that steer a terminal."""
@@ -43,6 +46,8 @@ class Transcript:
         self._calls: dict[str, Call] = {}
         self._thought = 0
         self._message_id: str | None = None
+        self._goes_on = False
+        """Whether the next words belong to those before them, in an answer that is a text of its own."""
         self._seen_diffs: set[str] = set()
         self._printed_plan: tuple[schema.PlanEntry, ...] = ()
         self._started = clock()
@@ -65,6 +70,7 @@ class Transcript:
                 message_id is not None and OWN_THOUGHT in message_id
             ):
                 self._end_thought()
+                self._goes_on = message_id.endswith(GOES_ON) and not self._answer.on_screen
                 self._end_answer()
                 self._sections.print("note", Text(one_line(text), style="dim"))
             case schema.AgentThoughtChunk(content=schema.TextContent(text=text)):
@@ -74,6 +80,7 @@ class Transcript:
                 self.settle()
                 self._sections.print("user", user_text(content, self._marks))
             case schema.ToolCallStart() | schema.ToolCallProgress():
+                self._goes_on = False
                 self._end_thought()
                 self._end_answer()
                 self._take_call(update)
@@ -113,6 +120,7 @@ class Transcript:
 
     def settle(self) -> None:
         """Print all that is unfinished as it is: the turn, or the replay of one, is over."""
+        self._goes_on = False
         self._end_thought()
         self._end_answer()
         for call in self._calls.values():
@@ -130,14 +138,16 @@ class Transcript:
 
     def _say(self, text: str, message_id: str | None) -> None:
         new = message_id != self._message_id
-        if new:
+        if new and not self._goes_on:
             self._answer.finish()
-            self._message_id = message_id
+        self._message_id, self._goes_on = message_id, False
         if self._answer.on_screen:
             self._sections.begin("answer", anew=new)
         self._answer.feed(text)
 
     def _end_answer(self) -> None:
+        if self._goes_on:
+            return
         self._answer.finish()
         self._message_id = None
 

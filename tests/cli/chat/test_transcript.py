@@ -52,10 +52,11 @@ def show(
     stop: str = "end_turn",
     rendered: bool = True,
     compact: bool = False,
+    pipe: io.StringIO | None = None,
 ) -> str:
     out = io.StringIO()
     screen = Screen(Console(file=out, width=width, color_system=None, legacy_windows=False), live=False)
-    answer = RenderedAnswer(screen) if rendered else PlainAnswer(out, on_screen=True)
+    answer = RenderedAnswer(screen) if rendered else PlainAnswer(pipe or out, on_screen=pipe is None)
     moments = iter([0.0, 0.0, 3.2])
     known = Known(cwd="/project")
     transcript = Transcript(screen, answer, marks, known, lambda _: tail, lambda: next(moments))
@@ -276,3 +277,15 @@ wer.
 
 3.2 s
 """)
+
+
+def test_an_answer_that_broke_off_and_went_on_is_one_text_in_a_pipe():
+    told = text("The connection broke. The model is asked to go on.", "m1_told_again_thought", "agent_thought_chunk")
+    thought = text("Where was I?", "m2_thought", "agent_thought_chunk")
+    pipe = io.StringIO()
+    show([text("Half an "), told, thought, text("ans", "m2"), told, text("wer.", "m3")], rendered=False, pipe=pipe)
+    assert pipe.getvalue() == "Half an answer.\n"
+    called = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a", "kind": "read", "status": "pending"}
+    pipe = io.StringIO()
+    show([text("I look."), told, called, text("Done.", "m3")], rendered=False, pipe=pipe)
+    assert pipe.getvalue() == "I look.\n\nDone.\n"
