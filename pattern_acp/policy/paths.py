@@ -34,6 +34,15 @@ _SECRET_NAMES = (
     "id_ecdsa*", "id_ed25519*", "credentials*", ".credentials*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass",
     ".my.cnf", ".git-credentials", ".htpasswd", "*.tfvars", "service-account*.json",
 )  # fmt: skip
+_SOURCE_ENDINGS = (
+    ".py", ".pyi", ".pyx", ".ipynb", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte",
+    ".astro", ".go", ".rs", ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".mm", ".swift", ".java", ".kt",
+    ".kts", ".scala", ".groovy", ".clj", ".cljs", ".cs", ".fs", ".vb", ".rb", ".php", ".pl", ".pm", ".lua", ".jl",
+    ".dart", ".ex", ".exs", ".erl", ".hs", ".ml", ".mli", ".elm", ".nim", ".zig", ".sol", ".f90", ".lisp", ".el",
+    ".scm", ".rkt", ".proto", ".graphql", ".css", ".scss",
+)  # fmt: skip
+"""Files of code that are named after what they deal with. Shell scripts are none: they are used to set variables."""
+_NAMED_ALIKE = re.compile(r"\.?credentials|id_(?:rsa|dsa|ecdsa|ed25519)")
 _PROGRAM_FOLDERS = frozenset({".vscode", ".idea", ".zed", ".fleet", ".claude", ".cursor", ".devcontainer"})
 """Where editors and agents keep what they run by themselves: tasks when a folder is opened, hooks, containers."""
 _EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test.example")
@@ -140,7 +149,9 @@ def _protection_of_file(name: str) -> Protection | None:
         return _SHELL
     if name in _EXAMPLES:
         return None
-    return _SECRETS if _secret_names().match(name) else None
+    if not _secret_names().match(name) or (name.endswith(_SOURCE_ENDINGS) and _NAMED_ALIKE.match(name)):
+        return None
+    return _SECRETS
 
 
 @cache

@@ -15,7 +15,7 @@ AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 async def opened(agent: RunningAgent) -> str:
     (agent.folder / "app").mkdir()
     (agent.folder / "app" / "core.py").write_text("def first():\n    pass\n", encoding="utf-8")
-    (agent.folder / "app" / "credentials.py").write_text("def first():\n    pass\n", encoding="utf-8")
+    (agent.folder / "app" / ".env.py").write_text("def first():\n    pass\n", encoding="utf-8")
     return await agent.editor.open_session(str(agent.folder))
 
 
@@ -64,7 +64,7 @@ async def test_what_the_person_refused_to_have_read_is_not_shown():
         await agent.editor.prompt(session, "Go.")
         shown = last_result(model.requests[1]).text
         assert "app/core.py" in shown
-        assert "credentials" not in shown
+        assert ".env" not in shown
 
 
 async def test_the_tool_is_offered_in_a_workspace_and_not_in_the_persons_home():

@@ -128,3 +128,29 @@ def test_credentials_ask_before_they_are_read_whatever_else_guards_their_folder(
     guard = protection(f"{ROOT}/{path}", [ROOT])
     assert guard is not None
     assert guard.for_reading
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "credentials", ".aws/credentials", ".aws/credentials.py", "a/credentials.json", "credentials.toml",
+        "credentials.YAML", "credentials.ini", "credentials.csv", "credentials.sh", "credentials.py.bak",
+        "credentials_prod", "credentials.tf", ".credentials", "id_rsa", "id_rsa.old", "id_ed25519.pub", ".env.py",
+    ],
+)  # fmt: skip
+def test_files_of_credentials_ask_before_they_are_read(path: str):
+    guard = protection(f"{ROOT}/{path}", [ROOT])
+    assert guard is not None
+    assert guard.for_reading
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "app/credentials.py", "credentials_test.go", "credentials.test.ts", "Credentials.java", "Credentials.cs",
+        "credentials.d.ts", "credentials.rs", "id_rsa_test.go", "secrets.ts", "src/credentials.php", "credentials.cpp",
+    ],
+)  # fmt: skip
+def test_source_code_that_deals_with_credentials_is_read_without_a_question(path: str):
+    assert protection(f"{ROOT}/{path}", [ROOT]) is None
+    assert not protected_words(read_command_line(f"cat {path}"), ROOT, [ROOT])

@@ -44,7 +44,7 @@ from app.store import store
 def test_store():
     store(1)
 """,
-    "app/credentials.py": "def append(): pass",
+    "app/.env.py": "def append(): pass",
     "README.md": "# App",
 }
 
@@ -82,13 +82,13 @@ async def test_find_gives_place_kind_and_signature_and_clickable_locations(bench
 async def test_what_policy_keeps_from_the_agent_is_in_no_answer(bench: Bench):
     for operation, query in (
         ("find", "append"),
-        ("find", "credentials"),
+        ("find", ".env"),
         ("brief", "append"),
         ("callers", "append"),
         ("outline", "app"),
         ("impact", "app/writer.py"),
     ):
-        assert "credentials.py" not in await text(bench, operation, query)
+        assert ".env.py" not in await text(bench, operation, query)
 
 
 async def test_an_outline_shows_lines_and_nesting(bench: Bench):
@@ -181,7 +181,7 @@ async def test_guesses_that_were_cut_are_more_than_those_counted(tmp_path: Path)
 
 
 async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Bench):
-    bench[1].changes = (ChangedFile("app/store.py", ((5, 5),)), ChangedFile("app/credentials.py", is_new=True))
+    bench[1].changes = (ChangedFile("app/store.py", ((5, 5),)), ChangedFile("app/.env.py", is_new=True))
     answer = await text(bench, "impact")
     assert "app/store.py:4 function def store(item)" in answer
     assert "tests/test_store.py:5 test_store" in answer
