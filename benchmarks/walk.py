@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pattern_acp.testing.walk import Walk
+from tests.support.walk import Walk
 
 
 def tell(line: str) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import anyio
 
-from pattern_acp.testing.long_conversation import FACTS, Measured, converse
+from tests.support.long_conversation import FACTS, Measured, converse
 
 
 def _row(name: str, measured: Measured) -> str:

@@ -1,6 +1,6 @@
 """A model server that costs next to nothing: whole answers in Anthropic's format, made before they are asked for.
 
-`pattern_acp.testing.model_server` renders and sends frame by frame, which is right for tests; here its time would be
+`tests.support.model_server` renders and sends frame by frame, which is right for tests; here its time would be
 part of what is measured, so an answer is one write and its service time is noted.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_streams import CallIds, anthropic_frames
+from tests.support.model_streams import CallIds, anthropic_frames
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 MODEL_LIST = b'{"data":[{"id":"test-model","type":"model"}]}'

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pattern_acp.testing.programs import problem_of
+from tests.support.programs import problem_of
 
 # What decides whether a change lands must give the same answer twice; `--hypothesis-profile=explore` looks further.
 # Time limits of single examples, and of how fast examples are made, would only tell how busy the machine is: pytest's

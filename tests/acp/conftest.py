@@ -3,7 +3,7 @@
 import pytest
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.testing.official_schema import official_schema
+from tests.support.official_schema import official_schema
 
 
 @pytest.fixture(scope="session")

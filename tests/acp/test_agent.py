@@ -14,8 +14,8 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from pattern_acp.jsonrpc.loopback import loopback_pair
-from pattern_acp.testing.editor import FakeEditor, JsonDict
-from pattern_acp.testing.requests import refused
+from tests.support.editor import FakeEditor, JsonDict
+from tests.support.requests import refused
 
 
 class StubbornServices:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.acp.batching import FLUSH_CHARACTERS, FLUSH_SECONDS, Chunk, ChunkBatch, FlushTimer
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 
 class Sent:

@@ -7,8 +7,8 @@ import pytest
 from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.testing.connected_editor import connected_editor
 from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
+from tests.support.connected_editor import connected_editor
 
 
 async def test_a_file_that_the_editor_does_not_know_is_missing():

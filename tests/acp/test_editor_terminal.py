@@ -10,10 +10,10 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.editor_terminals import end_with, hang
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
+from tests.support.connected_editor import connected_editor
+from tests.support.editor_terminals import end_with, hang
 
 REQUEST = CommandRequest("make all", "/project", {"MODE": "fast"}, output_limit=1_000)
 

@@ -11,10 +11,10 @@ from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.editor import FakeEditor, JsonDict
 from pattern_acp.turn.events import TextStreamed
+from tests.support.connected_editor import connected_editor
+from tests.support.constellation import FakeClock
+from tests.support.editor import FakeEditor, JsonDict
 
 SESSION = SessionId("ses_1")
 ONCE = ApprovalOption(Answer.ALLOW_ONCE, "Allow once")

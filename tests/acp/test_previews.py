@@ -11,7 +11,7 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolCallStatus
 from pattern_acp.journal.events import SessionTitled, ToolCallFinished, TurnStarted
-from pattern_acp.testing.conversations import PIXEL, user
+from tests.support.conversations import PIXEL, user
 
 
 def large() -> str:

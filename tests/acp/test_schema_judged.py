@@ -20,7 +20,7 @@ from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.jsonrpc.decoding import decode
 from pattern_acp.jsonrpc.messages import encode_notification, encode_request, encode_result
-from pattern_acp.testing.wire import WireJudge
+from tests.support.wire import WireJudge
 
 Values = st.SearchStrategy[Any]
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.testing.wire import WireFaultError, WireJudge
+from tests.support.wire import WireFaultError, WireJudge
 
 
 def line(**members: object) -> bytes:

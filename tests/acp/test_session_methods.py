@@ -5,10 +5,10 @@ import anyio
 from pattern_acp.acp import schema
 from pattern_acp.acp.session_methods import COMMANDS_DELAY, opening_of, servers_of
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import kinds_of, refused, updates_of
-from pattern_acp.testing.scripts import says
+from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import kinds_of, refused, updates_of
+from tests.support.scripts import says
 
 
 def test_an_opening_takes_folder_directories_and_servers():

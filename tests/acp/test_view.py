@@ -11,9 +11,6 @@ from pattern_acp.acp.view import EditorView
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.editor import FakeEditor, JsonDict
 from pattern_acp.turn.events import (
     TerminalEnded,
     TerminalStreamed,
@@ -22,6 +19,9 @@ from pattern_acp.turn.events import (
     ToolCallRunning,
     ToolCallShows,
 )
+from tests.support.connected_editor import connected_editor
+from tests.support.constellation import FakeClock
+from tests.support.editor import FakeEditor, JsonDict
 
 TURN, CALL, MESSAGE = TurnId("turn_1"), ToolCallId("call_1"), MessageId("msg_1")
 VIEW = ToolCallView(CALL, "run_command", "make", ToolKind.EXECUTE, {"command": "make"})

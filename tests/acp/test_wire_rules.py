@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 from typing import cast
 
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says, thinks, uses
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, says, thinks, uses
 
 FREE_FORM = {"rawInput", "rawOutput", "_meta", "data"}
 """Members whose inside is not ACP's."""

@@ -57,7 +57,7 @@ def test_the_layers_are_those_that_the_linter_keeps():
 def test_every_package_is_described():
     described = page().partition("## Where things are")[2].partition("\n## ")[0]
     for folder in (ROOT / "pattern_acp").iterdir():
-        is_small = folder.name in {"config", "db", "domain", "bootstrap", "testing"}
+        is_small = folder.name in {"config", "db", "domain", "bootstrap"}
         if (folder / "__init__.py").exists() and not is_small:
             assert f"`{folder.name}`" in described, folder.name
 

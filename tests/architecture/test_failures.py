@@ -49,7 +49,6 @@ NOT_SEEN = {
     "OutputClosed": "nobody reads stdout any more",
     "_DoneError": "ends a trial, so that its transaction is rolled back",
     "RecordedFailureError": "given back to the loop by a replay, which compares its sentence",
-    "WireFaultError": "an assertion of tests",
 }
 """Exceptions of ours that no person and no model sees, and what becomes of each."""
 

@@ -12,8 +12,8 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.serving import Home, temporary_home
+from tests.support.model_server import Reply, serve_models
+from tests.support.serving import Home, temporary_home
 
 
 async def look(home: Home) -> Diagnosis:

@@ -9,7 +9,7 @@ from pattern_acp.bootstrap.diagnosis import Health, diagnose
 from pattern_acp.bootstrap.sessions import hook_runner, server_means
 from pattern_acp.config.settings import Flags
 from pattern_acp.config.variables import INSIDE_VARIABLE
-from pattern_acp.testing.serving import temporary_home
+from tests.support.serving import temporary_home
 
 FILE = """
 [mcp_servers.there]

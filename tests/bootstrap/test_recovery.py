@@ -22,7 +22,7 @@ from pattern_acp.config.settings import BackupSettings
 from pattern_acp.db.connection import open_database, read_file
 from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 NOW = 1_800_000_000_000 - 1_800_000_000_000 % HOUR_MS + 60_000
 DAY_MS = 24 * HOUR_MS

@@ -17,8 +17,8 @@ from pattern_acp.journal.file_contents import store_content
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.memory import append_memory_event
+from tests.support.constellation import FakeClock
+from tests.support.memory import append_memory_event
 
 NOW = FakeClock().now_ms()
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 NOW = FakeClock().now_ms()
 DAY_MS = 24 * 3_600_000

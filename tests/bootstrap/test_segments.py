@@ -29,8 +29,8 @@ from pattern_acp.journal.segment_export import SegmentExporter
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import append
 from pattern_acp.session.redacting import RedactionWanted, redact_session, take_out
-from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.trust.records import remove_agreement, store_agreement
+from tests.support.constellation import FakeClock
 
 NOW = FakeClock().now_ms()
 SESSION = SessionId("ses_1")

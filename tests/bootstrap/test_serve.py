@@ -13,9 +13,9 @@ from pattern_acp.journal.events import InstructionsCompiled
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import begin_prompt, kinds_of, option, refused, updates_of
-from pattern_acp.testing.serving import served, temporary_home
+from tests.support.editor import JsonDict
+from tests.support.requests import begin_prompt, kinds_of, option, refused, updates_of
+from tests.support.serving import served, temporary_home
 
 HELLO = [ScriptStep(text="Hello.")]
 WAITS = [ScriptStep(text="So far."), ScriptStep(wait_for="cancel")]

@@ -14,7 +14,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.loopback import loopback_pair
-from pattern_acp.testing.serving import Home, temporary_home
+from tests.support.serving import Home, temporary_home
 
 
 @asynccontextmanager

@@ -29,9 +29,9 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redacting import RedactionWanted, take_out
-from pattern_acp.testing.agent import record_session, running_agent
-from pattern_acp.testing.process import agent_environment
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import record_session, running_agent
+from tests.support.process import agent_environment
+from tests.support.scripts import calls, says
 
 SECRET = "ghp_" + "a1B2" * 9
 

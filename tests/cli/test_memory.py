@@ -20,7 +20,7 @@ from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import record_session, running_agent
+from tests.support.agent import record_session, running_agent
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the editor of the test is a shell script")
 

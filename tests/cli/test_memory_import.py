@@ -14,7 +14,7 @@ from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.importing import read_import
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.testing.process import agent_environment
+from tests.support.process import agent_environment
 
 NOTES = "# Notes\n\nTests run with pytest.\nThe port is 8080, since 80 needs root.\n"
 

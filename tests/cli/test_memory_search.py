@@ -13,8 +13,8 @@ from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import record_session
-from pattern_acp.testing.scripts import says
+from tests.support.agent import record_session
+from tests.support.scripts import says
 
 
 @pytest.fixture

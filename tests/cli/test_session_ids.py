@@ -9,8 +9,8 @@ from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.errors import AmbiguousSessionError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import says
+from tests.support.agent import running_agent
+from tests.support.scripts import says
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import record_session
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says
 from pattern_acp.tools.session_access import SessionHit
+from tests.support.agent import record_session
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, says
 
 
 async def record(database: Path, folder: Path) -> str:

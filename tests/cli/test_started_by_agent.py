@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.cli.arguments import decides_for_user, parse_arguments
 from pattern_acp.policy.own_program import READING, only_reads
-from pattern_acp.testing.process import run_command_line
+from tests.support.process import run_command_line
 
 REFUSED = (
     "trust --yes .",

@@ -23,9 +23,9 @@ from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.usage_report import UsageSum, total_of
-from pattern_acp.testing.agent import record_session
-from pattern_acp.testing.process import agent_environment
-from pattern_acp.testing.scripts import says
+from tests.support.agent import record_session
+from tests.support.process import agent_environment
+from tests.support.scripts import says
 
 
 async def record(database: Path, folder: Path) -> None:

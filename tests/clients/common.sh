@@ -18,7 +18,7 @@ git init -q "$place/work" 2>/dev/null || true
 
 cat >"$place/bin/pattern-acp" <<END
 #!/bin/sh
-exec "$python" -m pattern_acp.testing.recorder "$place/recordings" "$python" -m pattern_acp "\$@"
+exec "$python" -m tests.support.recorder "$place/recordings" "$python" -m pattern_acp "\$@"
 END
 chmod +x "$place/bin/pattern-acp"
 PATH=$place/bin:$PATH
@@ -58,7 +58,7 @@ look() {
 
 # judge: hold every line that the agent wrote against the SDK and the schema of ACP.
 judge() {
-    (cd "$root" && "$python" -c 'import sys, pathlib; from pattern_acp.testing.process import judge_recordings
+    (cd "$root" && "$python" -c 'import sys, pathlib; from tests.support.process import judge_recordings
 print(judge_recordings(pathlib.Path(sys.argv[1])), "lines of the agent, all of them sound")' "$place/recordings") ||
         echo "The recordings in $place/recordings hold the line that is not." >&2
 }

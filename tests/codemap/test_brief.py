@@ -6,7 +6,7 @@ import pytest
 from pattern_acp.codemap.brief import MOST_FILES, Brief, brief, topic_words
 from pattern_acp.codemap.outline import outline_file, outline_folder
 from pattern_acp.db.connection import Database
-from pattern_acp.testing.code_index import code_index
+from tests.support.code_index import code_index
 
 SOURCES = {
     "policy/grants.py": """

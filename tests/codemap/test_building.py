@@ -23,7 +23,7 @@ from pattern_acp.codemap.workspaces import open_code_maps
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 
 @pytest.fixture

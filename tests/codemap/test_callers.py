@@ -7,7 +7,7 @@ from pattern_acp.codemap.callers import Known, Use, Uses, importers_of_file, use
 from pattern_acp.codemap.impact import Impact, impact_of, symbols_changed
 from pattern_acp.codemap.targets import Targets, targets_named
 from pattern_acp.db.connection import Database
-from pattern_acp.testing.code_index import code_index
+from tests.support.code_index import code_index
 
 SOURCES = {
     "app/__init__.py": "from app.writer import append as write\n",

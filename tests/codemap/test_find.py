@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pattern_acp.codemap.find import FindAnswer, FindQuery, Match, find
 from pattern_acp.codemap.paths import name_under_test, qualified_parts, stem_of
 from pattern_acp.db.connection import Database
-from pattern_acp.testing.code_index import code_index
+from tests.support.code_index import code_index
 
 SOURCES = {
     "app/serve.py": """

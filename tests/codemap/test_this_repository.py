@@ -12,7 +12,7 @@ from pattern_acp.codemap.find import FindQuery, find
 from pattern_acp.codemap.impact import impact_of
 from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.connection import Database
-from pattern_acp.testing.code_index import code_index
+from tests.support.code_index import code_index
 
 ROOT = Path(pattern_acp.__file__).parent.parent
 PARTS = ("acp", "bootstrap", "journal", "policy", "session", "tools", "turn")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.providers.base import ToolForm
-from pattern_acp.testing.conversations import request, user
+from tests.support.conversations import request, user
 
 
 def test_tools_that_are_called_in_another_form_break_the_prefix_where_that_changes_anything():

@@ -4,7 +4,7 @@ from operator import is_
 
 from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts, long_text, with_shortened
 from pattern_acp.domain.messages import ResourcePart, TextPart
-from pattern_acp.testing.conversations import PIXEL, assistant, user
+from tests.support.conversations import PIXEL, assistant, user
 
 
 def test_what_fits_is_sent_as_it_is():

@@ -13,10 +13,10 @@ from pattern_acp.acp.view import EditorView
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest, Approver
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.editor import JsonDict
+from tests.support.approver import ScriptedApprover
+from tests.support.connected_editor import connected_editor
+from tests.support.constellation import FakeClock
+from tests.support.editor import JsonDict
 
 SESSION = SessionId("ses_1")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 CLOCKS: dict[str, Callable[[], Clock]] = {"system": SystemClock, "fake": FakeClock}
 

@@ -10,12 +10,12 @@ import pytest
 from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.files import FakeFileSystem
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import FileSystem, TextStore, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
+from tests.support.connected_editor import connected_editor
+from tests.support.files import FakeFileSystem
 
 Factory = Callable[[], AbstractAsyncContextManager[TextStore]]
 """A factory's store serves any absolute path below a temporary folder."""

@@ -9,7 +9,7 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Models
-from pattern_acp.testing.models import FakeModels
+from tests.support.models import FakeModels
 
 Factory = Callable[[], Models]
 """A factory's models are of at least two providers, of which `mine` is one and `nobody` is none."""

@@ -25,8 +25,8 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.offline import OfflineProvider
 from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
-from pattern_acp.testing.conversations import request, result, results, user
-from pattern_acp.testing.model_server import Reply, serve_models
+from tests.support.conversations import request, result, results, user
+from tests.support.model_server import Reply, serve_models
 
 Turns = Sequence[list[ScriptStep]]
 Factory = Callable[[Turns], AbstractAsyncContextManager[Provider]]

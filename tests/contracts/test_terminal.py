@@ -11,15 +11,15 @@ import pytest
 
 from pattern_acp.acp.editor_terminal import EditorTerminal
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.testing.agent import temporary_folder
-from pattern_acp.testing.connected_editor import connected_editor
-from pattern_acp.testing.editor_terminals import FakeTerminalState
-from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
 from pattern_acp.workspace.delegation import DelegatingTerminal
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
+from tests.support.agent import temporary_folder
+from tests.support.connected_editor import connected_editor
+from tests.support.editor_terminals import FakeTerminalState
+from tests.support.terminal import FakeTerminal, PlayedCommand
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
 

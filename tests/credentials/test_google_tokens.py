@@ -15,8 +15,8 @@ from pattern_acp.bootstrap.credentials import exchange_once
 from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
 from pattern_acp.credentials.google_tokens import SCOPE, SOURCE, GoogleCredentials, GoogleTokens, Load
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.google_server import ACCOUNT, PROJECT, GoogleServer, google_server
+from tests.support.constellation import FakeClock
+from tests.support.google_server import ACCOUNT, PROJECT, GoogleServer, google_server
 
 
 def loader(server: GoogleServer) -> Load:

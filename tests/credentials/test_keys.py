@@ -18,9 +18,9 @@ from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.testing.authorization_server import CLIENT_ID, Authorization, authorization_server
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.credentials import FakeKeyring
+from tests.support.authorization_server import CLIENT_ID, Authorization, authorization_server
+from tests.support.constellation import FakeClock
+from tests.support.credentials import FakeKeyring
 
 ENTRY = Entry("api_key", "keyring", "6789")
 AMBIENT = ProviderSettings("mine", "openai", "http://x/v1", Secret("ambient-key-123", "$MINE_KEY"))

@@ -12,7 +12,7 @@ from pattern_acp.credentials.errors import CredentialFileError, KeyringUnavailab
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.model import Credential, Tier, last_four
 from pattern_acp.credentials.store import CredentialStore
-from pattern_acp.testing.credentials import FakeKeyring
+from tests.support.credentials import FakeKeyring
 
 KEY = "test-key-" + "0123456789"
 TOKENS = Credential("access-" + "a" * 20, "oauth", "refresh-" + "b" * 20, 5000)

@@ -22,7 +22,7 @@ from pattern_acp.db.errors import (
     DiskFullError,
 )
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 _ADD = "INSERT INTO blobs (hash, size, encoding, content) VALUES (?, 1, 'raw', zeroblob(?))"
 

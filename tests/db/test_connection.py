@@ -29,7 +29,7 @@ from pattern_acp.db.raw import connect
 from pattern_acp.db.transaction import storable
 from pattern_acp.db.worker import WorkerConnection
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.testing.constellation import FakeClock, temporary_constellation
+from tests.support.constellation import FakeClock, temporary_constellation
 
 CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 

@@ -18,7 +18,7 @@ from pattern_acp.db.errors import DatabaseNewerError, DatabaseUnreachableError
 from pattern_acp.db.files import sync_folder
 from pattern_acp.db.integrity import full_check
 from pattern_acp.db.migrate import load_migrations, migrate
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 KEPT_OPEN = pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
 

@@ -5,7 +5,7 @@ import apsw
 from pattern_acp.db.connection import open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.raw import connect
-from pattern_acp.testing.constellation import FakeClock, temporary_constellation
+from tests.support.constellation import FakeClock, temporary_constellation
 
 
 async def test_a_sound_file_has_no_problems():

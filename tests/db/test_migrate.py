@@ -10,7 +10,7 @@ from pattern_acp.db.connection import Transaction, open_database, open_for_readi
 from pattern_acp.db.migrate import APPLICATION_ID, Migration, load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 NEWEST = len(load_migrations())
 NEXT = Migration(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pattern_acp.testing.process import agent_environment
+from tests.support.process import agent_environment
 
 PROGRAM = "from pattern_acp.domain.clock import local_minute; print(local_minute(1_800_000_000_000))"
 

@@ -11,9 +11,9 @@ import pytest
 
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import TurnEnded
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.official_schema import official_schema
-from pattern_acp.testing.process import (
+from tests.support.editor import JsonDict
+from tests.support.official_schema import official_schema
+from tests.support.process import (
     COMMAND,
     EXIT_SECONDS,
     SLACK_SECONDS,
@@ -21,7 +21,7 @@ from pattern_acp.testing.process import (
     read_events,
     write_script,
 )
-from pattern_acp.testing.wire import WireJudge
+from tests.support.wire import WireJudge
 
 pytestmark = pytest.mark.e2e
 

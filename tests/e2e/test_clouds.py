@@ -11,12 +11,12 @@ import pytest
 from pattern_acp.domain.canonical import Json
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.amazon import ACCESS_KEY, SECRET_KEY, is_signed
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.google_server import PROJECT, google_server
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.process import Launch, agent_environment, running_process
-from pattern_acp.testing.requests import refused
+from tests.support.amazon import ACCESS_KEY, SECRET_KEY, is_signed
+from tests.support.editor import JsonDict
+from tests.support.google_server import PROJECT, google_server
+from tests.support.model_server import Reply, serve_models
+from tests.support.process import Launch, agent_environment, running_process
+from tests.support.requests import refused
 
 pytestmark = pytest.mark.e2e
 

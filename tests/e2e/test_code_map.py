@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.editor import FakeEditor
-from pattern_acp.testing.process import Launch, running_process
+from tests.support.editor import FakeEditor
+from tests.support.process import Launch, running_process
 
 pytestmark = pytest.mark.e2e
 

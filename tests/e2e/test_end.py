@@ -13,9 +13,9 @@ import pytest
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, JobEnded, ToolCallFinished, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import (
+from tests.support.children import watched_command
+from tests.support.editor import JsonDict
+from tests.support.process import (
     AgentProcess,
     Launch,
     agent_environment,

@@ -10,8 +10,8 @@ import anyio.abc
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import AgentProcess, Launch, agent_environment, running_process, write_script
+from tests.support.editor import JsonDict
+from tests.support.process import AgentProcess, Launch, agent_environment, running_process, write_script
 
 pytestmark = pytest.mark.e2e
 

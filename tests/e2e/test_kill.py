@@ -16,8 +16,8 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.store import list_blocks
-from pattern_acp.testing.acknowledged import Acknowledged, recorded_texts
-from pattern_acp.testing.process import (
+from tests.support.acknowledged import Acknowledged, recorded_texts
+from tests.support.process import (
     SLACK_SECONDS,
     AgentProcess,
     Launch,

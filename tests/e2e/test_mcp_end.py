@@ -11,14 +11,14 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.config.load import process_environment
-from pattern_acp.testing.mcp_fakes import passed
-from pattern_acp.testing.process import Launch, agent_environment, running_process, write_script
+from tests.support.mcp_fakes import passed
+from tests.support.process import Launch, agent_environment, running_process, write_script
 
 WITHOUT_SERVERS = """
 import asyncio, sys
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import says
+from tests.support.agent import running_agent
+from tests.support.scripts import says
 
 async def main():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:

@@ -19,8 +19,8 @@ from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.history import archived_document, document_at, read_history
 from pattern_acp.memory.store import load_block
-from pattern_acp.testing.process import agent_environment
 from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
+from tests.support.process import agent_environment
 
 pytestmark = pytest.mark.e2e
 

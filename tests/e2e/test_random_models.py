@@ -9,15 +9,15 @@ import pytest
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
-from pattern_acp.testing.agent import FULL_CLIENT
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.odd_arguments import TEXTS, OddArguments
-from pattern_acp.testing.odd_files import fill_with_odd_files, state_of
-from pattern_acp.testing.process import Launch, run_command_line, running_process
-from pattern_acp.testing.vendor_types import judge_body
-from pattern_acp.testing.wires import MODELS, WIRES
 from pattern_acp.tools.registry import default_tools
+from tests.support.agent import FULL_CLIENT
+from tests.support.editor import choose
+from tests.support.model_server import Reply, serve_models
+from tests.support.odd_arguments import TEXTS, OddArguments
+from tests.support.odd_files import fill_with_odd_files, state_of
+from tests.support.process import Launch, run_command_line, running_process
+from tests.support.vendor_types import judge_body
+from tests.support.wires import MODELS, WIRES
 
 pytestmark = [
     pytest.mark.e2e,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.db.connection import change_file
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import AgentProcess, Launch, run_command_line, running_process, write_script
+from tests.support.editor import JsonDict
+from tests.support.process import AgentProcess, Launch, run_command_line, running_process, write_script
 
 pytestmark = pytest.mark.e2e
 

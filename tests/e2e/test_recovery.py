@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.db.connection import change_file
 from pattern_acp.jsonrpc.errors import RemoteError
-from pattern_acp.testing.process import Launch, run_command_line, running_process
+from tests.support.process import Launch, run_command_line, running_process
 
 pytestmark = pytest.mark.e2e
 

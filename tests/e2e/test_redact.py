@@ -12,8 +12,8 @@ from pattern_acp.db.segment_files import Reading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.packing import PackedError, unpack
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.process import Launch, run_command_line, running_process, write_script
+from tests.support.editor import choose
+from tests.support.process import Launch, run_command_line, running_process, write_script
 
 pytestmark = pytest.mark.e2e
 

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from pattern_acp.testing.agent import FULL_CLIENT
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import really_run
-from pattern_acp.testing.process import Launch, running_process, write_script
+from tests.support.agent import FULL_CLIENT
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import really_run
+from tests.support.process import Launch, running_process, write_script
 
 pytestmark = [
     pytest.mark.e2e,

@@ -7,10 +7,10 @@ import pytest
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.journal.events import ToolCallFinished
-from pattern_acp.testing.agent import FULL_CLIENT
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import really_run
-from pattern_acp.testing.process import (
+from tests.support.agent import FULL_CLIENT
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import really_run
+from tests.support.process import (
     AgentProcess,
     Launch,
     agent_environment,
@@ -18,11 +18,11 @@ from pattern_acp.testing.process import (
     running_process,
     write_script,
 )
-from pattern_acp.testing.programs import problem_of
-from pattern_acp.testing.repositories.base import Repository, found
-from pattern_acp.testing.repositories.languages import JAVA, JAVASCRIPT, PERL, RUST, SHELL, C
-from pattern_acp.testing.repositories.python_files import FILES
-from pattern_acp.testing.repositories.python_texts import TEXTS
+from tests.support.programs import problem_of
+from tests.support.repositories.base import Repository, found
+from tests.support.repositories.languages import JAVA, JAVASCRIPT, PERL, RUST, SHELL, C
+from tests.support.repositories.python_files import FILES
+from tests.support.repositories.python_texts import TEXTS
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ import pytest
 
 from pattern_acp.journal.events import SessionRewound
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import (
+from tests.support.editor import JsonDict
+from tests.support.process import (
     COMMAND,
     AgentProcess,
     Launch,

@@ -7,8 +7,8 @@ import pytest
 
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.process import AgentProcess, Launch, running_process
+from tests.support.model_server import Reply, serve_models
+from tests.support.process import AgentProcess, Launch, running_process
 
 pytestmark = pytest.mark.e2e
 

@@ -11,11 +11,11 @@ import pytest
 
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.authorization_server import CLIENT_ID, Authorization, authorization_server
-from pattern_acp.testing.login import browse, ending_soon, login, signed_in
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.process import Launch, running_process
-from pattern_acp.testing.requests import refused
+from tests.support.authorization_server import CLIENT_ID, Authorization, authorization_server
+from tests.support.login import browse, ending_soon, login, signed_in
+from tests.support.model_server import Reply, serve_models
+from tests.support.process import Launch, running_process
+from tests.support.requests import refused
 
 pytestmark = pytest.mark.e2e
 

@@ -12,7 +12,7 @@ import pytest
 from pattern_acp import __version__
 from pattern_acp.acp.capabilities import AUTH_METHOD
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.testing.process import COMMAND, Launch, agent_environment, judge_conversation, running_process
+from tests.support.process import COMMAND, Launch, agent_environment, judge_conversation, running_process
 
 pytestmark = pytest.mark.e2e
 

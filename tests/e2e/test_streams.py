@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.journal.events import ToolCallFinished
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
+from tests.support.process import AgentProcess, Launch, read_events, running_process, write_script
 
 pytestmark = pytest.mark.e2e
 

@@ -11,9 +11,9 @@ import pytest
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.events import SubagentRecorded, ToolCallFinished, ToolCallStarted, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process
-from pattern_acp.testing.turns import of_type, statuses, thread_of_call
+from tests.support.editor import JsonDict
+from tests.support.process import AgentProcess, Launch, read_events, running_process
+from tests.support.turns import of_type, statuses, thread_of_call
 
 pytestmark = pytest.mark.e2e
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.process import Launch, running_process
+from tests.support.model_server import Reply, serve_models
+from tests.support.process import Launch, running_process
 
 pytestmark = pytest.mark.e2e
 

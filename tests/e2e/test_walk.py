@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.testing.walk import Walk
+from tests.support.walk import Walk
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
-from pattern_acp.testing.editor_kinds import KINDS, EditorKind
-from pattern_acp.testing.process import write_script
-from pattern_acp.testing.screen import faults_of_call
-from pattern_acp.testing.simulated_editor import SimulatedEditor, simulated_editor
-from pattern_acp.testing.turns import CANCEL_SECONDS
+from tests.support.editor_kinds import KINDS, EditorKind
+from tests.support.process import write_script
+from tests.support.screen import faults_of_call
+from tests.support.simulated_editor import SimulatedEditor, simulated_editor
+from tests.support.turns import CANCEL_SECONDS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.name == "nt", reason="commands of a POSIX shell")]
 

@@ -19,10 +19,10 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import MessageRecorded, TurnEnded, TurnStarted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent, temporary_folder
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process, write_script
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent, temporary_folder
+from tests.support.editor import JsonDict, choose
+from tests.support.process import AgentProcess, Launch, read_events, running_process, write_script
+from tests.support.scripts import says
 
 WINDOWS = sys.platform == "win32"
 

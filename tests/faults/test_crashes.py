@@ -12,9 +12,9 @@ from pattern_acp.db.connection import read_file
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.faulty_disk import (
+from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
+from tests.support.faulty_disk import (
     SECTOR,
     FaultyDisk,
     Files,
@@ -29,8 +29,8 @@ from pattern_acp.testing.faulty_disk import (
     the_first,
     torn,
 )
-from pattern_acp.testing.faulty_turns import AUTO, Witness, lost, provider
-from pattern_acp.testing.scripts import says
+from tests.support.faulty_turns import AUTO, Witness, lost, provider
+from tests.support.scripts import says
 
 Few = Callable[[int, int], Sequence[int]]
 Crash = Callable[[FaultyDisk, int], Files]

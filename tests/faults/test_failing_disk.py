@@ -9,10 +9,10 @@ import pytest
 
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, RemoteError
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.faulty_disk import Fault, Kind, faulty_disk, left_by_kill
-from pattern_acp.testing.faulty_turns import AUTO, Witness, lost, provider
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.faulty_disk import Fault, Kind, faulty_disk, left_by_kill
+from tests.support.faulty_turns import AUTO, Witness, lost, provider
+from tests.support.scripts import says
 
 Few = Callable[[int, int], Sequence[int]]
 

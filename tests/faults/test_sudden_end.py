@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.testing.faulty_disk import FaultyDisk
-from pattern_acp.testing.faulty_turns import Witness, problems_of
+from tests.support.faulty_disk import FaultyDisk
+from tests.support.faulty_turns import Witness, problems_of
 
 _CHILD = """
 import json, sys
 from pathlib import Path
 import anyio
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.faulty_disk import Fault, faulty_disk
-from pattern_acp.testing.faulty_turns import AUTO, Witness, provider
+from tests.support.agent import running_agent
+from tests.support.faulty_disk import Fault, faulty_disk
+from tests.support.faulty_turns import AUTO, Witness, provider
 
 async def main(folder, after):
     with faulty_disk(folder) as disk:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.testing.official_schema import official_schema
+from tests.support.official_schema import official_schema
 
 
 @pytest.fixture(scope="session", autouse=True)

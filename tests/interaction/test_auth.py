@@ -6,10 +6,10 @@ from pattern_acp.acp.capabilities import AUTH_METHOD, TERMINAL_AUTH_METHOD
 from pattern_acp.config.settings import DelegateSettings, MemorySettings, Settings
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import bare_agent, option, refused
-from pattern_acp.testing.scripts import says
+from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import bare_agent, option, refused
+from tests.support.scripts import says
 
 NO_KEY = "The provider scripted needs a key; set SCRIPTED_API_KEY in the agent's environment."
 

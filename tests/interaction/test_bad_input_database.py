@@ -19,12 +19,12 @@ from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.requests import refused
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.serving import Home, Served, served, temporary_home
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.requests import refused
+from tests.support.scripts import calls, says
+from tests.support.serving import Home, Served, served, temporary_home
 
 BUSY_SECONDS = 0.2
 

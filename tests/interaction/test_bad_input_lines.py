@@ -14,10 +14,10 @@ from pattern_acp.jsonrpc.errors import (
     RESOURCE_NOT_FOUND,
 )
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import FakeEditor, JsonDict
-from pattern_acp.testing.requests import bare_agent, refused
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import FakeEditor, JsonDict
+from tests.support.requests import bare_agent, refused
+from tests.support.scripts import says
 
 SESSION_METHODS = [
     ("session/prompt", {"prompt": [{"type": "text", "text": "Hi"}]}),

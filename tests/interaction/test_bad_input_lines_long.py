@@ -8,7 +8,7 @@ import anyio.to_thread
 from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.testing.agent import LateServices
+from tests.support.agent import LateServices
 
 
 async def test_a_line_of_60_megabytes_is_read_answered_and_followed_by_the_next():

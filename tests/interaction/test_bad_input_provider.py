@@ -4,8 +4,8 @@ import pytest
 
 from pattern_acp.config.settings import Flags
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_server import Reply, serve_models
-from pattern_acp.testing.serving import served, temporary_home
+from tests.support.model_server import Reply, serve_models
+from tests.support.serving import served, temporary_home
 
 GOOD = Reply([ScriptStep(text="Hello.")])
 

@@ -14,10 +14,10 @@ from pattern_acp.providers.base import Figure, UsageKnown, UsageUntold
 from pattern_acp.providers.model_figures import Source, with_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.budgets import BudgetGate, Scope, limit_of
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
-from pattern_acp.testing.scripts import Turn, calls, says, uses
-from pattern_acp.testing.turns import events_of, of_type
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, PermissionAnswer, choose
+from tests.support.scripts import Turn, calls, says, uses
+from tests.support.turns import events_of, of_type
 
 
 def costs(micro_units: int, tokens: int = 10) -> Turn:

@@ -8,11 +8,11 @@ from pattern_acp.journal.events import ModelRequested, PermissionAsked, Subagent
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.requests import begin_prompt
-from pattern_acp.testing.scripts import Turn, calls, gate, says, thinks, uses
-from pattern_acp.testing.turns import CANCEL_SECONDS, events_of, of_type, prompting
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
+from tests.support.requests import begin_prompt
+from tests.support.scripts import Turn, calls, gate, says, thinks, uses
+from tests.support.turns import CANCEL_SECONDS, events_of, of_type, prompting
 
 
 async def estimate_of(agent: RunningAgent, session: str) -> int:

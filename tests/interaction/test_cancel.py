@@ -13,12 +13,12 @@ from pattern_acp.journal.events import CheckpointTaken, MessageRecorded, ToolCal
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import PromptTicket
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, PermissionAnswer
-from pattern_acp.testing.editor_terminals import hang
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import Turn, calls, gate, says
-from pattern_acp.testing.turns import (
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict, PermissionAnswer
+from tests.support.editor_terminals import hang
+from tests.support.heard import conversation
+from tests.support.scripts import Turn, calls, gate, says
+from tests.support.turns import (
     CANCEL_SECONDS,
     answers_to,
     events_of,

@@ -19,11 +19,11 @@ from pattern_acp.journal.file_contents import read_content
 from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.rewind_points import list_points
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import events_of, of_type, prompting
 from pattern_acp.turn.sink import Fact
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import events_of, of_type, prompting
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

@@ -8,10 +8,10 @@ from pattern_acp.config.settings import CheckSettings, Flags, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import last_result, results_of
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.editor import choose
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import last_result, results_of
 
 LINT = CheckSettings("lint", "echo linted {files}; exit 3", ("*.txt",))
 FILES_ONLY = {**FULL_CLIENT, "terminal": False}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import last_result
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import calls, says
+from tests.support.turns import last_result
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

@@ -9,12 +9,12 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.commands import COMMANDS, command_in
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.requests import updates_of
-from pattern_acp.testing.scripts import says
-from pattern_acp.testing.transcript import shown
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.requests import updates_of
+from tests.support.scripts import says
+from tests.support.transcript import shown
 
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:

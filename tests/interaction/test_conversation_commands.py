@@ -5,12 +5,12 @@ from pathlib import Path
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import calls, says, uses
-from pattern_acp.testing.turns import events_of, of_type
 from pattern_acp.workspace.git_status import GitStatus
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.scripts import calls, says, uses
+from tests.support.turns import events_of, of_type
 
 EDITS = Settings(editor_deadline_seconds=30, mode="auto")
 

@@ -17,13 +17,13 @@ from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.session.replay.sessions import replay_turns
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import RunningAgent, no_pause, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.fault_server import Piece, http_answer
-from pattern_acp.testing.faulty_provider import FaultyLine, faulty_line
-from pattern_acp.testing.scripts import gate
-from pattern_acp.testing.turns import events_of, of_type, prompting
-from pattern_acp.testing.wires import WIRES, stream_of
+from tests.support.agent import RunningAgent, no_pause, running_agent
+from tests.support.editor import JsonDict
+from tests.support.fault_server import Piece, http_answer
+from tests.support.faulty_provider import FaultyLine, faulty_line
+from tests.support.scripts import gate
+from tests.support.turns import events_of, of_type, prompting
+from tests.support.wires import WIRES, stream_of
 
 STEPS = [
     ScriptStep(text="Half an answer."),

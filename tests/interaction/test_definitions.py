@@ -10,10 +10,10 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import PermissionAnswer, choose
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import last_result
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import PermissionAnswer, choose
+from tests.support.scripts import calls, says
+from tests.support.turns import last_result
 
 
 def settings_of(folder: str) -> ProjectSettings:

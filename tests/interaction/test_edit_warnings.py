@@ -8,10 +8,10 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.events import PermissionAsked, ToolCallFinished
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, last_result, of_type, results_of
 
 EDIT = Settings(editor_deadline_seconds=30, mode="edit")
 TRAP = '/memory trap The pool must be closed first. --paths "src/db/,*.sql" --severity high --reason "It hung in May."'

@@ -6,10 +6,10 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type
-from pattern_acp.testing.window_model import WindowModel
+from tests.support.agent import running_agent
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, last_result, of_type
+from tests.support.window_model import WindowModel
 
 WINDOW = 14_000
 SETTINGS = Settings(editor_deadline_seconds=30, mode="auto")

@@ -8,10 +8,10 @@ from pattern_acp.journal.events import MessageRecorded, UsageReported
 from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta, UsageKnown
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import events_of, of_type
+from tests.support.agent import running_agent
+from tests.support.heard import conversation
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, of_type
 
 
 async def test_the_other_model_answers_the_turn_and_the_chosen_one_the_next():

@@ -4,11 +4,11 @@ from pattern_acp.config.settings import FetchSettings, Settings
 from pattern_acp.domain.origin import Origin
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import results_of
-from pattern_acp.testing.web_server import Answer, web_server
+from tests.support.agent import running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
+from tests.support.turns import results_of
+from tests.support.web_server import Answer, web_server
 
 
 async def test_a_host_is_asked_for_once_when_the_person_says_always():

@@ -8,11 +8,11 @@ import pytest
 from pattern_acp.config.settings import Settings
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import FakeTerminalState
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import last_result, results_of
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import FakeTerminalState
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import last_result, results_of
 
 EDIT = Settings(editor_deadline_seconds=30, mode="edit")
 IMPATIENT = Settings(editor_deadline_seconds=2, mode="edit")

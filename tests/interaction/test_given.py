@@ -11,10 +11,10 @@ from PIL import Image
 from pattern_acp.domain.messages import ImagePart, Message, Part, ResourcePart
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import last_result, of_type, prompting
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import last_result, of_type, prompting
 
 
 def picture(size: tuple[int, int] = (8, 6), image_format: str = "PNG") -> str:

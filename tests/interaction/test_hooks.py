@@ -9,9 +9,9 @@ from pattern_acp.journal.events import PermissionDecided
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
 
 REFUSE_RM = """
 input=$(cat)

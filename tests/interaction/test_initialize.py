@@ -4,10 +4,10 @@ import pytest
 
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import bare_agent, refused
-from pattern_acp.testing.scripts import says
+from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import bare_agent, refused
+from tests.support.scripts import says
 
 
 @pytest.mark.parametrize("version", [1, 2, 99, "1", "2", 0])

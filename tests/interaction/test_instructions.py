@@ -8,8 +8,8 @@ import pytest
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, calls_raw, says
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, calls_raw, says
 
 
 def write(folder: Path, name: str, text: str) -> None:

@@ -14,12 +14,12 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.editor_terminals import FakeTerminalState, hang
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.children import watched_command
+from tests.support.editor import JsonDict, choose
+from tests.support.editor_terminals import FakeTerminalState, hang
+from tests.support.scripts import calls, says
+from tests.support.turns import events_of, last_result, of_type
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 TERMINALS: JsonDict = {"terminal": True}

@@ -9,11 +9,11 @@ import anyio.lowlevel
 from pattern_acp.config.settings import HookSettings, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.language_servers import fake_server
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import last_result, prompting, results_of
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.editor import choose
+from tests.support.language_servers import fake_server
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import last_result, prompting, results_of
 
 FILES_ONLY = {**FULL_CLIENT, "terminal": False}
 

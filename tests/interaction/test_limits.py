@@ -5,11 +5,11 @@ from dataclasses import replace
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.events import TurnEnded
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import hang
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, results_of, statuses, unpaired_calls
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import hang
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import events_of, last_result, of_type, results_of, statuses, unpaired_calls
 
 
 def limited(*, max_model_requests: int = 100, max_wall_seconds: int = 3600) -> Settings:

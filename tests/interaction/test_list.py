@@ -7,10 +7,10 @@ import pytest
 
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import refused
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import refused
+from tests.support.scripts import says
 
 
 def talkative() -> ScriptedProvider:

@@ -11,12 +11,12 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.reopening import FIRST_EVENTS
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.requests import begin_prompt, kinds_of, refused, updates_of
-from pattern_acp.testing.scripts import calls, gate, says, thinks, uses
-from pattern_acp.testing.transcript import shown
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.requests import begin_prompt, kinds_of, refused, updates_of
+from tests.support.scripts import calls, gate, says, thinks, uses
+from tests.support.transcript import shown
 
 PLAN = [{"content": "Look", "status": "completed", "priority": "high"}]
 

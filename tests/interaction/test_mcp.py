@@ -16,12 +16,12 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.mcp_fakes import passed, script, silent
-from pattern_acp.testing.mcp_http_server import HttpServer, Refused, http_server
-from pattern_acp.testing.mcp_server import TEXT_SCHEMA, tool
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.mcp_fakes import passed, script, silent
+from tests.support.mcp_http_server import HttpServer, Refused, http_server
+from tests.support.mcp_server import TEXT_SCHEMA, tool
+from tests.support.scripts import Turn, calls, calls_raw, gate, says
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 

@@ -14,12 +14,12 @@ import pytest
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.programs import path_of, problem_of
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.programs import path_of, problem_of
+from tests.support.scripts import calls, says
 
-OFFICIAL = "pattern_acp.testing.mcp_official_server"
+OFFICIAL = "tests.support.mcp_official_server"
 CLOCK = ("mcp-server-time==2026.10.19", "tzlocal==5.3.1", "tzdata==2025.2")
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 

@@ -5,10 +5,10 @@ import pytest
 from pattern_acp.db.connection import Transaction
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import refused
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import refused
+from tests.support.scripts import calls, says
 
 
 def events(agent: RunningAgent, subscription: str = "") -> list[JsonDict]:

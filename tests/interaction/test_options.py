@@ -7,10 +7,10 @@ from pattern_acp.config.settings import ModelSettings, Settings
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.requests import begin_prompt, kinds_of, option, refused, updates_of
-from pattern_acp.testing.scripts import calls, gate, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import begin_prompt, kinds_of, option, refused, updates_of
+from tests.support.scripts import calls, gate, says
 
 
 async def choose(agent: RunningAgent, session: str, option_id: str, value: object, **more: object) -> list[JsonDict]:

@@ -5,10 +5,10 @@ import anyio.lowlevel
 
 from pattern_acp.journal.events import TurnEnded, TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import answers_to, events_of, of_type, prompting, unpaired_calls
+from tests.support.agent import running_agent
+from tests.support.heard import conversation
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import answers_to, events_of, of_type, prompting, unpaired_calls
 
 
 async def test_the_first_is_answered_cancelled_and_then_the_second_runs():

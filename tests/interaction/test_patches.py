@@ -6,10 +6,10 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import last_result
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import last_result
 
 PATCH = """*** Begin Patch
 *** Update File: a.txt

@@ -10,11 +10,11 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
-from pattern_acp.testing.editor_terminals import end_with
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, results_of, statuses
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict, PermissionAnswer, choose
+from tests.support.editor_terminals import end_with
+from tests.support.scripts import Turn, calls, calls_raw, says
+from tests.support.turns import events_of, last_result, of_type, results_of, statuses
 
 NEW_FILE: Turn = calls("write_file", path="new.txt", content="text\n")
 TERMINAL_CLIENT: JsonDict = {"terminal": True}

@@ -6,9 +6,9 @@ from itertools import pairwise
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent, temporary_folder
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, calls_raw, says, thinks
+from tests.support.agent import FULL_CLIENT, running_agent, temporary_folder
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, calls_raw, says, thinks
 
 PROMPT_LIMIT = 12_000
 """Bytes of system prompt and tools for the default persona (issue 2, section 5)."""

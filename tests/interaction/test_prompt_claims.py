@@ -7,9 +7,9 @@ import pytest
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.wires import WIRES, body_for
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, says
+from tests.support.wires import WIRES, body_for
 
 MEMORY_IS_WHERE = (
     "Your memory blocks are in a <memory> message before the first prompt; what changed since, or all of them where "

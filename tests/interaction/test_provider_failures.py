@@ -9,12 +9,12 @@ from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.faulty_provider import RaisingProvider
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import calls, gate, says, stops, thinks
-from pattern_acp.testing.turns import events_of, of_type, prompting, unpaired_calls
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.faulty_provider import RaisingProvider
+from tests.support.heard import conversation
+from tests.support.scripts import calls, gate, says, stops, thinks
+from tests.support.turns import events_of, of_type, prompting, unpaired_calls
 
 FAILURES: list[ProviderError] = [
     errors.ProviderConnectionError("The provider could not be reached; check the network."),

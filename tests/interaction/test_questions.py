@@ -9,10 +9,10 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.events import PermissionAsked
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import (
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import (
     CANCEL_SECONDS,
     events_of,
     of_type,

@@ -25,16 +25,16 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replay.sessions import replay_turns
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import FakeTerminalState, end_with, really_run
-from pattern_acp.testing.mcp_fakes import passed
-from pattern_acp.testing.odd_files import disturb, fill_with_odd_files, state_of
-from pattern_acp.testing.programs import problem_of
-from pattern_acp.testing.random_model import RandomModel
-from pattern_acp.testing.vendor_types import judge_body
-from pattern_acp.testing.wires import WIRES, body_for
 from pattern_acp.tools.registry import default_tools
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import FakeTerminalState, end_with, really_run
+from tests.support.mcp_fakes import passed
+from tests.support.odd_files import disturb, fill_with_odd_files, state_of
+from tests.support.programs import problem_of
+from tests.support.random_model import RandomModel
+from tests.support.vendor_types import judge_body
+from tests.support.wires import WIRES, body_for
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and links are made in another way there")
 

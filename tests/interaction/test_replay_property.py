@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from pattern_acp.providers.base import Retrying
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.requests import updates_of
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, says, thinks, uses
-from pattern_acp.testing.transcript import Item, shown
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.requests import updates_of
+from tests.support.scripts import Turn, calls, calls_raw, says, thinks, uses
+from tests.support.transcript import Item, shown
 
 PLAN = [{"content": "Look", "status": "in_progress", "priority": "medium"}]
 

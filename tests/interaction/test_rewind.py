@@ -15,11 +15,11 @@ from pattern_acp.journal.events import SessionRewound
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redacting import RedactionWanted, redact_session
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import Turn, calls, gate, says
-from pattern_acp.testing.turns import events_of, of_type, prompting
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.heard import conversation
+from tests.support.scripts import Turn, calls, gate, says
+from tests.support.turns import events_of, of_type, prompting
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

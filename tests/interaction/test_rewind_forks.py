@@ -6,10 +6,10 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.reopening import first_turns
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import Turn, calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.heard import conversation
+from tests.support.scripts import Turn, calls, says
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

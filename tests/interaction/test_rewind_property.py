@@ -19,9 +19,9 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.rewind import put_everything_back, start_rewind
 from pattern_acp.session.rewind_plan import plan_rewind, recorded_of
 from pattern_acp.session.rewind_points import PARTS, find_target
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.scripts import Turn, calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.scripts import Turn, calls, says
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

@@ -2,8 +2,8 @@
 
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import says, stops
+from tests.support.agent import running_agent
+from tests.support.scripts import says, stops
 
 LIMIT = "The answer reached the model's output limit."
 

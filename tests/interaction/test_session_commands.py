@@ -8,11 +8,11 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.requests import refused, updates_of
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.requests import refused, updates_of
+from tests.support.scripts import calls, says
 
 
 async def talked(agent: RunningAgent, *prompts: str) -> str:

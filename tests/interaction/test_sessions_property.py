@@ -17,10 +17,10 @@ from pattern_acp.domain.messages import Role
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
-from pattern_acp.testing.agent import RunningAgent, running_agent, temporary_folder
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.requests import begin_prompt
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent, temporary_folder
+from tests.support.editor import JsonDict, choose
+from tests.support.requests import begin_prompt
+from tests.support.scripts import says
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

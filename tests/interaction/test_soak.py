@@ -9,8 +9,8 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
+from tests.support.agent import running_agent
+from tests.support.scripts import Turn, calls, says
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 

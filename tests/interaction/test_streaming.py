@@ -12,11 +12,11 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessagePartial, MessageRecorded, SessionTitled, UsageReported
 from pattern_acp.providers.base import Retrying, UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.heard import conversation
-from pattern_acp.testing.scripts import calls, gate, says, thinks, uses
-from pattern_acp.testing.turns import events_of, of_type, prompting
+from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
+from tests.support.heard import conversation
+from tests.support.scripts import calls, gate, says, thinks, uses
+from tests.support.turns import events_of, of_type, prompting
 
 
 async def test_each_message_has_an_id_of_its_own_and_so_has_its_reasoning():

@@ -25,11 +25,12 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.providers.base import ProviderRequest, ProviderStop, Stopped, TextDelta, UsageKnown
 from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
-from pattern_acp.testing.scripts import Turn, calls, gate, says
-from pattern_acp.testing.turns import (
+from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.constellation import FakeClock
+from tests.support.editor import JsonDict, PermissionAnswer, choose
+from tests.support.scripts import Turn, calls, gate, says
+from tests.support.turns import (
     CANCEL_SECONDS,
     events_of,
     last_result,
@@ -40,7 +41,6 @@ from pattern_acp.testing.turns import (
     thread_of_call,
     unpaired_calls,
 )
-from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
 
 
 def settings(

@@ -9,11 +9,11 @@ from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.editor_terminals import FakeTerminalState, end_with, hang
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, statuses
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.editor_terminals import FakeTerminalState, end_with, hang
+from tests.support.scripts import calls, says
+from tests.support.turns import events_of, last_result, of_type, statuses
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 TERMINALS: JsonDict = {"terminal": True}

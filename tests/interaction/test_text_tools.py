@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.providers.text_tools import TextToolsProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.scripts import Turn, says
-from pattern_acp.testing.turns import events_of, of_type
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.scripts import Turn, says
+from tests.support.turns import events_of, of_type
 
 
 async def nothing(_model: str) -> None:

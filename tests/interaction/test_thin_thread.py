@@ -2,8 +2,8 @@
 
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import FULL_CLIENT, running_agent
+from tests.support.scripts import calls, says
 
 
 async def test_a_turn_reads_a_file_through_the_editor_and_answers():

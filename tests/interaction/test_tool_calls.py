@@ -12,10 +12,10 @@ from PIL import Image
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, prompting, results_of, statuses, unpaired_calls
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import Turn, calls, calls_raw, says
+from tests.support.turns import events_of, last_result, of_type, prompting, results_of, statuses, unpaired_calls
 
 EDIT_MODE = Settings(editor_deadline_seconds=30, mode="edit")
 

@@ -12,11 +12,11 @@ from pattern_acp.journal.events import FolderTrustDecided
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
-from pattern_acp.testing import mcp_server
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, PermissionAnswer, choose
-from pattern_acp.testing.scripts import calls, says
 from pattern_acp.workspace.paths import resolve_path
+from tests.support import mcp_server
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, PermissionAnswer, choose
+from tests.support.scripts import calls, says
 
 HOOK = '[[hooks]]\nevent = "Stop"\ncommand = "echo stop"\n'
 

@@ -24,12 +24,12 @@ from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.faulty_provider import RaisingProvider
-from pattern_acp.testing.requests import begin_prompt
-from pattern_acp.testing.scripts import Turn, calls, gate, says, stops
-from pattern_acp.testing.turns import events_of, of_type, prompting
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.faulty_provider import RaisingProvider
+from tests.support.requests import begin_prompt
+from tests.support.scripts import Turn, calls, gate, says, stops
+from tests.support.turns import events_of, of_type, prompting
 
 COUNTS = """
 SELECT started.item,

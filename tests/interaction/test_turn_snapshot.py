@@ -9,9 +9,9 @@ from inline_snapshot import snapshot
 from pattern_acp.domain.canonical import Json
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import FULL_CLIENT, RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, says, thinks, uses
+from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, says, thinks, uses
 
 FOLDER = "a-folder-whose-name-fills-every-button"
 """Long, since buttons show the end of a path and the beginning of ours is another one in every run."""

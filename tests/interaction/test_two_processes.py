@@ -14,10 +14,10 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.journal.events import MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.requests import begin_prompt, refused, updates_of
-from pattern_acp.testing.scripts import Turn, calls, gate, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.requests import begin_prompt, refused, updates_of
+from tests.support.scripts import Turn, calls, gate, says
 
 HOLDER = textwrap.dedent("""
     import sys

@@ -10,13 +10,13 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.journal.events import Event, ToolCallStarted
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.language_servers import fake_server
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.tools import as_json_object
-from pattern_acp.testing.turns import events_of, results_of
 from pattern_acp.tools.registry import default_tools
+from tests.support.agent import running_agent
+from tests.support.editor import choose
+from tests.support.language_servers import fake_server
+from tests.support.scripts import Turn, calls, says
+from tests.support.tools import as_json_object
+from tests.support.turns import events_of, results_of
 
 SECRET = "planted-7f3a"
 TEXT = f"TOPSECRET={SECRET}\nOTHER={SECRET}\nLAST={SECRET}\n"

@@ -7,9 +7,9 @@ from pattern_acp.journal.events import SubagentRecorded, UsageReported
 from pattern_acp.journal.usage import usage_of_session, usage_since
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import events_of, of_type
+from tests.support.agent import running_agent
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, of_type
 
 
 def costs(micro_units: int | None, tokens: int = 10) -> Turn:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import process_environment
-from pattern_acp.testing.clients import ACPX, NODE, Acpx, Place, install_acpx, install_packages
-from pattern_acp.testing.process import judge_recordings
-from pattern_acp.testing.programs import path_of, problem_of
+from tests.support.clients import ACPX, NODE, Acpx, Place, install_acpx, install_packages
+from tests.support.process import judge_recordings
+from tests.support.programs import path_of, problem_of
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from acp_client import Agent, AgentError
 
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.clients import Place
+from tests.support.children import watched_command
+from tests.support.clients import Place
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

@@ -6,8 +6,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.clients import Acpx, Place, asked_of_client
+from tests.support.children import watched_command
+from tests.support.clients import Acpx, Place, asked_of_client
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from pattern_acp.testing.clients import Place
-from pattern_acp.testing.editor import JsonDict
+from tests.support.clients import Place
+from tests.support.editor import JsonDict
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 

@@ -12,8 +12,8 @@ import anyio
 from pattern_acp import __version__
 from pattern_acp.db.connection import change_file, rewrite_in_place
 from pattern_acp.db.migrate import load_migrations
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.process import Launch, running_process, write_script
+from tests.support.editor import JsonDict
+from tests.support.process import Launch, running_process, write_script
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HOLDER = "UPDATE leases SET host = 'host', pid = 1, process_started = ''"

@@ -23,7 +23,7 @@ from pattern_acp.journal.bundle_masks import without_content
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.verify_bundle import Anchor, BundleReport, chain_hash, describe, parse_anchor
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 PARENT, SESSION = SessionId("parent"), SessionId("ses_1")
 TURN = TurnId("turn_1")

@@ -19,7 +19,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.interrupted import InterruptedTurn, close_interrupted, find_interrupted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 OLD, TURN = TurnId("turn_old"), TurnId("turn_1")
 DONE, OPEN, ASKED = ToolCallId("call_done"), ToolCallId("call_open"), ToolCallId("call_asked")

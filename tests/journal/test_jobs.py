@@ -4,7 +4,7 @@ from pattern_acp.journal.events import Event, JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 SERVER = JobStarted("job1", "npm run dev", "/work")
 TESTS = JobStarted("job2", "npm test", "/work")

@@ -14,7 +14,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import STALE_MS, Holder
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 SESSION = SessionId("s")
 ONE = Holder("one", 100, "mark-1", "desk")

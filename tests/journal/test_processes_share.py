@@ -11,7 +11,7 @@ from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.reader import read_stream, verify_stream
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 WRITER = textwrap.dedent("""
     import sys

@@ -18,7 +18,7 @@ import pytest
 from pattern_acp.bootstrap.recovery import list_backups
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.journal.codec import _KINDS, _TYPES  # pyright: ignore[reportPrivateUsage]  the list of kinds
-from pattern_acp.testing.process import Launch, run_command_line, running_process
+from tests.support.process import Launch, run_command_line, running_process
 
 GOLDEN = Path(__file__).parent / "golden" / "payload_forms.json"
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.db.gz"))

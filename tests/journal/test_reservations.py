@@ -12,7 +12,7 @@ from pattern_acp.journal.reservations import LONGEST_MS, Reservation, reserve, r
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.usage import Spent, SpentSoFar
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 MINE, OTHER = SessionId("mine"), SessionId("other")
 TURN = TurnId("turn_1")

@@ -9,7 +9,7 @@ from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 
 def event(tx: Transaction, session_id: str) -> int:

@@ -11,7 +11,7 @@ from pattern_acp.journal.events import SessionCreated, SessionTitled
 from pattern_acp.journal.reader import ChainReport, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session, set_title
 from pattern_acp.journal.writer import append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 SESSION = SessionId("s")
 COUNT = 700

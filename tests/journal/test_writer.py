@@ -16,7 +16,7 @@ from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import Recorded, read_item, read_stream
 from pattern_acp.journal.writer import INLINE_BYTES, Appended, append
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 TURN = TurnId("turn_1")
 CALL = ToolCallId("call_1")

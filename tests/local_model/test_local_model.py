@@ -36,8 +36,8 @@ from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.conversations import READ_FILE, assistant, call, result, results, user
-from pattern_acp.testing.local_model import (
+from tests.support.conversations import READ_FILE, assistant, call, result, results, user
+from tests.support.local_model import (
     MODEL_NAME,
     MODEL_SHA256,
     WINDOW,
@@ -47,9 +47,9 @@ from pattern_acp.testing.local_model import (
     model_path,
     serve_local_model,
 )
-from pattern_acp.testing.model_server import real_http
-from pattern_acp.testing.process import AgentProcess, Launch, read_events, running_process
-from pattern_acp.testing.turns import of_type
+from tests.support.model_server import real_http
+from tests.support.process import AgentProcess, Launch, read_events, running_process
+from tests.support.turns import of_type
 
 FILE = model_path()
 

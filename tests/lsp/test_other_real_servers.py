@@ -13,8 +13,8 @@ from pattern_acp.config.settings import LspServerSettings, LspSettings
 from pattern_acp.lsp.finding import find_program
 from pattern_acp.lsp.languages import KNOWN
 from pattern_acp.lsp.model import Span
-from pattern_acp.testing.language_servers import language_servers
-from pattern_acp.testing.programs import problem_of
+from tests.support.language_servers import language_servers
+from tests.support.programs import problem_of
 
 TOOLS = ("node", "tsc", "typescript-language-server", "clangd", "gopls", "go", "rust-analyzer", "cargo")
 PATH = ":".join(dict.fromkeys(str(Path(found).parent) for name in TOOLS if (found := shutil.which(name)))) + ":/bin"

@@ -9,8 +9,8 @@ import pytest
 
 from pattern_acp.config.settings import LspSettings
 from pattern_acp.lsp.model import Span
-from pattern_acp.testing.language_servers import language_servers
-from pattern_acp.testing.programs import problem_of
+from tests.support.language_servers import language_servers
+from tests.support.programs import problem_of
 
 PROGRAM = shutil.which("pyright-langserver", path=str(Path(pyright.__file__).parents[4] / "bin")) or shutil.which(
     "pyright-langserver"

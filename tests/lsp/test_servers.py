@@ -16,9 +16,9 @@ from pattern_acp.lsp.model import LanguageServerError, Span
 from pattern_acp.lsp.server import LanguageServer, Place, State
 from pattern_acp.lsp.servers import LanguageServers
 from pattern_acp.processes.child_program import Means
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.language_server import command
-from pattern_acp.testing.language_servers import fake_server, language_servers
+from tests.support.children import watched_command
+from tests.support.language_server import command
+from tests.support.language_servers import fake_server, language_servers
 
 START = Span(0, 0, 0, 0)
 

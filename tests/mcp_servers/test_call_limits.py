@@ -9,7 +9,7 @@ from mcp.client.session import ClientSession
 from pattern_acp.mcp_servers.connection import CallLimits, McpConnection
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.transports import Link
-from pattern_acp.testing.mcp_fakes import silent
+from tests.support.mcp_fakes import silent
 
 
 class Heard(Protocol):

@@ -11,10 +11,10 @@ import pytest
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.server import Server, ServerState
-from pattern_acp.testing.mcp_fakes import hosted, silent
-from pattern_acp.testing.mcp_http_server import SESSION_NOT_FOUND, HttpServer, Refused, http_server
-from pattern_acp.testing.mcp_server import TEXT_SCHEMA, tool
-from pattern_acp.testing.web_server import Answer, web_server
+from tests.support.mcp_fakes import hosted, silent
+from tests.support.mcp_http_server import SESSION_NOT_FOUND, HttpServer, Refused, http_server
+from tests.support.mcp_server import TEXT_SCHEMA, tool
+from tests.support.web_server import Answer, web_server
 
 BUSY = Refused(503, "Busy", "text/plain", retry_after="0")
 

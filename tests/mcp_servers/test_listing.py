@@ -9,9 +9,9 @@ import pytest
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.server import Server, ServerState
-from pattern_acp.testing.mcp_fakes import hosted, silent
-from pattern_acp.testing.mcp_http_server import HttpServer, Refused, http_server
-from pattern_acp.testing.mcp_server import NO_ARGUMENTS, TEXT_SCHEMA, tool
+from tests.support.mcp_fakes import hosted, silent
+from tests.support.mcp_http_server import HttpServer, Refused, http_server
+from tests.support.mcp_server import NO_ARGUMENTS, TEXT_SCHEMA, tool
 
 GOOD = tool("echo", "Echoes a text.", TEXT_SCHEMA)
 EMPTY = NO_ARGUMENTS

@@ -5,7 +5,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.catalogue import RemoteTool
 from pattern_acp.mcp_servers.pins import news_of, pin_of
 from pattern_acp.mcp_servers.server import Place, Server
-from pattern_acp.testing.mcp_fakes import means
+from tests.support.mcp_fakes import means
 
 ECHO = RemoteTool("echo", "Echoes.", {"type": "object"})
 

@@ -11,7 +11,7 @@ import pytest
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.server import ServerState
-from pattern_acp.testing.mcp_fakes import hosted, script, silent
+from tests.support.mcp_fakes import hosted, script, silent
 
 
 async def test_tools_prompts_and_resources_are_listed():

@@ -8,7 +8,7 @@ from pattern_acp.mcp_servers.catalogue import Catalogue, RemoteTool
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import distinct, problem_of
 from pattern_acp.mcp_servers.server import CannotStartError, Server, ServerState
-from pattern_acp.testing.mcp_fakes import FakeConnection, FakeServers, hosted, silent
+from tests.support.mcp_fakes import FakeConnection, FakeServers, hosted, silent
 
 ECHO = RemoteTool("echo", "Echoes.", {"type": "object"})
 SOUND = McpServerSettings("one", command=sys.executable)

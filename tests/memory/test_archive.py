@@ -26,7 +26,7 @@ from pattern_acp.memory.archive import (
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, EntryKind, Filters
 from pattern_acp.memory.recall import search
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
 OWNERS = ((Scope.PROJECT, "/p"),)

@@ -10,7 +10,7 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.memory.blame import BlameSpan, LineBlame, blame, blame_by_replay, blame_lines, blame_range
 from pattern_acp.memory.edits import Append, Replace
 from pattern_acp.memory.undo import plan_redo, plan_undo
-from pattern_acp.testing.history import RecordedBlock
+from tests.support.history import RecordedBlock
 
 
 def test_each_line_names_the_write_that_it_came_from():

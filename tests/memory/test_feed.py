@@ -22,10 +22,10 @@ from pattern_acp.memory.feed import (
 )
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.sharing import Attachment
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from pattern_acp.tools.memory_sharing import MemorySetup
+from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()
 ADA = MemoryOwner("ada", "/repo", SessionId("s1"))

@@ -22,8 +22,8 @@ from pattern_acp.memory.guards import (
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
-from pattern_acp.testing.memory import append_memory_event
+from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.memory import append_memory_event
 
 FACTS = "- The build runs with `make all`.\n- Tests are run by pytest with the option --maxfail=1 in CI"
 

@@ -15,7 +15,7 @@ from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
 from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
 from pattern_acp.memory.recall import Found, index_message, search
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
 

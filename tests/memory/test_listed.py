@@ -2,9 +2,9 @@
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import last_result
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import calls, says
+from tests.support.turns import last_result
 
 STEPS = (
     {"content": "Migrate the zeppelin table", "status": "in_progress"},

@@ -13,7 +13,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.marking import TOKENIZER, Marker
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.memory.words import match_expression
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 NOW = 1_800_000_000_000
 MARKED = re.compile("\x02([^\x03]*)\x03")

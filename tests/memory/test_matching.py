@@ -17,7 +17,7 @@ from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.vectors import EXACT_ENTRIES
 from pattern_acp.memory.words import match_any_of, match_expression
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
 MINE = Filters(("tester",))

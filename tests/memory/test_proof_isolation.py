@@ -5,9 +5,9 @@ from pathlib import Path
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
 from pattern_acp.tools.registry import default_tools
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import Turn, calls, says
 
 CANARY = "quartzvejle-58213"
 FACT = f"The zeppelin hangar opens with {CANARY}."

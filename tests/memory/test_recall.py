@@ -20,7 +20,7 @@ from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
 from pattern_acp.memory.recall import Found, MessageKind, Why, index_message, is_guess, remove_source, search
 from pattern_acp.memory.vectors import QueryVector, VectorTable
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
 DAY = 24 * 3_600_000

@@ -9,11 +9,11 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.recalls import count_recalls, least_needed, times_recalled
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
-from pattern_acp.testing.scripts import calls, says
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.scripts import calls, says
 
 IDS = RandomIds()
 

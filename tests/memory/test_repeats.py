@@ -7,8 +7,8 @@ from dataclasses import replace
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import says
 
 
 class Meanings:

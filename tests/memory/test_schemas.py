@@ -36,7 +36,7 @@ from pattern_acp.memory.schemas.types import (
     read_schema,
 )
 from pattern_acp.memory.schemas.values import ContentError
-from pattern_acp.testing.blocks import SchemaBlock
+from tests.support.blocks import SchemaBlock
 
 PROFILE = MapSchema(
     (

@@ -34,7 +34,7 @@ from pattern_acp.memory.schemas.types import (
     TreeSchema,
 )
 from pattern_acp.memory.schemas.values import ContentError
-from pattern_acp.testing.blocks import SchemaBlock
+from tests.support.blocks import SchemaBlock
 
 ODD = st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n -:|#ab")
 WORDS = st.sampled_from(

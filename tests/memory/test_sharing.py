@@ -28,8 +28,8 @@ from pattern_acp.memory.sharing import (
     visible_rows,
 )
 from pattern_acp.memory.store import WriteRecord, list_blocks, load_block, propose_creation, store_change
-from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
-from pattern_acp.testing.memory import append_memory_event
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
+from tests.support.memory import append_memory_event
 
 ADA = ((Scope.PERSONA, "ada"), (Scope.PROJECT, "/repo"))
 EVE = ((Scope.PERSONA, "eve"), (Scope.PROJECT, "/other"))

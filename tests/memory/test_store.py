@@ -39,8 +39,8 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.stored import load_history
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
-from pattern_acp.testing.memory import append_memory_event
+from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.memory import append_memory_event
 
 KEY = BlockKey(Scope.PERSONA, "tester", "human")
 SPEC = BlockSpec(KEY, "Who the person is.", "Ada\n", limit=2_000)

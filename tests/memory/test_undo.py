@@ -14,7 +14,7 @@ from pattern_acp.memory.errors import LimitExceededError, UndoConflictError, Unu
 from pattern_acp.memory.history import text_of_version
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
-from pattern_acp.testing.history import RecordedBlock
+from tests.support.history import RecordedBlock
 
 
 def undo(block: RecordedBlock, number: int | None = None) -> int:

@@ -38,7 +38,7 @@ from pattern_acp.memory.vectors import (
     store_vectors,
     waiting,
 )
-from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 NOW = 1_800_000_000_000
 SMALL = EmbeddingModel("small", 8, floor=0.0, trust=1.0)

@@ -10,7 +10,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.grants import LIFETIME, Effect, Grant, GrantKind, load_grants, store_grant
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
+from tests.support.constellation import Constellation, temporary_constellation
 
 SESSION = SessionId("s")
 ALLOW = Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["pytest"]')

@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.processes.guard import Guard
-from pattern_acp.testing.children import watched_command
+from tests.support.children import watched_command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups of this kind")
 

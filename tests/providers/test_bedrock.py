@@ -43,12 +43,12 @@ from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.amazon import ACCESS_KEY, SECRET_KEY, bedrock_frames, chunk_frame, exception_frame, is_signed
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.conversations import everything, request, user
-from pattern_acp.testing.fault_server import http_answer, serve_faults
-from pattern_acp.testing.model_server import RecordedRequest, Reply, serve_models
-from pattern_acp.testing.model_streams import CallIds, anthropic_frames
+from tests.support.amazon import ACCESS_KEY, SECRET_KEY, bedrock_frames, chunk_frame, exception_frame, is_signed
+from tests.support.constellation import FakeClock
+from tests.support.conversations import everything, request, user
+from tests.support.fault_server import http_answer, serve_faults
+from tests.support.model_server import RecordedRequest, Reply, serve_models
+from tests.support.model_streams import CallIds, anthropic_frames
 
 MODEL = "us.anthropic.claude-opus-4-1-20250805-v1:0"
 PROFILE = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-20250514-v1:0"

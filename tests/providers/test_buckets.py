@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.buckets import AllBuckets, Buckets, Level, read_levels
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 NOON_MS = 1_800_000_000_000
 OPENAI = {

@@ -14,7 +14,7 @@ from pattern_acp.providers.anthropic.provider import AnthropicWire
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.catalogue import ModelFacts, configure, describe
 from pattern_acp.providers.sse import SseEvent
-from pattern_acp.testing.conversations import everything, request
+from tests.support.conversations import everything, request
 
 SETTINGS = ProviderSettings("anthropic", "anthropic", "http://127.0.0.1:1")
 STARTED = (

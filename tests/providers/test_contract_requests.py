@@ -19,9 +19,9 @@ from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import WELL_KNOWN, configure, describe
 from pattern_acp.providers.gemini.encode import encode_body as encode_gemini
 from pattern_acp.providers.openai.encode import encode_body as encode_openai
-from pattern_acp.testing.conversations import PIXEL, assistant, call, everything, request, result, results, user
-from pattern_acp.testing.vendor_types import judge_body
-from pattern_acp.testing.wires import MODELS, WIRES, body_for
+from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
+from tests.support.vendor_types import judge_body
+from tests.support.wires import MODELS, WIRES, body_for
 
 LEVELS = list(ThoughtLevel)
 PATCH = ToolSpec(

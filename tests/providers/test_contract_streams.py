@@ -28,10 +28,10 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError, ProviderProtocolError
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.sse import SseEvent
-from pattern_acp.testing.conversations import request, results, user
-from pattern_acp.testing.conversations import result as result_of
-from pattern_acp.testing.wires import MODELS, WIRES, body_for, decoder_for, read, stream_of
 from pattern_acp.turn.stream_reader import MessageAssembly
+from tests.support.conversations import request, results, user
+from tests.support.conversations import result as result_of
+from tests.support.wires import MODELS, WIRES, body_for, decoder_for, read, stream_of
 
 ASKED = request(user("Hi"))
 PATCH = ToolSpec("apply_patch", "Edit files.", {"type": "object"}, free_form="input")

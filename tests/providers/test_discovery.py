@@ -17,8 +17,8 @@ from pattern_acp.providers.discovery import (
 )
 from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
-from pattern_acp.testing.model_server import real_http, serve_models
-from pattern_acp.testing.web_server import Answer, web_server
+from tests.support.model_server import real_http, serve_models
+from tests.support.web_server import Answer, web_server
 
 
 def listing(*models: Mapping[str, object]) -> bytes:

@@ -23,7 +23,7 @@ from pattern_acp.providers.encoded_history import (
 from pattern_acp.providers.gemini import encode as gemini_wire
 from pattern_acp.providers.openai import encode as openai_wire
 from pattern_acp.providers.openai_responses import encode as responses_wire
-from pattern_acp.testing.conversations import PIXEL, assistant, call, everything, request, result, results, user
+from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
 
 Encode: TypeAlias = Callable[[ProviderRequest, EncodedHistory], bytes]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.providers.event_stream import EventStreamError, EventStreamParser
 from pattern_acp.providers.sse import SseEvent
-from pattern_acp.testing.amazon import chunk_frame, event_frame, exception_frame
+from tests.support.amazon import chunk_frame, event_frame, exception_frame
 
 EVENTS = ['{"type":"message_start"}', '{"type":"ping","text":"Grüße 😀"}', "{}"]
 STREAM = b"".join(chunk_frame(event) for event in EVENTS)

@@ -35,9 +35,9 @@ from pattern_acp.providers.errors import (
 from pattern_acp.providers.fallback import FallbackProvider
 from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.scripts import Turn, says
-from pattern_acp.testing.window_model import WindowModel
+from tests.support.conversations import request, user
+from tests.support.scripts import Turn, says
+from tests.support.window_model import WindowModel
 
 OUT = ProviderOverloadedError("main is out.")
 END = Stopped(ProviderStop.END)

@@ -29,10 +29,10 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.scripted import Pause, ScriptStep
-from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.fault_server import Piece, http_answer, serve_faults
-from pattern_acp.testing.faulty_provider import FaultyLine, faulty_line
-from pattern_acp.testing.wires import MODELS, WIRES, stream_of
+from tests.support.conversations import request, user
+from tests.support.fault_server import Piece, http_answer, serve_faults
+from tests.support.faulty_provider import FaultyLine, faulty_line
+from tests.support.wires import MODELS, WIRES, stream_of
 
 STEPS = [ScriptStep(text="Grüße."), ScriptStep(tool="read_file", arguments={"path": "a"}, id="call_a")]
 wires = pytest.mark.parametrize("wire", WIRES)

@@ -10,8 +10,8 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.base import ProviderEvent, ProviderStop, Stopped, TextDelta, ToolCallBegun
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.wires import WIRES, decoder_for, read, stream_of
+from tests.support.conversations import request, user
+from tests.support.wires import WIRES, decoder_for, read, stream_of
 
 ASKED = request(user("Hi"))
 TEXT = [ScriptStep(text="First half of the ans")]

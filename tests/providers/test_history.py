@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pattern_acp.domain.messages import Message, Role, ToolCallPart, ToolResultPart
 from pattern_acp.providers.history import NO_RESULT, pair_calls
 from pattern_acp.providers.wire_json import arguments_object, arguments_text, sort_keys
-from pattern_acp.testing.conversations import assistant, call, result, results, user
+from tests.support.conversations import assistant, call, result, results, user
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:

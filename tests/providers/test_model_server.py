@@ -8,7 +8,7 @@ import pytest
 from anyio.streams.text import TextReceiveStream
 
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.testing.model_server import Reply, load_server_script, serve_models
+from tests.support.model_server import Reply, load_server_script, serve_models
 
 
 async def test_requests_are_recorded_and_answered_in_order():
@@ -57,7 +57,7 @@ def test_a_script_file_may_be_a_list_or_an_object(tmp_path: Path):
 async def test_it_runs_on_its_own_and_records(tmp_path: Path):
     script, record = tmp_path / "script.json", tmp_path / "record.jsonl"
     script.write_text('[[{"text":"alone"}]]')
-    command = [sys.executable, "-m", "pattern_acp.testing.model_server", str(script), "--record", str(record)]
+    command = [sys.executable, "-m", "tests.support.model_server", str(script), "--record", str(record)]
     with anyio.fail_after(20):
         async with await anyio.open_process(command) as process:
             assert process.stdout is not None

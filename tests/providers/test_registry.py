@@ -18,9 +18,9 @@ from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.model_server import serve_models
+from tests.support.constellation import FakeClock
+from tests.support.conversations import request, user
+from tests.support.model_server import serve_models
 
 ANTHROPIC = ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY")
 KEYED = ProviderSettings(

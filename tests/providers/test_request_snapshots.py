@@ -8,8 +8,8 @@ from pattern_acp.providers.anthropic import encode as anthropic_wire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.openai import encode as openai_wire
-from pattern_acp.testing.conversations import everything, request
-from pattern_acp.testing.wires import body_for
+from tests.support.conversations import everything, request
+from tests.support.wires import body_for
 
 
 def asked(provider: str) -> ProviderRequest:

@@ -24,7 +24,7 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.errors import ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.scripted import Script, ScriptedProvider, load_script, parse_script
-from pattern_acp.testing import scripts
+from tests.support import scripts
 
 
 def request(*messages: Message) -> ProviderRequest:

@@ -49,10 +49,10 @@ from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.sse import MAX_EVENT_BYTES
 from pattern_acp.providers.streaming import WireProvider
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.conversations import request, user
-from pattern_acp.testing.model_server import ModelServer, Reply, serve_models
-from pattern_acp.testing.wires import WIRES, stream_of
+from tests.support.constellation import FakeClock
+from tests.support.conversations import request, user
+from tests.support.model_server import ModelServer, Reply, serve_models
+from tests.support.wires import WIRES, stream_of
 
 KEY = "sk-planted-0123456789"
 

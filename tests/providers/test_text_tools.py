@@ -27,7 +27,8 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.providers.status import error_of_status
 from pattern_acp.providers.text_actions import instruction, verbs_of, with_text_calls
 from pattern_acp.providers.text_tools import TextToolsProvider, put_as_text
-from pattern_acp.testing.conversations import (
+from pattern_acp.tools.edit_file import EditFile
+from tests.support.conversations import (
     PIXEL,
     READ_FILE,
     RUN_COMMAND,
@@ -39,9 +40,8 @@ from pattern_acp.testing.conversations import (
     results,
     user,
 )
-from pattern_acp.testing.scripts import Turn, says
-from pattern_acp.testing.wires import WIRES, body_for
-from pattern_acp.tools.edit_file import EditFile
+from tests.support.scripts import Turn, says
+from tests.support.wires import WIRES, body_for
 
 REFUSED = ToolsRefusedError("m takes no tool calls.")
 

@@ -8,7 +8,7 @@ import pytest
 from google.genai.types import Content
 
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
-from pattern_acp.testing.model_server import serve_models
+from tests.support.model_server import serve_models
 
 STEPS = [
     ScriptStep(thinking="Hm.", signature="c2ln"),

@@ -24,9 +24,9 @@ from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.streaming import CountingWire, WireProvider
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.conversations import everything, request, user
-from pattern_acp.testing.model_server import ModelServer, RecordedRequest, Reply, serve_models
+from tests.support.constellation import FakeClock
+from tests.support.conversations import everything, request, user
+from tests.support.model_server import ModelServer, RecordedRequest, Reply, serve_models
 
 TOKEN = "token-1"
 MODEL = "claude-opus-4-5@20251101"

@@ -17,7 +17,7 @@ from pattern_acp.providers.anthropic import encode as anthropic_wire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import ModelFacts, describe
 from pattern_acp.providers.openai import encode as openai_wire
-from pattern_acp.testing.conversations import (
+from tests.support.conversations import (
     PIXEL,
     assistant,
     call,

@@ -10,7 +10,7 @@ from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.openai.decode import OpenAIDecoder
 from pattern_acp.providers.openai_responses.decode import ResponsesDecoder
 from pattern_acp.providers.wires import build_wire
-from pattern_acp.testing.conversations import request, user
+from tests.support.conversations import request, user
 
 KEY = Secret("k", "$KEY")
 

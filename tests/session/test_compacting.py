@@ -16,11 +16,11 @@ from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCal
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import Pause, ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import Turn, calls, says, stops
-from pattern_acp.testing.turns import events_of, of_type, unpaired_calls
-from pattern_acp.testing.window_model import WindowModel
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import Turn, calls, says, stops
+from tests.support.turns import events_of, of_type, unpaired_calls
+from tests.support.window_model import WindowModel
 
 WINDOW = 12_000
 TALK = "We spoke of the colour of the sea and of many other things. " * 60

@@ -5,9 +5,9 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, gate, says
-from pattern_acp.testing.turns import events_of, of_type, prompting
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import calls, gate, says
+from tests.support.turns import events_of, of_type, prompting
 
 EDIT = Settings(editor_deadline_seconds=5, mode="edit")
 STEPS = [

@@ -10,9 +10,9 @@ from pattern_acp.journal import leases
 from pattern_acp.journal.leases import this_process
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.requests import begin_prompt
-from pattern_acp.testing.scripts import calls
+from tests.support.agent import running_agent
+from tests.support.requests import begin_prompt
+from tests.support.scripts import calls
 
 
 def renewed(tx: Transaction) -> list[object]:

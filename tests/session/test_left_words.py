@@ -39,8 +39,8 @@ from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.session.left_words import ReadBack, read_back
 from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, redact_session
-from pattern_acp.testing.history import record_edit
 from tests.journal.test_naming_keys import NAMED, WORD, planted
+from tests.support.history import record_edit
 
 SESSION = "ses_1"
 LARGE = " ".join(str(number) for number in range(4000))

@@ -1,6 +1,6 @@
 """A conversation of 150 turns in a small window. benchmarks/window.py holds one of 1,000."""
 
-from pattern_acp.testing.long_conversation import FACTS, converse
+from tests.support.long_conversation import FACTS, converse
 
 
 async def test_a_hundred_and_fifty_turns_stay_in_the_window_and_recall_finds_what_was_said_first():

@@ -13,9 +13,9 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.memory_commands import VERBS
 from pattern_acp.session.memory_markdown import cell, fence, short_id
 from pattern_acp.session.memory_setup import take_word
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.scripts import Turn, calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.scripts import Turn, calls, says
 
 
 async def ask(agent: RunningAgent, session: str, text: str) -> str:

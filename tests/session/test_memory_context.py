@@ -16,9 +16,9 @@ from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.scripts import calls, gate, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.scripts import calls, gate, says
 
 
 def searches(agent: RunningAgent) -> list[JsonDict]:

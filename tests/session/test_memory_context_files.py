@@ -10,8 +10,8 @@ import pytest
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import calls, says
 
 ON = Settings(editor_deadline_seconds=5, memory=MemorySettings(files=True))
 

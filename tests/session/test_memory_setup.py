@@ -3,10 +3,10 @@
 from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import GrantStored, PermissionAsked
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
+from tests.support.turns import events_of, last_result, of_type
 
 WRITE = calls("memory_write", label="human", operation="append", text="likes tea")
 AGAIN = calls("memory_write", label="human", operation="append", text="works at night")

@@ -6,8 +6,8 @@ from pattern_acp.journal.sessions import SessionRow, get_session
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import Session
 from pattern_acp.session.stored import index_all, restore_session
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import Turn, calls, says
 
 
 async def row_of(agent: RunningAgent, session: Session) -> SessionRow:

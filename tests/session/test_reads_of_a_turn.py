@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, says
 
 T = TypeVar("T")
 

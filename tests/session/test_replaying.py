@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, says
 
 
 async def test_a_session_that_was_rewound_and_cleared_replays_the_same(tmp_path: Path):

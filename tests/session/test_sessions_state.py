@@ -30,7 +30,7 @@ from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.session.forking import fork_session
 from pattern_acp.session.stored import DAY_MS, delete_session, restore_session
-from pattern_acp.testing.constellation import FakeClock
+from tests.support.constellation import FakeClock
 
 T = TypeVar("T")
 WINDOWS = st.sampled_from((0, 1))

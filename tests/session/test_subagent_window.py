@@ -9,10 +9,10 @@ from pattern_acp.journal.events import ContextCompacted
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.scripts import Turn, calls, says
-from pattern_acp.testing.turns import events_of, last_result, of_type, results_of
-from pattern_acp.testing.window_model import WindowModel
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, last_result, of_type, results_of
+from tests.support.window_model import WindowModel
 
 WINDOW = 14_000
 FILES = 12

@@ -6,10 +6,10 @@ import anyio
 
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.checkpoints import Checkpoints
-from pattern_acp.testing.agent import running_agent
 from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.noted_files import AFTER_SECONDS, TrackedFiles
+from tests.support.agent import running_agent
 
 
 class SlowDisk(Checkpoints):

@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.testing.constellation import temporary_constellation
+from tests.support.constellation import temporary_constellation
 
 JOURNAL, MEMORY = load_queries("pattern_acp.journal"), load_queries("pattern_acp.memory")
 

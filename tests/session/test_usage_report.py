@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.session.usage_report import Grouping, day_began_ms, day_of, sum_up, total_of
-from pattern_acp.testing.process import agent_environment
+from tests.support.process import agent_environment
 
 COUNTS = st.integers(0, 10**9)
 USED = st.builds(

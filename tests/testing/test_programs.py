@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import process_environment
-from pattern_acp.testing.programs import PROBES, problem_of
+from tests.support.programs import PROBES, problem_of
 
 TESTS = Path(__file__).parents[1]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="programs of a line are POSIX")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from pattern_acp.testing.editor import JsonDict
-from pattern_acp.testing.turn_judge import TurnJudge
-from pattern_acp.testing.wire import WireFaultError
+from tests.support.editor import JsonDict
+from tests.support.turn_judge import TurnJudge
+from tests.support.wire import WireFaultError
 
 CALL: JsonDict = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "pending"}
 END: JsonDict = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}

@@ -8,8 +8,6 @@ import pytest
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
-from pattern_acp.testing.files import EditorHabits, FakeFileSystem
-from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.tools.patch_format import PatchSyntaxError
@@ -19,6 +17,8 @@ from pattern_acp.workspace.errors import FileChangedError
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.paths import resolve_path
+from tests.support.files import EditorHabits, FakeFileSystem
+from tests.support.tools import ToolBench, tool_bench
 
 
 def patch(*lines: str) -> str:

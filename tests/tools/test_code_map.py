@@ -9,12 +9,12 @@ from pattern_acp.codemap.model import Judgement, Progress
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.policy.access import ReadMemory, ReadPath
-from pattern_acp.testing.code_index import FakeCode, code_index
-from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
 from pattern_acp.tools.code_access import CodeState
 from pattern_acp.tools.code_map import OPERATIONS, CodeMap, CodeOperation
 from pattern_acp.workspace.git_changes import ChangedFile
+from tests.support.code_index import FakeCode, code_index
+from tests.support.tools import ToolBench, tool_bench
 
 SOURCES = {
     "app/writer.py": """

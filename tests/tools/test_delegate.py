@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import Progress, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.delegate import Delegate
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from tests.support.tools import tool_bench
 
 
 class RecordedDelegation:

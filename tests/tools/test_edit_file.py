@@ -4,7 +4,6 @@ import pytest
 
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.edit_file import EditFile
 from pattern_acp.tools.edit_text import PassageError
@@ -12,6 +11,7 @@ from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.workspace.errors import FileChangedError
 from pattern_acp.workspace.paths import resolve_path
+from tests.support.tools import tool_bench
 
 
 def edit(old: str, new: str) -> dict[str, str]:

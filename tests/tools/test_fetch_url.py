@@ -12,12 +12,12 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.policy.access import FetchUrl as FetchAccess
 from pattern_acp.policy.access import NoEffect
-from pattern_acp.testing.pdfs import pdf
-from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
 from pattern_acp.web.errors import PageFailedError
 from pattern_acp.web.pages import Fetched, Pages, Site
+from tests.support.pdfs import pdf
+from tests.support.tools import ToolBench, tool_bench
 
 URL = "https://example.com/a"
 

@@ -18,9 +18,6 @@ from pattern_acp.policy.access import Access, NoEffect
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.testing.jobs import SilentObserver
-from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
-from pattern_acp.testing.tools import ToolBench, tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.run_command import RunCommand
@@ -29,6 +26,9 @@ from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, Terminal
+from tests.support.jobs import SilentObserver
+from tests.support.terminal import FakeTerminal, PlayedCommand
+from tests.support.tools import ToolBench, tool_bench
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
 

@@ -24,10 +24,10 @@ from pattern_acp.memory.errors import (
     UnusableEditError,
 )
 from pattern_acp.memory.recall import index_message
-from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
-from pattern_acp.testing.memory import FakeMemory
 from pattern_acp.tools.base import MemoryAccess, MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, Writer
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
+from tests.support.memory import FakeMemory
 
 IDS: IdFactory = RandomIds()
 CALL = ToolCallId("call_1")

@@ -17,11 +17,11 @@ from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recalls import least_needed, name_of, times_recalled
 from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
-from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
 from pattern_acp.tools.memory_history import HistoryScope
+from tests.support.constellation import FakeClock
 
 CLOCK = FakeClock()
 IDS = RandomIds()

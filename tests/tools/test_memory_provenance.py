@@ -22,7 +22,6 @@ from pattern_acp.memory.checking import damaged_blocks, damaged_snapshots
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.undo import plan_merge, plan_undo
-from pattern_acp.testing.constellation import Constellation, FakeClock, temporary_constellation
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
@@ -32,6 +31,7 @@ from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_scope import PERSON, MemoryOwner
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_terms import GivenTerms
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 OWNERS = ((Scope.PERSONA, "tester"), (Scope.PROJECT, "/project"))
 SCOPE = HistoryScope(OWNERS, CONSTELLATION_STREAM, Actor.HUMAN, Origin.PERSON, peer=99)

@@ -5,9 +5,9 @@ import pytest
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import Json
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
 
 
 async def remembered(agent: RunningAgent) -> str:

@@ -6,11 +6,11 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.policy.access import ReadMemory, WriteMemory
-from pattern_acp.testing.tools import CALL_ID, tool_bench
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
 from pattern_acp.tools.memory_write import MemoryWrite
+from tests.support.tools import CALL_ID, tool_bench
 
 
 async def test_a_write_shows_its_diff_before_it_is_saved(tmp_path: Path):

@@ -22,12 +22,12 @@ from pattern_acp.memory.refusals import (
 )
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.policy.access import Standing, WriteMemory
-from pattern_acp.testing.constellation import Constellation, temporary_constellation
-from pattern_acp.testing.tools import CALL_ID, ToolBench, tool_bench
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
 from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_write import MemoryWrite
+from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.tools import CALL_ID, ToolBench, tool_bench
 
 IDS: IdFactory = RandomIds()
 OWNER = MemoryOwner("tester", "/project", SessionId("s1"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.read_attachment import ReadAttachment
+from tests.support.tools import tool_bench
 
 
 async def text(text_id: str) -> str | None:

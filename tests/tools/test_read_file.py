@@ -9,12 +9,12 @@ from PIL import Image
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
 from pattern_acp.policy.access import ReadPath
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.files import fingerprint
 from pattern_acp.workspace.paths import resolve_path
+from tests.support.tools import tool_bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 

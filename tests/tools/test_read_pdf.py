@@ -6,12 +6,12 @@ from pypdf import PdfReader, PdfWriter
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import TextContent
-from pattern_acp.testing.pdfs import pdf
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.read_pdf import pages_asked
 from pattern_acp.workspace.pdfs import read_pdf
+from tests.support.pdfs import pdf
+from tests.support.tools import tool_bench
 
 
 def locked(data: bytes, password: str) -> bytes:

@@ -4,10 +4,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.testing.editor import JsonDict
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.failed_titles import WORDS, failed_title
 from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered
+from tests.support.editor import JsonDict
 
 READS_ONLY = [
     "read_file",

@@ -6,13 +6,13 @@ import pytest
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.policy.access import ReadPath
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.find_files import FindFiles, counted_files
 from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.search_text import SearchText
 from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.search import Found, FoundFile
+from tests.support.tools import tool_bench
 
 
 @pytest.fixture

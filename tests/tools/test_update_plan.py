@@ -2,8 +2,8 @@ from pathlib import Path
 
 from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
 from pattern_acp.policy.access import NoEffect
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.update_plan import UpdatePlan
+from tests.support.tools import tool_bench
 
 
 async def test_the_plan_is_replaced_by_the_steps_given(tmp_path: Path):

@@ -4,12 +4,12 @@ import pytest
 
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.policy.access import WritePath
-from pattern_acp.testing.tools import tool_bench
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.workspace.errors import FileChangedError, NotTextError
 from pattern_acp.workspace.paths import resolve_path
+from tests.support.tools import tool_bench
 
 
 async def test_a_new_file_is_created_with_its_folders(tmp_path: Path):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.testing.constellation import FakeClock
 from pattern_acp.turn.budget import Budget, Limits, Waits
+from tests.support.constellation import FakeClock
 
 
 def budget(limits: Limits, clock: FakeClock | None = None, outer: Budget | None = None) -> Budget:

@@ -14,12 +14,6 @@ from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.sink import RecordingSink
-from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
-from pattern_acp.testing.tools import ToolBench, tool_bench
-from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.read_file import ReadFile
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
 from pattern_acp.turn.gate import Gate, PolicyState
@@ -27,6 +21,12 @@ from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
+from tests.support.approver import ScriptedApprover
+from tests.support.constellation import FakeClock
+from tests.support.sink import RecordingSink
+from tests.support.terminal import FakeTerminal, PlayedCommand
+from tests.support.tools import ToolBench, tool_bench
+from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
 KINDS: tuple[Literal["test", "linter", "formatter"], ...] = ("test", "linter", "formatter")

@@ -11,10 +11,10 @@ from pattern_acp.journal.events import GrantStored, PermissionAnswered, Permissi
 from pattern_acp.policy.access import Access, ReadPath, RunCommand
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode, Verdict
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.sink import RecordingSink
 from pattern_acp.turn.gate import Gate, PolicyState, Refusal
+from tests.support.approver import ScriptedApprover
+from tests.support.constellation import FakeClock
+from tests.support.sink import RecordingSink
 
 TURN, CALL = TurnId("turn_1"), ToolCallId("call_1")
 VIEW = ToolCallView(CALL, "run_command", "pytest", ToolKind.EXECUTE, {})

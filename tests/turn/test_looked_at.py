@@ -13,11 +13,6 @@ from pattern_acp.journal.events import ToolCallStarted
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.sink import RecordingSink
-from pattern_acp.testing.tools import FakeTool, ToolBench, tool_bench
-from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError
 from pattern_acp.tools.edit_file import EditFile
@@ -26,6 +21,11 @@ from pattern_acp.tools.targets import find_target
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.turn.gate import REFUSED, Gate, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
+from tests.support.approver import ScriptedApprover
+from tests.support.constellation import FakeClock
+from tests.support.sink import RecordingSink
+from tests.support.tools import FakeTool, ToolBench, tool_bench
+from tests.support.turns import of_type
 
 SECRET = "planted"
 ONCE, NO = Answer.ALLOW_ONCE, Answer.REJECT_ONCE

@@ -36,13 +36,6 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.models import fake_model
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
-from pattern_acp.testing.sink import RecordingSink
-from pattern_acp.testing.tools import FakeTool, tool_bench
-from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import TextStreamed
@@ -59,6 +52,13 @@ from pattern_acp.turn.loop import (
     show_sentence,
 )
 from pattern_acp.turn.tool_runner import ToolRunner
+from tests.support.approver import ScriptedApprover
+from tests.support.constellation import FakeClock
+from tests.support.models import fake_model
+from tests.support.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
+from tests.support.sink import RecordingSink
+from tests.support.tools import FakeTool, tool_bench
+from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
 ROOT = Path("/project")

@@ -19,16 +19,16 @@ from pattern_acp.journal.events import PermissionDecided, PlanUpdated, ToolCallF
 from pattern_acp.policy.access import RunCommand
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode
-from pattern_acp.testing.approver import ScriptedApprover
-from pattern_acp.testing.constellation import FakeClock
-from pattern_acp.testing.sink import RecordingSink
-from pattern_acp.testing.tools import FakeTool, tool_bench
-from pattern_acp.testing.turns import of_type
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.call_reading import MOST_LEVELS
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, SIDE_BY_SIDE, ToolRunner
+from tests.support.approver import ScriptedApprover
+from tests.support.constellation import FakeClock
+from tests.support.sink import RecordingSink
+from tests.support.tools import FakeTool, tool_bench
+from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
 ROOT = Path("/project")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pattern_acp.testing.web_server import Answer, web_server
 from pattern_acp.web.errors import AddressRefusedError, PageFailedError
 from pattern_acp.web.pages import PAGE_BYTES, Pages, Resolve, site_of
+from tests.support.web_server import Answer, web_server
 
 OPEN = Pages(private_addresses=True)
 

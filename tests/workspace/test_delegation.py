@@ -7,8 +7,6 @@ import anyio
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.testing.files import EditorHabits, FakeFileSystem
-from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.editor_calls import MUTE_CALLS
 from pattern_acp.workspace.errors import (
@@ -20,6 +18,8 @@ from pattern_acp.workspace.errors import (
 )
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.terminal import CommandRequest
+from tests.support.files import EditorHabits, FakeFileSystem
+from tests.support.terminal import FakeTerminal, PlayedCommand
 
 HOUR_NS = 3_600_000_000_000
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.testing.agent import temporary_folder
 from pattern_acp.workspace.git_status import GitStatus, git_status, read_status
+from tests.support.agent import temporary_folder
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/local/bin"}
 needs_git = pytest.mark.needs("git", environment=ENVIRONMENT)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.testing.closed_folders import closed_folder
 from pattern_acp.workspace.errors import AccessDeniedError
 from pattern_acp.workspace.walk import WalkStoppedError, require_folder, walk_entries, walk_files
+from tests.support.closed_folders import closed_folder
 
 
 def names(root: Path) -> set[str]:

@@ -12,14 +12,14 @@ import pytest
 
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, WorkspaceError
-from pattern_acp.testing.children import watched_command
-from pattern_acp.testing.terminal import FakeTerminal, PlayedCommand
 from pattern_acp.workspace import jobs as jobs_module
 from pattern_acp.workspace.errors import InputClosedError
 from pattern_acp.workspace.jobs import Job, Jobs, JobState
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.output_pipe import StreamInput, StreamPipe
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, Terminal
+from tests.support.children import watched_command
+from tests.support.terminal import FakeTerminal, PlayedCommand
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
 

@@ -21,7 +21,7 @@ from pattern_acp.cli.chat.marks import UNICODE
 from pattern_acp.cli.chat.run import run
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.testing.process import COMMAND, agent_environment, write_script
+from tests.support.process import COMMAND, agent_environment, write_script
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ import pytest
 
 from pattern_acp.cli.chat.line_above import INSERTED, looking
 from pattern_acp.cli.chat.line_prompt import completions
-from pattern_acp.testing.process import agent_environment
+from tests.support.process import agent_environment
 
 
 def test_a_line_that_begins_with_a_slash_completes_to_commands():

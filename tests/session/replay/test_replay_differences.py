@@ -20,10 +20,10 @@ from pattern_acp.session.replay.comparing import TurnDifference
 from pattern_acp.session.replay.composing import CurrentComposition, RequestGiven
 from pattern_acp.session.replay.sessions import Means, TurnsReport, replay_turns
 from pattern_acp.session.replaying import ReplayReport
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext
+from tests.support.agent import running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
 
 
 @dataclass(frozen=True, slots=True)

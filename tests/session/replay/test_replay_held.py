@@ -5,10 +5,10 @@ from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replay.sessions import replay_turns
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.editor import choose
-from pattern_acp.testing.scripts import calls, says
-from pattern_acp.testing.turns import events_of, of_type
+from tests.support.agent import running_agent
+from tests.support.editor import choose
+from tests.support.scripts import calls, says
+from tests.support.turns import events_of, of_type
 
 
 async def test_calls_that_were_held_until_the_model_had_read_a_trap_replay_the_same():

@@ -7,8 +7,8 @@ from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replay.sessions import replay_turns
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, says
 
 
 async def test_a_limit_that_requests_of_a_subagent_helped_to_reach_replays_the_same():

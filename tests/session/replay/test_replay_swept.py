@@ -6,8 +6,8 @@ from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.retention import sweep_session
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.replay.sessions import replay_turns
-from pattern_acp.testing.agent import running_agent
-from pattern_acp.testing.scripts import calls, says
+from tests.support.agent import running_agent
+from tests.support.scripts import calls, says
 
 LATER_MS = 1 << 50
 

@@ -28,10 +28,10 @@ from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.session.redacting import RedactionWanted, redact_session
 from pattern_acp.session.replay.sessions import TurnsReport, replay_turns
 from pattern_acp.session.replaying import replay
-from pattern_acp.testing.agent import RunningAgent, running_agent
-from pattern_acp.testing.editor import JsonDict, choose
-from pattern_acp.testing.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
-from pattern_acp.testing.turns import events_of, of_type, prompting, statuses
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
+from tests.support.turns import events_of, of_type, prompting, statuses
 
 ALLOWED = choose("allow_once")
 

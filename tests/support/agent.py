@@ -1,0 +1,250 @@
+"""A whole agent in memory: sessions over a real database, a fake editor, and a scripted model."""
+
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from pattern_acp.acp import schema
+from pattern_acp.acp.agent import Agent, SessionMethodsPort
+from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.errors import to_rpc_error
+from pattern_acp.acp.session_methods import SessionMethods
+from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.bootstrap.code_maps import ServedCode
+from pattern_acp.bootstrap.sessions import language_servers
+from pattern_acp.config.settings import Settings
+from pattern_acp.context.instructions import load_persona
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.ids import RandomIds
+from pattern_acp.hooks.runner import HookRunner
+from pattern_acp.journal.leases import this_process
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.mcp_servers.host import ServerHost
+from pattern_acp.processes.child_program import Means
+from pattern_acp.providers.base import Provider
+from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import Constellation, Models
+from pattern_acp.session.lease_keeper import release_leases
+from pattern_acp.session.registry import Sessions
+from pattern_acp.tools.registry import default_tools
+from pattern_acp.workspace.folder_changes import FolderChanges
+from pattern_acp.workspace.shell import shell_command
+from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
+from tests.support.models import FakeModels, fake_model
+from tests.support.official_schema import kept_schema
+
+FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+"""What an editor that can do everything promises."""
+
+PATIENT_SECONDS = 30.0
+"""How long a recall, a handoff or git may take here: what a test expects must not depend on how busy the machine is."""
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path, None, None]:
+    """A folder that is deleted at the end, by its real path (a Mac's temporary folder is behind a link)."""
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-test-", ignore_cleanup_errors=True) as name:
+        yield Path(name).resolve()
+
+
+class ReadyServices:
+    """`Services` over sessions that are open already."""
+
+    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
+        self._methods = SessionMethods(sessions, client)
+        self._client = client
+        self.keys_kept = False
+        """Whether somebody is signed in."""
+
+    async def watch_memory(self) -> None:
+        """Serve `_pattern/memory/*` until cancelled."""
+        await self._methods.memory_events.run()
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        del dispatcher
+        self._client.introduce(client, info)
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        return self._methods
+
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+        self.keys_kept = False
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        return self.keys_kept
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return self._methods
+
+
+class LateServices:
+    """`Services` that are named after the agent exists, since sessions need the agent's dispatcher."""
+
+    def __init__(self) -> None:
+        self.ready: ReadyServices | None = None
+
+    def begin(
+        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
+    ) -> None:
+        """See `Services.begin`."""
+        if self.ready is not None:
+            self.ready.begin(dispatcher, client, info)
+
+    async def methods(self) -> SessionMethodsPort:
+        """See `Services.methods`."""
+        if self.ready is None:
+            raise ConnectionClosedError("The services are not built.")
+        return await self.ready.methods()
+
+    async def forget_keys(self) -> None:
+        """See `Services.forget_keys`."""
+        if self.ready is not None:
+            await self.ready.forget_keys()
+
+    async def has_kept_keys(self) -> bool:
+        """See `Services.has_kept_keys`."""
+        return self.ready is not None and await self.ready.has_kept_keys()
+
+    def methods_if_ready(self) -> SessionMethodsPort | None:
+        """See `Services.methods_if_ready`."""
+        return self.ready.methods_if_ready() if self.ready is not None else None
+
+
+@dataclass(slots=True)
+class RunningAgent:
+    """What a test holds: the editor, the model, the sessions and the database."""
+
+    editor: FakeEditor
+    model: ScriptedProvider
+    models: FakeModels
+    sessions: Sessions
+    database: Database
+    folder: Path
+    shared: Constellation
+
+
+async def no_pause(seconds: float) -> None:
+    """Go on at once, however long is to be waited."""
+    del seconds
+    await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def running_agent(
+    model: ScriptedProvider,
+    *,
+    files: Mapping[str, str] | None = None,
+    capabilities: JsonDict | None = None,
+    permission: PermissionAnswer | None = None,
+    settings: Settings | None = None,
+    database: Path | None = None,
+    others: Mapping[str, Provider] | None = None,
+    introduce: bool = True,
+) -> AsyncGenerator[RunningAgent, None]:
+    """An agent that its editor has introduced itself to, unless `introduce` is false.
+
+    `database` lets two agents share a constellation, one after or beside the other.
+    """
+    # Beside the session's folder, or the index of code would find itself there.
+    with temporary_folder() as folder, temporary_folder() as cache:
+        path = database or folder / "constellation" / "constellation.db"
+        models = FakeModels({"scripted": model, **(others or {})})
+        async with open_database(path, clock=SystemClock()) as opened:
+            shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=30))
+            near, far = loopback_pair()
+            editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission)
+            async with anyio.create_task_group() as tasks:
+                services = LateServices()
+                agent = Agent(near, services, to_rpc_error)
+                means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
+                server_means = Means(means.environment)
+                shared.background = tasks
+                shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
+                shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
+                shared.hooks = HookRunner(means.environment, partial(shell_command, environment=means.environment))
+                shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
+                shared.languages = language_servers(tasks, means.environment)
+                client = EditorClient(agent.dispatcher, means, shared.clock)
+                sessions = Sessions(shared, client)
+                services.ready = ReadyServices(sessions, client)
+                tasks.start_soon(agent.run)
+                tasks.start_soon(editor.dispatcher.run)
+                tasks.start_soon(client.timer.run)
+                tasks.start_soon(services.ready.watch_memory)
+                if introduce:
+                    await editor.initialize()
+                yield RunningAgent(editor, model, models, sessions, opened, folder, shared)
+                await sessions.cancel_all()
+                with suppress(DatabaseError):
+                    # As the program does it: leases end with the process anyway.
+                    await release_leases(shared)
+                tasks.cancel_scope.cancel()
+            judge_lines(editor.recording.both)
+
+
+async def record_session(database: Path, folder: Path, model: ScriptedProvider, *prompts: str) -> str:
+    """Leave a session in a constellation, with a turn for each prompt; its id."""
+    async with running_agent(model, database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        for prompt in prompts:
+            await agent.editor.prompt(session, prompt)
+        return session
+
+
+def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
+    """Judge a whole conversation: who wrote each line (True: the agent), and the line.
+
+    Raises:
+        WireFaultError: a line of the agent is not what ACP allows.
+    """
+    # The SDK costs half a second, which only those pay who judge.
+    from tests.support.turn_judge import TurnJudge
+    from tests.support.wire import WireJudge
+
+    judges = (WireJudge(kept_schema()), TurnJudge())
+    for by_agent, line in lines:
+        for judge in judges:
+            if by_agent:
+                judge.agent_wrote(line)
+            else:
+                judge.client_wrote(line)
+
+
+def shared_means(database: Database, models: Models, settings: Settings) -> Constellation:
+    """A constellation for tests."""
+    ids = RandomIds()
+    return Constellation(
+        name="default",
+        database=database,
+        models=models,
+        settings=settings,
+        clock=SystemClock(),
+        ids=ids,
+        peer=ids.peer(),
+        holder=this_process(ids.new("run")),
+        tools=default_tools(private_addresses=settings.fetch.private_addresses),
+        persona=load_persona("default", Path("no-such-folder")),
+        default_model=fake_model("scripted"),
+        platform="TestOS 1.0",
+        recall_seconds=PATIENT_SECONDS,
+        handoff_seconds=PATIENT_SECONDS,
+        pauses=RetryPolicy(no_pause),
+    )

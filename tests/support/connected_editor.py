@@ -1,0 +1,26 @@
+"""A `FakeEditor` with nothing but a dispatcher on the agent's side, for tests of the adapters between them.
+
+Owns: the connection. Must not know: sessions.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.loopback import loopback_pair
+from tests.support.editor import FakeEditor, leave_unexplained
+
+
+@asynccontextmanager
+async def connected_editor() -> AsyncGenerator[tuple[FakeEditor, Dispatcher], None]:
+    """The editor, and the dispatcher that its peer asks it with."""
+    near, far = loopback_pair()
+    editor = FakeEditor(far)
+    dispatcher = Dispatcher(near, requests={}, notifications={}, translate=leave_unexplained)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dispatcher.run)
+        tasks.start_soon(editor.dispatcher.run)
+        yield editor, dispatcher
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,92 @@
+"""The official JSON schema of ACP v1, fetched when a test asks for it.
+
+Owns: getting `schema/v1/schema.json` out of the npm package that carries it, and of the unstable schema beside it what
+we offer: session/fork. It is not vendored: it is the protocol's
+own file, and the newest one is the judge.
+"""
+
+import functools
+import json
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from pattern_acp.domain.canonical import JsonObject
+from tests.support.programs import path_of, problem_of
+
+PACKAGE = "@agentclientprotocol/sdk@2.4.0"
+"""The package and version whose schema tag our structs were checked against."""
+
+MEMBER = "package/schema/v1/schema.json"
+UNSTABLE_MEMBER = "package/schema/v1/schema.unstable.json"
+
+UNSTABLE_DEFINITIONS = ("ForkSessionResponse",)
+"""What is taken from the unstable schema; all that it refers to is stable."""
+
+FETCH_SECONDS = 20
+"""Well below a test's own limit (pyproject.toml)."""
+
+
+@functools.cache
+def official_schema() -> JsonObject | None:
+    """The schema, or None where npm is missing or cannot fetch. Kept in the system's temporary directory."""
+    kept = _kept_file()
+    folder = kept.parent
+    if not kept.exists():
+        text = _fetch()
+        if text is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        # Another test process may be doing the same: the file appears whole or not at all.
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
+            part.write(text)
+        Path(part.name).replace(kept)
+    return _read(kept)
+
+
+def kept_schema() -> JsonObject | None:
+    """The schema if an earlier test fetched it; never fetches.
+
+    That it is not there yet is not kept: who is judged by it would depend on which test came first.
+    """
+    kept = _kept_file()
+    return _read(kept) if kept.exists() else None
+
+
+@functools.cache
+def _read(kept: Path) -> JsonObject:
+    return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
+
+
+def _kept_file() -> Path:
+    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / "with-fork.json"
+
+
+def _fetch() -> bytes | None:
+    if problem_of("npm"):
+        return None
+    npm = path_of("npm")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", PACKAGE, "--silent"]
+        try:
+            subprocess.run(command, cwd=folder, check=True, timeout=FETCH_SECONDS, capture_output=True)
+            archive = next(Path(folder).glob("*.tgz"))
+            with tarfile.open(archive) as package:
+                return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER))
+        except (subprocess.SubprocessError, OSError, StopIteration, KeyError):
+            return None
+
+
+def _member(package: tarfile.TarFile, name: str) -> dict[str, dict[str, object]]:
+    member = package.extractfile(name)
+    if member is None:
+        raise KeyError(name)
+    return cast("dict[str, dict[str, object]]", json.loads(member.read()))
+
+
+def _with_unstable(stable: dict[str, dict[str, object]], unstable: dict[str, dict[str, object]]) -> bytes:
+    for name in UNSTABLE_DEFINITIONS:
+        stable["$defs"][name] = unstable["$defs"][name]
+    return json.dumps(stable).encode()
